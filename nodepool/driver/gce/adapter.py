@@ -72,7 +72,7 @@ class GceAdapter(Adapter):
         self.instances = GceInstances(config, self.client, self.facts, self.limits)
         calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
         self.images = GceImages(config, calls)
-        self.preemptions = Preemptions(config.name, self.client)
+        self.preemptions = Preemptions(config.name, config.zones, self.client)
         self.instances.on_room = lambda: self.on_room()
         self.shared_threads = self.instances.threads
         self._uses_spot = any(label.use_spot for pool in config.pools.values() for label in pool.labels.values())

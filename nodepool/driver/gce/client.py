@@ -100,14 +100,17 @@ class ComputeEngine:
 
     # -- operations --
 
-    def operations(self, kind: str, what: str) -> Iterator[t.Operation]:
-        """Operations of a type in the zones, the newest first; a call for each page that is asked for.
+    def operations(self, zone: str, kind: str, what: str) -> Iterator[t.Operation]:
+        """Operations of a type in a zone, the newest first; a call for each page that is asked for.
+
+        A list of all zones would have those of one zone after the other, and so not the newest first.
 
         :param kind: ``operationType``.
         """
         query = {"filter": f'operationType="{kind}"', "orderBy": "creationTimestamp desc"}
-        for data in self._pages_of_zones("operations", t.OPERATION_FIELDS, what, OPERATION, query, set()):
-            yield t.Operation.of(data)
+        path = self._zonal(zone, "operations")
+        for page in self._pages(path, f"items({t.OPERATION_FIELDS})", what, OPERATION, query):
+            yield from map(t.Operation.of, page.get("items") or ())
 
     def operation(self, zone: str, name: str) -> t.Operation:
         """One operation of a zone; raises CloudNotFound."""
@@ -207,28 +210,27 @@ class ComputeEngine:
     def _scoped(
         self, kind: str, fields: str, what: str, query: Mapping[str, str] | None = None
     ) -> tuple[list[Mapping[str, Any]], set[str]]:
-        """All entries of the zones, and the zones that did not answer."""
+        """All entries of the zones, and the zones that did not answer; with several zones by one list of all zones."""
+        found: list[Mapping[str, Any]] = []
         unreachable: set[str] = set()
-        found = list(self._pages_of_zones(kind, fields, what, LIST, query or {}, unreachable))
-        return found, unreachable
-
-    def _pages_of_zones(
-        self, kind: str, fields: str, what: str, group: str, query: Mapping[str, str], unreachable: set[str]
-    ) -> Iterator[Mapping[str, Any]]:
-        """Entries of one zone, or of several zones with one list of all zones."""
         if len(self.zones) == 1:
-            path = self._zonal(self.zones[0], kind)
-            for page in self._pages(path, f"items({fields})", what, group, query):
-                yield from page.get("items") or ()
-            return
+            for page in self._pages(self._zonal(self.zones[0], kind), f"items({fields})", what, LIST, query or {}):
+                found += page.get("items") or ()
+            return found, unreachable
         path = f"{self.project}/aggregated/{kind}"
-        query = {**query, "returnPartialSuccess": "true"}
-        for page in self._pages(path, f"items/*/{kind}({fields}),unreachables", what, group, query):
+        query = {**(query or {}), "returnPartialSuccess": "true"}
+        shown = f"items/*/{kind}({fields}),items/*/warning/code,unreachables"
+        for page in self._pages(path, shown, what, LIST, query):
             away = {t.name_of(scope) for scope in page.get("unreachables") or ()}
-            unreachable.update(away.intersection(self.zones))
             for scope, part in (page.get("items") or {}).items():
-                if t.name_of(scope) in self.zones:
-                    yield from part.get(kind) or ()
+                zone = t.name_of(scope)
+                if zone not in self.zones:
+                    continue
+                found += part.get(kind) or ()
+                if (part.get("warning") or {}).get("code") == t.UNREACHABLE:
+                    away.add(zone)
+            unreachable |= away.intersection(self.zones)
+        return found, unreachable
 
     def _pages(
         self, path: str, fields: str, what: str, group: str, query: Mapping[str, str]

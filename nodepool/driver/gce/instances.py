@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,9 +56,9 @@ class GceInstances(InstanceCloud[GceRecord]):
         self.limits = limits
         self.places = GcePlaces()
         self.operations = InsertOperations(config.name, client)
-        #: Metadata of instances without labels, by id. Only the thread that lists uses it.
+        #: Metadata of instances without labels, by id. One thread at a time lists, and uses it.
         self._items: dict[str, dict[str, str]] = {}
-        #: Of the latest list that a zone answered. Only the thread that lists uses it.
+        #: Of the latest list that a zone answered. The same.
         self._before: dict[str, list[GceRecord]] = {}
         self._repeats = Repeats()
         self._proofs: Batches[str] = Batches(DeletionProof(config.name, client).look, self.others, MANY)
@@ -70,16 +71,22 @@ class GceInstances(InstanceCloud[GceRecord]):
         for zone in unreachable:
             if self._repeats.worth_saying(zone):
                 log.warning("Provider %s: zone %s does not answer; its last list counts", self.provider, zone)
-            records += self._before.get(zone, [])
+        records += self._unseen(unreachable, records)
         records = [record if record.metadata else self._with_items(record) for record in records]
         self._remember(records)
         return records
+
+    def _unseen(self, unreachable: Iterable[str], records: Iterable[GceRecord]) -> list[GceRecord]:
+        """What zones showed before that do not answer, but for what a part of their list shows."""
+        seen = {record.id for record in records}
+        return [record for zone in unreachable for record in self._before.get(zone, ()) if record.id not in seen]
 
     def _with_items(self, record: GceRecord) -> GceRecord:
         """The metadata items of an instance that Nodepool 11.0.0 may have made: they do not change (GC-3)."""
         if not _UNLABELLED.fullmatch(record.name):
             return record
-        if record.id not in self._items:
+        known = self._items.get(record.id)
+        if known is None:
             try:
                 items = self.client.metadata_items(record.zone, record.name)
             except CloudNotFound:
@@ -87,8 +94,9 @@ class GceInstances(InstanceCloud[GceRecord]):
             except LaunchError as error:
                 log.debug("Instance %s: %s", record.id, error)
                 return record
-            self._items[record.id] = {key: value for key, value in items.items() if key.startswith("nodepool_")}
-        return record._replace(metadata=self._items[record.id])
+            known = {key: value for key, value in items.items() if key.startswith("nodepool_")}
+            self._items[record.id] = known
+        return record._replace(metadata=known)
 
     def _remember(self, records: list[GceRecord]) -> None:
         there = {record.id for record in records}

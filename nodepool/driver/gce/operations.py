@@ -2,12 +2,13 @@
 """`InsertOperations`: how the creations of instances end. An insert is accepted at once; whether there is quota and
 capacity for it, only its operation says (GC-5).
 
-One list of operations serves all creations of a provider. It is made with the lists of instances, while there are
-creations whose operation is not over.
+One list of operations serves all creations of a provider in a zone. It is made with the lists of instances, while there
+are creations in the zone whose operation is not over.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import weakref
@@ -29,12 +30,16 @@ log = logging.getLogger("nodepool.driver.gce.operations")
 PAUSE_SECONDS: Final = 1.0
 #: An operation that was in no list for so long is asked for itself.
 MISSING_SECONDS: Final = 20.0
+#: So many operations of a zone are looked at, the newest first: two pages.
+MOST_LISTED: Final = 1000
+#: So many are asked for themselves at once, in each zone: lists of instances wait for them.
+MOST_ASKED: Final = 10
 
 
 class OperationCalls(Protocol):
     """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
 
-    def operations(self, kind: str, what: str) -> Iterable[Operation]: ...
+    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
 
     def operation(self, zone: str, name: str) -> Operation: ...
 
@@ -102,38 +107,48 @@ class InsertOperations:
         return any((insert.zone, insert.instance) == (zone, instance) for insert in found)
 
     def look(self) -> None:
-        """See which are over. Blocks; called by one thread at a time. Trouble is logged: lists of instances go on."""
+        """See which are over. Blocks; any thread. Trouble is logged: lists of instances go on."""
         now = self._clock()
         with self._lock:
-            waiting = dict(self._open)
-        if not waiting or now - self._looked_at < PAUSE_SECONDS:
-            return
-        self._looked_at = now
-        try:
-            self._list(waiting, now)
-        except LaunchError as error:
-            if self._repeats.worth_saying("list"):
-                log.warning("Provider %s: the ends of creations are not known: %s", self._provider, error)
-        else:
-            self._repeats.over("list")
+            if not self._open or now - self._looked_at < PAUSE_SECONDS:
+                return
+            self._looked_at = now
+            waiting = list(self._open.values())
+        for zone in dict.fromkeys(insert.zone for insert in waiting):
+            self._look_at(zone, {insert.name: insert for insert in waiting if insert.zone == zone}, now)
         with self._lock:
             for name in [name for name, insert in self._open.items() if insert.done]:
-                del self._open[name]
+                self._open.pop(name, None)
 
-    def _list(self, waiting: dict[str, Insert], now: float) -> None:
-        missing = set(waiting)
-        for operation in self._calls.operations("insert", "listing operations"):
-            if operation.name in missing:
-                missing.discard(operation.name)
-                waiting[operation.name].asked_at = now
-                waiting[operation.name].take(operation)
+    def _look_at(self, zone: str, missing: dict[str, Insert], now: float) -> None:
+        """The inserts of a zone, by name."""
+        trouble: LaunchError | None = None
+        try:
+            self._list(zone, missing, now)
+        except LaunchError as error:
+            trouble = error
+        due = [insert for insert in missing.values() if now - insert.asked_at >= MISSING_SECONDS]
+        for insert in due[:MOST_ASKED]:
+            insert.asked_at = now
+            try:
+                insert.take(self._calls.operation(zone, insert.name))
+            except CloudNotFound:
+                insert.lost()
+            except LaunchError as error:
+                trouble = error
+                break
+        if trouble is None:
+            self._repeats.over(zone)
+        elif self._repeats.worth_saying(zone):
+            log.warning("Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble)
+
+    def _list(self, zone: str, missing: dict[str, Insert], now: float) -> None:
+        """See those that a list has; the others stay."""
+        for operation in itertools.islice(self._calls.operations(zone, "insert", "listing operations"), MOST_LISTED):
+            insert = missing.pop(operation.name, None)
+            if insert is not None:
+                insert.asked_at = now
+                insert.take(operation)
             if not missing:
                 # The newest come first.
                 return
-        for insert in (waiting[name] for name in missing):
-            if now - insert.asked_at >= MISSING_SECONDS:
-                insert.asked_at = now
-                try:
-                    insert.take(self._calls.operation(insert.zone, insert.name))
-                except CloudNotFound:
-                    insert.lost()

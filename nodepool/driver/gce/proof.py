@@ -12,11 +12,11 @@ from nodepool.driver.gce.names import record_id, zone_and_name
 from nodepool.driver.gce.types import GceRecord, Operation
 from nodepool.exceptions import LaunchError
 
-#: So many instances are asked for one by one: the answer 404 is the proof.
+#: So many instances of a zone are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
 #: Instances that one list of operations proves to be gone.
 MANY: Final = 250
-#: So many operations are looked at, the newest first: two pages.
+#: So many operations of a zone are looked at, the newest first: two pages.
 OPERATIONS: Final = 1000
 
 
@@ -25,14 +25,14 @@ class DeletionCalls(Protocol):
 
     def instance(self, zone: str, name: str) -> GceRecord: ...
 
-    def operations(self, kind: str, what: str) -> Iterable[Operation]: ...
+    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
 
 
 class DeletionProof:
     """For instances that were in lists, whose deletion was accepted, and that a later list lacks.
 
-    The newest deletion of each says whether it has ended well. For many instances that is one call instead of one for
-    each. All methods block; any thread may call them.
+    The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
+    one for each. All methods block; any thread may call them.
     """
 
     def __init__(self, provider: str, calls: DeletionCalls) -> None:
@@ -44,10 +44,22 @@ class DeletionProof:
 
         :param take: gives the ids of instances in lists.
         """
-        ids = take()
+        zones: dict[str, list[str]] = {}
+        for one in take():
+            zones.setdefault(zone_and_name(one)[0], []).append(one)
+        found: dict[str, Exception] = {}
+        for zone, ids in zones.items():
+            try:
+                found |= self._look_at(zone, ids)
+            except LaunchError as error:
+                # The other zones may answer.
+                found |= dict.fromkeys(ids, error)
+        return found
+
+    def _look_at(self, zone: str, ids: list[str]) -> Mapping[str, Exception]:
         if len(ids) <= FEW:
             return {one: error for one in ids if (error := self._ask(one)) is not None}
-        operations = self._calls.operations("delete", "listing deletions")
+        operations = self._calls.operations(zone, "delete", "listing deletions")
         return {
             one: CloudNotFound(f"Provider {self._provider}: {one} is gone, its deletion has ended", status=404)
             for one in ended_well(ids, itertools.islice(operations, OPERATIONS))

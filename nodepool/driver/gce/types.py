@@ -12,6 +12,8 @@ from nodepool.driver.gce.names import record_id
 RUNNING: Final = "RUNNING"
 DONE: Final = "DONE"
 READY: Final = "READY"
+#: Code of the warning that a list of all zones has for a zone that does not answer.
+UNREACHABLE: Final = "UNREACHABLE"
 #: States of an instance that comes up, in their order; then it is RUNNING.
 COMING: Final = frozenset({"PENDING", "PROVISIONING", "STAGING"})
 #: States of an instance that somebody stopped or that is being deleted.

@@ -55,12 +55,19 @@ def _entry(text: str, position: int, mask: Mask) -> int:
         if position >= len(text) or text[position] != ")":
             raise _bad(text)
         position += 1
-    present = mask.get(name)
-    if not inner or (name in mask and present is None):
-        mask[name] = None
-    else:
-        mask[name] = {**(present or {}), **inner}
+    _add(mask, {name: inner or None})
     return position
+
+
+def _add(mask: Mask, more: Mask) -> None:
+    """Keep more; what is kept as a whole stays whole."""
+    for name, inner in more.items():
+        present = mask.get(name, {})
+        if inner is None or present is None:
+            mask[name] = None
+        else:
+            _add(present, inner)
+            mask[name] = present
 
 
 def masked(content: Any, mask: Mask | None) -> Any:

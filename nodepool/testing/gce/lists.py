@@ -97,7 +97,9 @@ class ProjectLists:
                 items[scope] = {"warning": _nothing(scope)}
         where = f"projects/{project}/aggregated/{collection}"
         content: Json = {"kind": f"compute#{kind}AggregatedList", "id": where, "items": items, "selfLink": link(where)}
-        if silent:
+        if silent and self.cloud.core.knobs.unreachable_warnings:
+            items |= {scope: {"warning": _silence(scope)} for scope in silent}
+        elif silent:
             content["unreachables"] = [link(f"projects/{project}/{scope}") for scope in silent]
         return _with_token(content, token)
 
@@ -127,6 +129,14 @@ def _nothing(scope: str) -> Json:
     return {
         "code": "NO_RESULTS_ON_PAGE",
         "message": f"There are no results for scope '{scope}' on this page.",
+        "data": [{"key": "scope", "value": scope}],
+    }
+
+
+def _silence(scope: str) -> Json:
+    return {
+        "code": "UNREACHABLE",
+        "message": f"The scope '{scope}' is currently unreachable.",
         "data": [{"key": "scope", "value": scope}],
     }
 

@@ -103,6 +103,7 @@ class GceSettings(SimulatorSettings):
     :param page_limit: most entries of one page, whatever maxResults says; Google's own limit is 500.
     :param unreachable: zones that do not answer: lists of several zones name them in ``unreachables`` if the client
         takes a part (``returnPartialSuccess``), and fail otherwise.
+    :param unreachable_warnings: such lists tell it by a warning of the zone, UNREACHABLE, instead.
     :param throttles: whether the calls of a minute are limited as Google documents it (`call_groups`).
     :param concurrent_operations: most inserts at once in a region; None = no limit. More end with
         CONCURRENT_OPERATIONS_QUOTA_EXCEEDED.
@@ -129,6 +130,7 @@ class GceSettings(SimulatorSettings):
     leak_rate: float = 0.0
     page_limit: int = 500
     unreachable: list[str] = field(default_factory=list)
+    unreachable_warnings: bool = False
     throttles: bool = False
     concurrent_operations: int | None = None
     boots: list[GceBootRule] = field(default_factory=list)

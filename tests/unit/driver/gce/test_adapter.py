@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
     CloudNoCapacityLater,
     CloudQuota,
     CloudRefused,
@@ -64,6 +65,21 @@ def test_lost_answer(here: Here, kind: str) -> None:
     assert here.calls("instances.insert") == 2
     assert here.contents()["instances"] == 1
     here.delete(HOST)
+
+
+@pytest.mark.parametrize("fact", ["machine_type", "image_link"])
+def test_nothing_is_known_before(here: Here, monkeypatch: pytest.MonkeyPatch, fact: str) -> None:
+    """CM-8: no answer to what is asked before the insert: nothing was made, and there is nothing to look for."""
+
+    def away(*_: Any) -> None:
+        raise CloudAway("no answer")
+
+    monkeypatch.setattr(here.adapter.facts, fact, away)
+    with pytest.raises(CloudAway, match="no answer") as caught:
+        here.launch()
+    assert not caught.value.maybe_done
+    assert not list(here.adapter.unansweredCreations())
+    assert here.calls("instances.insert") == 0
 
 
 def test_next_attempt_has_another_name(here: Here) -> None:
@@ -183,12 +199,13 @@ def test_throttled(here: Here) -> None:
     here.delete(HOST)
 
 
-def test_several_zones(tmp_path: Path) -> None:
-    """One list for all zones; a zone that does not answer keeps what it had."""
-    with at_simulator(tmp_path, TWO_ZONES) as here:
+@pytest.mark.parametrize("warnings", [False, True])
+def test_several_zones(tmp_path: Path, warnings: bool) -> None:
+    """One list for all zones; a zone that does not answer keeps what it had, whichever way the list tells it."""
+    with at_simulator(tmp_path, TWO_ZONES, unreachable_warnings=warnings) as here:
         found = here.launch()
         assert found.external_id == f"{ZONES[0]}/{HOST}"
-        assert here.calls("instances.list") == 0
+        assert (here.calls("instances.list"), here.calls("globalOperations.aggregatedList")) == (0, 0)
         here.simulator.change(unreachable=[ZONES[0]])
         assert [one.external_id for one in here.adapter.listInstances()] == [found.external_id]
         here.simulator.change(unreachable=[])

@@ -13,7 +13,7 @@ from nodepool.driver.gce import tarball
 from nodepool.driver.gce.client import CALLS_A_MINUTE, group_sizes
 from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
 from nodepool.testing.gce import ZoneCapacity
-from tests.unit.driver.gce.sections import ZONES, label_of, section
+from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, section
 from tests.unit.driver.gce.support import HOST, at_simulator
 
 ROOT = Path(__file__).parents[4]
@@ -23,6 +23,8 @@ DEMANDED = {
     *("compute.disks.create", "compute.disks.setLabels", "compute.images.setLabels", "compute.images.useReadOnly"),
     *("compute.instances.setLabels", "compute.instances.setMetadata", "compute.instances.setServiceAccount"),
     *("compute.instances.setTags", "compute.subnetworks.use", "compute.subnetworks.useExternalIp"),
+    # An image is made of an object that the service account can read.
+    "storage.objects.get",
 }
 #: Only asked for, or deleted, when there is something of ours: of calls that the test does not make.
 SELDOM = {"compute.addresses.delete", "compute.disks.delete", "compute.zoneOperations.get"}
@@ -34,8 +36,6 @@ def permission(operation: str) -> str:
     if kind == "objects":
         return f"storage.objects.{'create' if verb in ('insert', 'upload') else verb}"
     verb = {"insert": "create", "aggregatedList": "list"}.get(verb, verb)
-    # Lists of operations of all zones are a method of the global ones.
-    kind = "zoneOperations" if operation == "globalOperations.aggregatedList" else kind
     return f"compute.{kind}.{verb}"
 
 
@@ -56,14 +56,14 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path, monkeypatch: pytest.
         list(here.adapter.listResources())
         # What is asked for when no list shows it, and for how a creation ends.
         here.adapter.client.instance(ZONES[0], f"{HOST}-2")
-        list(here.adapter.client.operations("insert", "listing operations"))
+        list(here.adapter.client.operations(ZONES[0], "insert", "listing operations"))
         here.delete(found.external_id)
-        name = here.adapter.uploadImage(here.adapter.config.diskimages["fedora"], "fedora-1", str(file))
+        fedora, owner = here.adapter.config.diskimages["fedora"], {"nodepool_provider_name": PROVIDER}
+        name = here.adapter.uploadImage(fedora, "fedora-1", str(file), metadata=owner)
         here.adapter.deleteImage(name)
         calls = set(here.simulator.state()["calls"])
     with at_simulator(tmp_path, section(zone=ZONES)) as here:
         list(here.adapter.listResources())
-        list(here.adapter.client.operations("insert", "listing operations"))
         calls |= set(here.simulator.state()["calls"])
     made = {permission(call) for call in calls if not call.startswith("token")}
     documented = set(re.findall(r'^        "([a-z]+\.[\w.]+)"', PAGE, re.MULTILINE))

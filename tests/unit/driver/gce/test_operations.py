@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound
-from nodepool.driver.gce.operations import MISSING_SECONDS, PAUSE_SECONDS, InsertOperations
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudSetup
+from nodepool.driver.gce.operations import (
+    MISSING_SECONDS,
+    MOST_ASKED,
+    MOST_LISTED,
+    PAUSE_SECONDS,
+    InsertOperations,
+)
 from nodepool.driver.gce.types import Operation
 from tests.support.manual_clock import ManualClock
 
@@ -22,21 +28,25 @@ def operation(name: str = "op-1", status: str = "PENDING", **more: Any) -> Opera
 
 
 class Calls:
-    """Lists what the test wrote, and counts the entries that were read."""
+    """Lists what the test wrote, and counts the entries that were read; zone ``b`` lists nothing, or fails."""
 
     def __init__(self) -> None:
         self.listed: list[Operation] | Exception = []
+        self.of_b: list[Operation] | Exception = []
+        self.zones: list[str] = []
         self.itself: Operation | Exception = CloudNotFound("there is none")
         self.read = 0
         self.lists = 0
         self.asked = 0
 
-    def operations(self, kind: str, what: str) -> Iterator[Operation]:
+    def operations(self, zone: str, kind: str, what: str) -> Iterator[Operation]:
         assert kind == "insert"
         self.lists += 1
-        if isinstance(self.listed, Exception):
-            raise self.listed
-        for found in self.listed:
+        self.zones.append(zone)
+        listed = self.of_b if zone == "b" else self.listed
+        if isinstance(listed, Exception):
+            raise listed
+        for found in listed:
             self.read += 1
             yield found
 
@@ -133,9 +143,72 @@ def test_trouble(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
         rig.look()
         rig.look()
     assert [record.getMessage() for record in caplog.records] == [
-        "Provider north: the ends of creations are not known: no answer"
+        "Provider north: the ends of creations in a are not known: no answer"
     ]
     assert not insert.done
+
+
+def test_each_zone_has_its_list(rig: Rig) -> None:
+    """The newest come first in the list of a zone only; a zone without creations is not asked, and a zone that does not
+    answer keeps nobody waiting who is in another one.
+    """
+    first = rig.operations.watch(operation(), "head", rig.wake)
+    other = rig.operations.watch(operation("op-2", zone="x/zones/b"), "head", rig.wake)
+    rig.calls.listed = [operation("op-1", "DONE"), operation("op-0", "DONE")]
+    rig.calls.of_b = CloudAway("no answer")
+    rig.look()
+    assert (rig.calls.zones, rig.calls.read) == (["a", "b"], 1)
+    assert (first.done, other.done) == (True, False)
+    rig.look()
+    assert rig.calls.zones == ["a", "b", "b"]
+
+
+def test_history_is_not_read(rig: Rig) -> None:
+    """Of one that is missing in the list: two pages, and not all that were ever made."""
+    insert = rig.operations.watch(operation(), "head", rig.wake)
+    rig.calls.listed = [operation("op-0", "DONE")] * (2 * MOST_LISTED)
+    rig.look()
+    assert (rig.calls.read, insert.done) == (MOST_LISTED, False)
+
+
+@pytest.mark.parametrize("error", [CloudSetup("not allowed"), CloudAway("no answer")])
+def test_lists_are_refused(rig: Rig, error: Exception) -> None:
+    """After a while each operation is asked for itself, a few at once."""
+    inserts = [rig.operations.watch(operation(f"op-{number}"), "head", rig.wake) for number in range(MOST_ASKED + 1)]
+    rig.calls.listed = error
+    rig.calls.itself = operation(status="DONE", **STOCKOUT)
+    rig.look()
+    assert rig.calls.asked == 0
+    rig.look(MISSING_SECONDS)
+    assert [insert.done for insert in inserts] == [True] * MOST_ASKED + [False]
+    rig.look()
+    assert all(isinstance(insert.failure, CloudNoCapacity) for insert in inserts)
+
+
+def test_neither_lists_nor_operations(rig: Rig) -> None:
+    """A zone that does not answer is asked for one of them at a time."""
+    inserts = [rig.operations.watch(operation(f"op-{number}"), "head", rig.wake) for number in range(3)]
+    rig.calls.listed = rig.calls.itself = CloudAway("no answer")
+    rig.look(MISSING_SECONDS)
+    assert (rig.calls.asked, rig.woken) == (1, 0)
+    assert not any(insert.done for insert in inserts)
+
+
+def test_two_looks_at_once(rig: Rig) -> None:
+    """The sweep and the thread of the inventory may list at once: one of them lists operations."""
+    insert = rig.operations.watch(operation(), "head", rig.wake)
+    listed = rig.calls.operations
+
+    def again(zone: str, kind: str, what: str) -> Iterator[Operation]:
+        rig.operations.look()
+        # Somebody takes it out of the table meanwhile.
+        rig.operations._open.clear()
+        return listed(zone, kind, what)
+
+    rig.calls.listed = [operation(status="DONE")]
+    rig.calls.operations = again  # type: ignore[method-assign]
+    rig.look()
+    assert (rig.calls.lists, insert.done, rig.woken) == (1, True, 1)
 
 
 def test_under_way(rig: Rig) -> None:

@@ -12,7 +12,7 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.gce.proof import OPERATIONS, DeletionProof
 from nodepool.driver.gce.types import GceRecord, Operation
 
-ONE, TWO, THREE = "a/np1", "a/np2", "b/np1"
+ONE, TWO, THREE, FOUR = "a/np1", "a/np2", "b/np1", "b/np4"
 
 
 def deletion(one: str, status: str = "DONE", **more: Any) -> Operation:
@@ -27,6 +27,8 @@ class Calls:
         self.deletions = deletions
         self.there: Exception | None = CloudNotFound("it is gone")
         self.asked: list[str] = []
+        self.listed: list[str] = []
+        self.away: set[str] = set()
         self.read = 0
 
     def instance(self, zone: str, name: str) -> GceRecord:
@@ -36,11 +38,15 @@ class Calls:
         record: Any = object()
         return record  # type: ignore[no-any-return]
 
-    def operations(self, kind: str, what: str) -> Iterator[Operation]:
+    def operations(self, zone: str, kind: str, what: str) -> Iterator[Operation]:
         assert kind == "delete"
+        if zone in self.away:
+            raise CloudAway(f"no answer from {zone}")
+        self.listed.append(zone)
         for found in self.deletions:
-            self.read += 1
-            yield found
+            if found.zone == zone:
+                self.read += 1
+                yield found
 
 
 def gone(calls: Calls, *ids: str) -> set[str]:
@@ -64,8 +70,26 @@ def test_one_is_asked_for_itself() -> None:
 def test_many_with_one_list() -> None:
     """GC-9, CM-7: the deletion that has ended is the proof, of the instance in its zone."""
     calls = Calls(deletion(TWO), deletion(ONE))
-    assert gone(calls, ONE, TWO, THREE) == {ONE, TWO}
-    assert calls.asked == []
+    assert gone(calls, ONE, TWO) == {ONE, TWO}
+    assert (calls.listed, calls.asked) == (["a"], [])
+
+
+def test_each_zone_has_its_list() -> None:
+    """The newest come first in the list of a zone only; a zone with one instance needs none."""
+    calls = Calls(deletion(TWO), deletion(FOUR), deletion(ONE), deletion(THREE))
+    assert gone(calls, ONE, THREE, TWO, FOUR) == {ONE, TWO, THREE, FOUR}
+    assert (calls.listed, calls.read, calls.asked) == (["a", "b"], 4, [])
+    assert gone(calls, ONE, TWO, THREE) == {ONE, TWO, THREE}
+    assert (calls.listed, calls.asked) == (["a", "b", "a"], [THREE])
+
+
+def test_zone_without_an_answer() -> None:
+    """What is in other zones is proved all the same."""
+    calls = Calls(deletion(THREE), deletion(FOUR))
+    calls.away = {"a"}
+    errors = DeletionProof("north", calls).look(lambda: [ONE, THREE, TWO, FOUR])
+    away = {one for one, error in errors.items() if isinstance(error, CloudAway)}
+    assert (away, set(errors) - away) == ({ONE, TWO}, {THREE, FOUR})
 
 
 @pytest.mark.parametrize("newest", [deletion(ONE, "RUNNING"), deletion(ONE, error={"errors": [{"code": "X"}]})])
@@ -76,9 +100,9 @@ def test_only_the_newest_counts(newest: Operation) -> None:
 
 def test_no_more_is_read_than_needed() -> None:
     """The newest come first."""
-    calls = Calls(deletion(ONE), deletion(TWO), deletion(THREE))
+    calls = Calls(deletion(ONE), deletion(TWO), deletion("a/np3"))
     assert gone(calls, ONE, TWO) == {ONE, TWO}
     assert calls.read == 2
-    calls = Calls(*[deletion(THREE)] * (2 * OPERATIONS))
+    calls = Calls(*[deletion("a/np3")] * (2 * OPERATIONS))
     assert gone(calls, ONE, TWO) == set()
     assert calls.read == OPERATIONS

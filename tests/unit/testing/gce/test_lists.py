@@ -19,6 +19,7 @@ DOCUMENT: dict[str, Any] = {
     "cpus": "16",
     "canIpForward": False,
     "disks": [{"boot": True, "name": "one"}, {"boot": False, "name": "two"}],
+    "nested": {"x": {"a": 1, "b": {"c": 2, "d": 3}}},
 }
 OTHER = "zones/us-central1-b"
 
@@ -88,6 +89,9 @@ def test_bad_filters(text: str) -> None:
         ("disks(*),name", {"disks": DOCUMENT["disks"], "name": "np1"}),
         ("labels/*", {"labels": DOCUMENT["labels"]}),
         ("labels(z)", {}),
+        ("labels/a,labels/owner,labels/a", {"labels": DOCUMENT["labels"]}),
+        ("nested/*/a,nested/*/b/c", {"nested": {"x": {"a": 1, "b": {"c": 2}}}}),
+        ("nested/*/b,nested/*/b/c", {"nested": {"x": {"b": {"c": 2, "d": 3}}}}),
         ("absent", {}),
     ],
 )
@@ -133,6 +137,9 @@ def test_all_zones(caller: Caller) -> None:
     assert [link.rpartition("/")[2] for link in part["unreachables"]] == ["us-central1-b"]
     assert OTHER not in part["items"]
     assert caller.call("GET", f"{OTHER}/instances")[0] == 503
+    caller.simulator.change(unreachable_warnings=True)
+    part = caller.get("aggregated/instances", returnPartialSuccess="true")
+    assert (part["items"][OTHER]["warning"]["code"], "unreachables" in part) == ("UNREACHABLE", False)
 
 
 def test_what_lists_show_late(caller: Caller) -> None:
