@@ -89,7 +89,7 @@ class IbmAdapter(Adapter):
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
             yield IbmResource(dict(record.metadata), INSTANCE, record.id)
         for floating in self.floating.left_over():
-            yield IbmResource(floating.metadata, FLOATING_IP, floating.id)
+            yield IbmResource(floating.metadata, FLOATING_IP, floating.id, floating.name)
         for volume in self.client.volumes():
             if not volume.used:
                 tagged = metadata_of_tags(list(volume.tags), self.config.name)
@@ -102,7 +102,7 @@ class IbmAdapter(Adapter):
         if resource.type == INSTANCE:
             self.machines.delete_instance(resource.id)
         elif resource.type == FLOATING_IP:
-            self.floating.delete_free(resource.id)
+            self.floating.delete_free(resource.id, resource.name)
         elif resource.type in OF_IMAGES:
             self.images.discard(resource)
         else:

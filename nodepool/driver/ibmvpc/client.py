@@ -86,9 +86,9 @@ class IbmVpc:
         """All of the region."""
         return [IbmFloatingIp.of(data) for data in self._list("floating_ips")]
 
-    def floating_ip(self, floating_id: str) -> IbmFloatingIp:
+    def floating_ip(self, floating_id: str, permit: Callable[[], None] = lambda: None) -> IbmFloatingIp:
         """One as it is now; raises CloudNotFound."""
-        return IbmFloatingIp.of(self._get("floating_ips", floating_id))
+        return IbmFloatingIp.of(self._get("floating_ips", floating_id, permit))
 
     def create_floating_ip(
         self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]
@@ -105,8 +105,9 @@ class IbmVpc:
         url, what = self._url("floating_ips", floating_id), "binding a floating IP"
         return IbmFloatingIp.of(self._change(ADDRESS, url, body, what, permit))
 
-    def delete_floating_ip(self, floating_id: str) -> None:
-        self._delete("floating_ips", floating_id)
+    def delete_floating_ip(self, floating_id: str, permit: Callable[[], None]) -> None:
+        """Delete one, whatever it is bound to."""
+        self._delete("floating_ips", floating_id, permit)
 
     def volumes(self) -> list[IbmVolume]:
         """All of the region."""
@@ -201,10 +202,10 @@ class IbmVpc:
     def _query(**more: str) -> dict[str, str]:
         return {"version": VERSION, "generation": "2", **more}
 
-    def _get(self, kind: str, identity: str) -> Mapping[str, Any]:
+    def _get(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
         what = f"reading {kind}"
         url = self._url(kind, identity)
-        answer = self.calls.call(READ, "GET", url, what, query=self._query(), seconds=CALL_SECONDS)
+        answer = self.calls.call(READ, "GET", url, what, query=self._query(), seconds=CALL_SECONDS, permit=permit)
         return self._object(answer.data, what)
 
     def _create(
@@ -243,9 +244,10 @@ class IbmVpc:
         )
         return self._object(answer.data, what)
 
-    def _delete(self, kind: str, identity: str) -> None:
+    def _delete(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> None:
         what = f"deleting {kind}"
-        self.calls.call(DELETE, "DELETE", self._url(kind, identity), what, query=self._query(), seconds=CALL_SECONDS)
+        url = self._url(kind, identity)
+        self.calls.call(DELETE, "DELETE", url, what, query=self._query(), seconds=CALL_SECONDS, permit=permit)
 
     def _object(self, data: Any, what: str) -> Mapping[str, Any]:
         """An answer that must be an object with an id."""

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
-from nodepool.driver.ibmvpc.errors import BUSY, CAPACITY, PREEMPTED, exists, meaning, told
+from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, told
 from nodepool.driver.ibmvpc.floating import Binding
 from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.launch_spec import instance_body
@@ -195,7 +195,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
         try:
             outcome = work.result()
         except CloudRefused as error:
-            if error.status != 409 and error.code not in BUSY:
+            if not busy(error):
                 raise
             self.log.debug("The floating IP is bound later: %s", error)
             self._bind_at = self.clock() + BUSY_SECONDS

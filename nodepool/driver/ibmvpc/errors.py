@@ -32,7 +32,8 @@ CAPACITY: Final = frozenset(
     {
         *("cannot_start_capacity", "cannot_start_compute", "cannot_start_placement_group", "cannot_start_ip_address"),
         *("cannot_start_reservation_capacity", "cannot_start_reservation_expired"),
-        *("insufficient_capacity", "insufficient_available_ip_addresses", "subnet_is_full"),
+        *("insufficient_capacity", "insufficient_available_ip_addresses", "insufficient_ip_addresses"),
+        "subnet_is_full",
     }
 )
 #: IBM took a spot instance away.
@@ -146,6 +147,16 @@ def meaning(head: str, errors: list[IbmError], status: int = 0) -> CloudRefused 
 def exists(error: CloudRefused) -> bool:
     """Was an order refused because something has the name already?"""
     return error.code in EXISTS
+
+
+def busy(error: Exception) -> bool:
+    """Was a call refused only for now, because something else is under way?
+
+    IBM answers 409 also where a quota or a lack of addresses is the reason.
+    """
+    if not isinstance(error, CloudRefused) or isinstance(error, (CloudQuota, CloudNoCapacity)):
+        return False
+    return error.status == 409 or error.code in BUSY
 
 
 def _first(errors: Iterable[IbmError], codes: frozenset[str]) -> str | None:

@@ -7,6 +7,8 @@ before, and the last call wins: IBM has no call that binds a floating IP only if
 a list that is at most `CHOICE_SECONDS` old when the call is sent, and looks `CHECK_SECONDS` after its answer whether it
 is still theirs. A launcher that is stopped between its decision and its call is what that does not cover. One that this
 launcher has just freed is nobody else's for a while: others leave alone what has not been free for `SETTLED_SECONDS`.
+
+IBM deletes a floating IP whatever it is bound to. So each deletion looks at it when the turn of the call has come.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.ibmvpc.errors import exists
+from nodepool.driver.ibmvpc.errors import busy, exists
 from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp
 from nodepool.driver.statemachine.metadata import POOL_KEY, PROVIDER_KEY
+from nodepool.exceptions import LaunchStatusException
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.client import IbmVpc
@@ -83,8 +86,9 @@ class IbmFloatingIps:
         self._freed_at: dict[str, float] = {}
         #: Those that a thread has chosen, or deletes.
         self._taken: set[str] = set()
-        #: When the latest list began.
+        #: When the latest list began, and how long it took.
         self._listed_at = float("-inf")
+        self._list_seconds = 0.0
 
     def all(self) -> list[IbmFloatingIp]:
         """Of this provider, as they are now. Blocks."""
@@ -97,7 +101,7 @@ class IbmFloatingIps:
         started = self._clock()
         found = self._client.floating_ips()
         with self._lock:
-            self._listed_at = started
+            self._listed_at, self._list_seconds = started, self._clock() - started
             self._known = {floating.id: floating for floating in found if self._is_ours(floating)}
             free = {floating.id for floating in self._known.values() if floating.free}
             self._free_since = {key: self._free_since.get(key, started) for key in free}
@@ -113,7 +117,7 @@ class IbmFloatingIps:
         :param group_id: of the resource group of its pool.
         :param permit: asked before each call.
         :raises CloudQuota: there are no more.
-        :raises LaunchError: IBM rejected it, or is away.
+        :raises LaunchError: IBM rejected it, is away, or made one that does not work.
         """
         for _ in range(ATTEMPTS - 1):
             try:
@@ -125,7 +129,7 @@ class IbmFloatingIps:
                 log.debug("Provider %s: %s", self._config.name, error)
             except CloudRefused as error:
                 # Also of the interface: an order that was not answered has bound one.
-                if not exists(error) and error.status != 409:
+                if not exists(error) and not busy(error):
                     raise
                 log.debug("Provider %s: %s", self._config.name, error)
             except CloudAway as error:
@@ -141,7 +145,7 @@ class IbmFloatingIps:
         mine = next((one for one in listed if one.target == interface_id), None)
         if mine is not None:
             # By a call that was not answered.
-            return Binding(mine, None)
+            return Binding(self._working(mine), None)
         choice = self._choose(name, group_id, zone)
         if choice is None:
             return self._make(name, group_id, interface_id, permit)
@@ -155,14 +159,16 @@ class IbmFloatingIps:
         """A free one that nobody else takes, or only with bad luck; None = there is none."""
         with self._lock:
             now = self._clock()
-            named = next((one for one in self._known.values() if one.name == name and one.free), None)
-            free = [
-                one
-                for one in self._known.values()
-                if one.free and one.id not in self._taken and (one.group_id, one.zone) == (group_id, zone)
-            ]
+            all_free = [one for one in self._known.values() if one.free and one.id not in self._taken]
+            named = next((one for one in all_free if one.name == name), None)
+            free = [one for one in all_free if (one.group_id, one.zone) == (group_id, zone)]
             own = [one for one in free if now - self._freed_at.get(one.id, float("-inf")) < OWN_SECONDS]
-            settled = [one for one in free if now - self._free_since.get(one.id, now) >= SETTLED_SECONDS]
+            # What was freed here is nobody's that makes one before its instance.
+            settled = [
+                one
+                for one in free
+                if one.id in self._freed_at or now - self._free_since.get(one.id, now) >= SETTLED_SECONDS
+            ]
             if named is not None:
                 # Of an order that was not answered, or of an attempt whose instance is gone.
                 found = named
@@ -179,21 +185,47 @@ class IbmFloatingIps:
 
         def still_free() -> None:
             permit()
-            self._list.get(CHOICE_SECONDS / 2)
-            with self._lock:
-                found, age = self._known.get(floating_id), self._clock() - self._listed_at
-            if found is None or not found.free or age > CHOICE_SECONDS:
+            found, seen_at = self._now(floating_id)
+            if found is None or not found.free or self._clock() - seen_at > CHOICE_SECONDS:
                 raise _Overtaken
 
         bound = self._client.bind_floating_ip(floating_id, name, interface_id, still_free)
         self._bound(bound)
         log.debug("Provider %s: floating IP %s is used again", self._config.name, bound.address)
-        return Binding(bound, None if choice.own else self._clock() + CHECK_SECONDS)
+        return Binding(self._working(bound), None if choice.own else self._clock() + CHECK_SECONDS)
+
+    def _now(self, floating_id: str) -> tuple[IbmFloatingIp | None, float]:
+        """One as it is now, and when it was seen so. Blocks; raises CloudNotFound.
+
+        A list is for all launches. In a large account it takes too long, then this one is asked for.
+        """
+        if self._list_seconds <= CHOICE_SECONDS / 2:
+            self._list.get(CHOICE_SECONDS / 2)
+        with self._lock:
+            found, seen_at = self._known.get(floating_id), self._listed_at
+        if self._clock() - seen_at <= CHOICE_SECONDS:
+            return found, seen_at
+
+        def begins() -> None:
+            nonlocal seen_at
+            seen_at = self._clock()
+
+        found = self._client.floating_ip(floating_id, begins)
+        with self._lock:
+            self._known[floating_id] = found
+        return found, seen_at
 
     def _make(self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]) -> Binding:
         made = self._client.create_floating_ip(name, group_id, interface_id, permit)
         self._bound(made)
-        return Binding(made, None)
+        return Binding(self._working(made), None)
+
+    def _working(self, floating: IbmFloatingIp) -> IbmFloatingIp:
+        """The same. Raises LaunchStatusException if no node can use it."""
+        if floating.failed:
+            text = f"Provider {self._config.name}: floating IP {floating.address or floating.id} is {floating.status}"
+            raise LaunchStatusException(text)
+        return floating
 
     def _bound(self, floating: IbmFloatingIp) -> None:
         with self._lock:
@@ -214,13 +246,22 @@ class IbmFloatingIps:
             found = next((one for one in self._known.values() if one.name == name), None)
         if found is None:
             found = next((one for one in self.all() if one.name == name), None)
-        if found is not None and not self._keep(found):
-            self._delete(found)
+        if found is None or self._keep(found):
+            return
+        try:
+            self.delete_free(found.id, name)
+        except CloudNotFound:
+            log.debug("Floating IP %s is gone already", found.address)
 
     def _keep(self, floating: IbmFloatingIp) -> bool:
-        """Is one that became free kept?"""
+        """Is one that became free kept, or that of another node by now?"""
         with self._lock:
             now = self._clock()
+            if floating.id in self._taken or self._known.get(floating.id, floating).name != floating.name:
+                return True
+            if floating.failed:
+                self._known.pop(floating.id, None)
+                return False
             self._known[floating.id] = floating._replace(target="", status=AVAILABLE)
             free = [one for one in self._known.values() if one.group == floating.group and one.free]
             if len(free) > self._bound_of(floating):
@@ -235,31 +276,38 @@ class IbmFloatingIps:
         pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
         return pool.floating_ip_pool if pool is not None and pool.public_ipv4 else 0
 
-    def _delete(self, floating: IbmFloatingIp) -> None:
-        try:
-            self._client.delete_floating_ip(floating.id)
-        except CloudNotFound:
-            log.debug("Floating IP %s is gone already", floating.address)
-
     def left_over(self) -> list[IbmFloatingIp]:
-        """Free ones of this provider that are more than its pools keep. Blocks for a list."""
+        """Free ones of this provider that are more than its pools keep, and failed ones. Blocks for a list."""
         self.all()
         with self._lock:
-            free = [one for one in self._known.values() if one.free and one.id not in self._taken]
-        return surplus(free, self._bound_of)
+            unused = [one for one in self._known.values() if one.unused and one.id not in self._taken]
+        failed = [one for one in unused if one.failed]
+        return failed + surplus((one for one in unused if one.free), self._bound_of)
 
-    def delete_free(self, floating_id: str) -> None:
-        """Delete one that is left over, unless somebody took it meanwhile. Blocks. Raises CloudNotFound."""
+    def delete_free(self, floating_id: str, name: str) -> None:
+        """Delete one that is left over, unless somebody took it meanwhile. Blocks. Raises CloudNotFound.
+
+        :param name: that it had when nobody used it.
+        """
         with self._lock:
             if floating_id in self._taken:
                 return
             self._taken.add(floating_id)
+
+        def still_unused() -> None:
+            found = self._client.floating_ip(floating_id)
+            if not found.unused or found.name != name:
+                raise _Overtaken
+
         try:
-            if self._client.floating_ip(floating_id).free:
-                self._client.delete_floating_ip(floating_id)
+            self._client.delete_floating_ip(floating_id, still_unused)
+        except _Overtaken:
+            log.debug("Provider %s: floating IP %s is used again, and stays", self._config.name, floating_id)
         finally:
             with self._lock:
                 self._taken.discard(floating_id)
+                # The next list tells.
+                self._known.pop(floating_id, None)
 
 
 def surplus(free: Iterable[IbmFloatingIp], kept: Callable[[IbmFloatingIp], int]) -> list[IbmFloatingIp]:

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
-from nodepool.driver.ibmvpc.errors import BUSY
+from nodepool.driver.ibmvpc.errors import busy
 from nodepool.driver.ibmvpc.places import IbmPlaces
 from nodepool.driver.ibmvpc.preempted import StoppedInstances
 from nodepool.driver.ibmvpc.types import DELETING, IbmRecord
@@ -117,4 +117,4 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
 
     def busy(self, error: LaunchError) -> bool:
         """Another operation on the instance is under way."""
-        return isinstance(error, CloudRefused) and (error.status == 409 or error.code in BUSY)
+        return busy(error)

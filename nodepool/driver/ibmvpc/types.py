@@ -103,6 +103,16 @@ class IbmFloatingIp(NamedTuple):
         return not self.target and self.status == AVAILABLE
 
     @property
+    def failed(self) -> bool:
+        """Will it never be of use?"""
+        return self.status == FAILED
+
+    @property
+    def unused(self) -> bool:
+        """May it be deleted?"""
+        return not self.target and self.status in (AVAILABLE, FAILED)
+
+    @property
     def metadata(self) -> dict[str, str]:
         """Whose it is; empty = it is not of a node."""
         return node_metadata(self.name, self.group)

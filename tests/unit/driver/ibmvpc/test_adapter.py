@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudNoCapacityLater, CloudQuota, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import (
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+    CloudSetup,
+)
 from nodepool.driver.ibmvpc.names import volume_tags
 from nodepool.driver.statemachine.metadata import NODE_KEY, node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
@@ -149,6 +155,18 @@ def test_next_profile(tmp_path: Path) -> None:
         here.delete(found.external_id)
 
 
+def test_full_subnet(tmp_path: Path) -> None:
+    """IBM refuses at once when a subnet has no more addresses: the next subnet, without a failed attempt."""
+    with at_simulator(tmp_path, section(subnet=["small", "ci-us-south-1"])) as here:
+        with here.simulator.cloud() as cloud:
+            small = cloud.network.add_subnet("small", "us-south-1", "10.241.0.0/29")
+            while small.document["available_ipv4_address_count"]:
+                cloud.network.take(small)
+        assert here.launch().external_id == HOST
+        assert here.calls("vpc.create_instance") == 2
+        here.delete(HOST)
+
+
 def test_no_capacity_anywhere(tmp_path: Path) -> None:
     """A failed attempt, in the words of IBM."""
     with at_simulator(tmp_path, section(), capacity=[ProfileCapacity()]) as here:
@@ -231,6 +249,16 @@ def test_no_more_floating_ips(tmp_path: Path) -> None:
             here.launch()
         here.delete(HOST)
         assert here.contents() == {}
+
+
+def test_no_more_public_addresses(tmp_path: Path) -> None:
+    """CM-6: status 409, and not for now only: the launch ends."""
+    with at_simulator(tmp_path, section(pool=PUBLIC)) as here:
+        refusal = VpcErrorRule(operation="vpc.create_floating_ip", kind="409", code="insufficient_ip_addresses")
+        here.simulator.change(errors=[refusal])
+        with pytest.raises(CloudNoCapacity, match="creating a floating IP failed: insufficient_ip_addresses"):
+            here.launch()
+        here.delete(HOST)
 
 
 # -- leftovers --

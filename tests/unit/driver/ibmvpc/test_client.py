@@ -100,6 +100,19 @@ def test_deletion_has_no_content(here: Here) -> None:
     assert here.http.sent[0][:2] == ("DELETE", f"{BASE}/instances/0717_1")
 
 
+def test_deletion_of_a_floating_ip_is_permitted_late(here: Here) -> None:
+    """IV-13: when its turn has come, somebody looks at it once more."""
+
+    def permit() -> None:
+        here.client.floating_ip("f")
+        raise LookupError("somebody uses it")
+
+    here.http.answer({"id": "f", "name": HOST, "address": "192.0.2.1"})
+    with pytest.raises(LookupError):
+        here.client.delete_floating_ip("f", permit)
+    assert [method for method, *_ in here.http.sent] == ["GET"]
+
+
 def test_odd_answer_of_a_creation(here: Here) -> None:
     """L-4: nobody knows what was done."""
     here.http.answer({})

@@ -18,7 +18,7 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.framework.http.plain_http import HttpAnswer
-from nodepool.driver.ibmvpc.errors import IbmError, VpcApi, errors_in, exists, meaning, reasons_of, told
+from nodepool.driver.ibmvpc.errors import IbmError, VpcApi, busy, errors_in, exists, meaning, reasons_of, told
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ from nodepool.driver.ibmvpc.errors import IbmError, VpcApi, errors_in, exists, m
         ("over_quota", 400, CloudQuota),
         ("cannot_start_capacity", 0, CloudNoCapacity),
         ("cannot_start_ip_address", 0, CloudNoCapacity),
+        ("insufficient_ip_addresses", 409, CloudNoCapacity),
         ("validation_unique_failed", 400, CloudRefused),
         ("too_many_requests", 429, CloudAway),
         ("anything", 429, CloudAway),
@@ -68,6 +69,22 @@ def test_name_that_is_taken() -> None:
     assert isinstance(found, CloudRefused)
     assert exists(found)
     assert not isinstance(found, CloudSetup)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "passes"),
+    [
+        ("conflict", 409, True),
+        ("anything", 409, True),
+        ("resource_in_use", 400, True),
+        ("over_quota", 409, False),
+        ("insufficient_ip_addresses", 409, False),
+        ("bad_field", 400, False),
+    ],
+)
+def test_what_passes(code: str, status: int, passes: bool) -> None:
+    """CM-6: 409 is not always for now only."""
+    assert busy(meaning("here", [IbmError(code, "")], status)) is passes
 
 
 def test_remedy() -> None:

@@ -91,6 +91,10 @@ def test_others() -> None:
     assert floating(1, HOST, "nic-1").metadata == METADATA
     assert (floating(1).free, floating(1, HOST, "nic-1").free) == (True, False)
     assert not floating(1)._replace(status="deleting").free
+    assert (floating(1).unused, floating(1, HOST, "nic-1").unused) == (True, False)
+    failed = floating(1)._replace(status="failed")
+    assert (failed.free, failed.failed, failed.unused) == (False, True, True)
+    assert not floating(1)._replace(status="pending").unused
     volume = IbmVolume.of({"id": "v", "name": HOST, "user_tags": ["a:b"], "volume_attachments": [{"id": "x"}]})
     assert volume == IbmVolume("v", HOST, "", ("a:b",), True)
     assert IbmVolume.of({"id": "v", "name": "n", "status": "pending_deletion"}).used
