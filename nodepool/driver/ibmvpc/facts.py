@@ -38,7 +38,7 @@ _VISIBILITY: Final = {"user": "private", "provider": "public"}
 
 class IbmFacts:
     """Of one provider. Thread-safe; ``_lock`` guards the table of images, ``_making`` is held while a resource group is
-    made.
+    made, and guards what could not be made.
     """
 
     def __init__(self, config: IbmProviderConfig, client: IbmVpc, clock: Callable[[], float] = monotonic) -> None:
@@ -54,8 +54,10 @@ class IbmFacts:
         self._groups: Fact[dict[str, str]] = Fact(client.groups, clock)
         self._images: dict[str, Fact[str]] = {}
         self._forgotten_at = float("-inf")
-        #: Resource groups that were made here: lists may be late. Replaced as a whole, with ``_making``.
+        #: Resource groups that were made here: lists may be late. Replaced as a whole.
         self._made: dict[str, str] = {}
+        #: Resource groups that IBM did not let us make: when, and why.
+        self._refused: dict[str, tuple[float, CloudRefused]] = {}
 
     def launch_ids(self, label: IbmLabel, image_id: str | None) -> LaunchIds:
         """What an instance of a label is made of. May block.
@@ -80,8 +82,8 @@ class IbmFacts:
                 return
             self._forgotten_at = now
             self._images.clear()
-        with self._making:
-            self._made = {}
+        # Without `_making`: that is held over calls.
+        self._made = {}
         for fact in (self._vpcs, self._subnets, self._keys, self._profiles, self._groups):
             fact.clear()
 
@@ -122,7 +124,11 @@ class IbmFacts:
     # -- resource groups --
 
     def group_id(self, name: str) -> str:
-        """Of a resource group, which is made if it is not there. May block."""
+        """Of a resource group, which is made if it is not there. May block.
+
+        :raises CloudRefused: IBM does not let us make it. Many launches may want it at once: it is not asked again for
+            `MISSING_SECONDS`.
+        """
         found = self._groups.get().get(name) or self._made.get(name)
         if found is not None:
             return found
@@ -134,13 +140,17 @@ class IbmFacts:
         return found
 
     def _make_group(self, name: str) -> str:
+        refused = self._refused.get(name)
+        if refused is not None and self._clock() - refused[0] < MISSING_SECONDS:
+            raise refused[1]
         try:
             found = self._client.create_group(name)
-        except CloudRefused:
+        except CloudRefused as error:
             # Another launcher may have been first.
             self._groups.clear()
             found = self._groups.get().get(name, "")
             if not found:
+                self._refused[name] = (self._clock(), error)
                 raise
         else:
             log.info("Provider %s: resource group %s was made", self._config.name, name)

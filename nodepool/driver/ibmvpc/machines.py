@@ -34,7 +34,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
     # No lag of lists is documented.
     lag_seconds = 1.0
     # An instance takes some 20 s to boot, and 300 instances are three calls.
-    shortest_list_pause = 0.5
+    shortest_list_pause = 1.0
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,6 +113,39 @@ def test_group_that_cannot_be_made(here: Here, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(here.client, "create_group", refuse)
     with pytest.raises(CloudRefused, match="not_authorized"):
         here.facts.group_id("np_x_y")
+
+
+def test_group_that_was_refused(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IV-2 (today): many launches may want it; IBM is asked again after a while."""
+    asked: list[str] = []
+
+    def refuse(name: str) -> str:
+        asked.append(name)
+        raise refusal("not_authorized", 403)
+
+    monkeypatch.setattr(here.client, "create_group", refuse)
+    for _ in range(3):
+        with pytest.raises(CloudRefused, match="not_authorized"):
+            here.facts.group_id("np_x_y")
+        here.facts.forget()
+    assert asked == ["np_x_y"]
+    here.clock.now += MISSING_SECONDS
+    monkeypatch.setattr(here.client, "create_group", lambda name: f"id-{name}")
+    assert here.facts.group_id("np_x_y") == "id-np_x_y"
+
+
+def test_forgetting_waits_for_no_call(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IV-2 (today): a rejected launch is handled where other launches go on; it waits for no call of IBM."""
+
+    def make(name: str) -> str:
+        here.facts.forget()
+        return f"id-{name}"
+
+    monkeypatch.setattr(here.client, "create_group", make)
+    thread = threading.Thread(target=here.facts.group_id, args=("np_x_y",), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_changes_are_seen(here: Here) -> None:
