@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from nodepool.driver.ibmvpc.preflight import IbmPreflight
 from nodepool.driver.ibmvpc.quota import limits_of, need_of
 from nodepool.driver.ibmvpc.resources import FLOATING_IP, INSTANCE, OF_IMAGES, VOLUME, IbmResource
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+from nodepool.guard import Guard
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
+
+log = logging.getLogger("nodepool.driver.ibmvpc")
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
@@ -92,10 +96,18 @@ class IbmAdapter(Adapter):
             yield IbmResource(floating.metadata, FLOATING_IP, floating.id, floating.name)
         for volume in self.client.volumes():
             if not volume.used:
-                tagged = metadata_of_tags(list(volume.tags), self.config.name)
+                tagged = metadata_of_tags(list(volume.tags), self.config.name, volume.group)
                 yield IbmResource(tagged or node_metadata(volume.name, volume.group), VOLUME, volume.id)
         if self.config.diskimages:
-            yield from self.images.resources()
+            # The bucket has another service, and access policies of its own.
+            with Guard(
+                log,
+                "Provider %s: what uploads have left cannot be looked for",
+                self.config.name,
+                level=logging.WARNING,
+                traceback=False,
+            ):
+                yield from self.images.resources()
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, IbmResource)

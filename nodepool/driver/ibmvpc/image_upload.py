@@ -21,7 +21,7 @@ from nodepool.driver.framework.upload_check import ImageContent, check_stored
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.driver.ibmvpc.errors import exists, told
 from nodepool.driver.ibmvpc.object_store import CosBucket, PartsUpload, StoredPart
-from nodepool.driver.ibmvpc.types import PENDING, USABLE_IMAGES, IbmImage
+from nodepool.driver.ibmvpc.types import DELETING, PENDING, USABLE_IMAGES, IbmImage
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
@@ -34,8 +34,6 @@ log = logging.getLogger("nodepool.driver.ibmvpc.images")
 PART_BYTES: Final = 32 * 1024 * 1024
 #: Longest time of an import.
 IMPORT_SECONDS: Final = 4 * 3600.0
-#: How often an import is ordered that gets no answer; its name makes it one.
-ATTEMPTS: Final = 4
 
 
 class IbmImageJob(NamedTuple):
@@ -44,7 +42,7 @@ class IbmImageJob(NamedTuple):
     :param name: of the image; unique.
     :param build: id of the build: in the names of all that its uploads make.
     :param key: of the object.
-    :param group_id: resource group of images.
+    :param group: name of the resource group of images, and its id.
     :param operating_system: as IBM calls it.
     :param content: of the file, as far as it is known.
     """
@@ -53,6 +51,7 @@ class IbmImageJob(NamedTuple):
     build: str
     key: str
     prefix: str
+    group: str
     group_id: str
     operating_system: str
     content: ImageContent
@@ -80,6 +79,8 @@ class CosUpload(ImageUploader):
         #: Key of the object: that of this upload, or of the one that was interrupted.
         self._key = job.key
         self._image: IbmImage | None = None
+        #: An import was ordered, with or without an answer.
+        self._ordered = False
         #: What the bucket has. ``_parts_lock`` guards it.
         self._parts: dict[int, StoredPart] = {}
         self._parts_lock = threading.Lock()
@@ -151,13 +152,20 @@ class CosUpload(ImageUploader):
         if isinstance(self.error, UploadInterrupted) or self._stopped:
             log.info("%s: what was uploaded is left for the next upload of the build", self._head)
             return
-        if self._image is not None:
-            with Guard(log, "%s: image %s may be left over", self._head, self._image.id, traceback=False):
-                delete_image(self._client, self._image.id)
         if self._upload is not None:
             with Guard(log, "%s: parts of %s may be left over", self._head, self._key, traceback=False):
                 self._bucket.abort(self._upload)
-        self._discard_object()
+        with Guard(log, "%s: it may be left over", self._head, level=logging.WARNING, traceback=False) as guard:
+            self._discard_image()
+        if guard.error is None:
+            self._discard_object()
+        # Else the object tells that the upload never ended; see `IbmImages.resources`.
+
+    def _discard_image(self) -> None:
+        """Raises what `delete_image` does. IBM may have made one without telling."""
+        image = self._named() if self._image is None and self._ordered else self._image
+        if image is not None:
+            delete_image(self._client, image.id)
 
     # -- what an interrupted upload has left --
 
@@ -166,8 +174,9 @@ class CosUpload(ImageUploader):
         keys = set(self._bucket.keys(self._job.prefix))
         for image in self._client.images(visibility="private"):
             key = f"{self._job.prefix}{image.name}{os.path.splitext(self._job.key)[1]}"
+            ours = image.group == self._job.group and image.name.endswith(f"-{self._job.build}")
             # Without the object the upload has ended: the image has a record of its own.
-            if image.name.endswith(f"-{self._job.build}") and key in keys and image.status in (PENDING, *USABLE_IMAGES):
+            if ours and key in keys and image.status in (PENDING, *USABLE_IMAGES):
                 log.info("%s: the import of an interrupted upload, %s, is taken up again", self._head, image.name)
                 self._key = key
                 self._image = image
@@ -217,22 +226,20 @@ class CosUpload(ImageUploader):
             "file": {"href": f"cos://{self.retry(self._bucket.region)}/{self._bucket.name}/{self._key}"},
             "operating_system": {"name": self._job.operating_system},
         }
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return self._client.create_image(body, self._check)
-            except CloudAway as error:
-                log.debug("%s: %s", self._head, error)
-            except CloudRefused as error:
-                found = self._named() if exists(error) else None
-                if found is None:
-                    raise
-                # It is ours: the answer was lost.
-                return found
-        return self._client.create_image(body, self._check)
+        self._ordered = True
+        try:
+            return self.retry(self._client.create_image, body, self._check)
+        except CloudRefused as error:
+            found = self._named() if exists(error) else None
+            if found is None:
+                raise
+            # It is ours: the answer was lost.
+            return found
 
     def _named(self) -> IbmImage | None:
-        found = (one for one in self._client.images(name=self.image_name, visibility="private"))
-        return next((one for one in found if one.name == self.image_name), None)
+        wanted = (self.image_name, self._job.group)
+        found = self._client.images(name=self.image_name, visibility="private")
+        return next((one for one in found if (one.name, one.group) == wanted), None)
 
     def _imported(self, image: IbmImage) -> IbmImage:
         """Wait until an image can be used."""
@@ -266,12 +273,22 @@ class CosUpload(ImageUploader):
 
 
 def delete_image(client: IbmVpc, image_id: str) -> None:
-    """Delete an image; one that is gone, or is deleted now, is no error. Blocks."""
+    """Delete an image; one that is gone, or is deleted now, is no error. Blocks.
+
+    :raises CloudRefused: its import is under way, for example.
+    """
     try:
         client.delete_image(image_id)
     except CloudNotFound:
         return
     except CloudRefused as error:
-        if error.status != 409:
+        if error.status != 409 or not _is_deleted(client, image_id):
             raise
         log.debug("Image %s is deleted already: %s", image_id, error)
+
+
+def _is_deleted(client: IbmVpc, image_id: str) -> bool:
+    try:
+        return client.image(image_id).status == DELETING
+    except CloudNotFound:
+        return True

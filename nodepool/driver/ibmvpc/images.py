@@ -68,12 +68,13 @@ class IbmImages:
             text = f"Provider {self._config.name}: images are imported from object storage; add object-storage"
             raise ImageCreateException(text)
         size = os.stat(path).st_size
-        name = image_name(metadata)
+        name = image_name(metadata, self._config.name)
         job = IbmImageJob(
             name=name,
             build=str(metadata[BUILD_KEY]),
             key=f"{self._prefix}{name}.{self._config.image_type}",
             prefix=self._prefix,
+            group=self._group,
             group_id=self._facts.group_id(self._group),
             operating_system=image.operating_system,
             content=ImageContent.of(size, sha256=sha256),
@@ -88,10 +89,11 @@ class IbmImages:
             image = self._client.image(image_id)
         except CloudNotFound:
             return
-        if self.bucket is not None and image_metadata(image.name, image.group):
+        delete_image(self._client, image_id)
+        # As long as there is an image its object tells that the upload never ended.
+        if self.bucket is not None and image.group == self._group:
             for key in list(self.bucket.keys(f"{self._prefix}{image.name}.")):
                 self.bucket.delete(key)
-        delete_image(self._client, image_id)
 
     def discard(self, resource: IbmResource) -> None:
         """Delete what an upload left, or an image."""
@@ -114,15 +116,28 @@ class IbmImages:
             yield ListedImage(found.id if found.type == IMAGE else found, name, found.metadata, usable=found.usable)
 
     def resources(self) -> Iterator[IbmResource]:
-        """The same as resources (IV-10). What does not say of which build it is belongs to nobody here."""
+        """The same as resources (IV-10). What does not say of which build it is belongs to nobody here.
+
+        An image whose object is there is of an upload that never ended. The object goes after it: IBM does not delete
+        an image while it is imported. One that was taken up again has another name than its object, and the same build.
+        """
+        keys = [] if self.bucket is None else self.bucket.keys(self._prefix)
+        objects = {key: self._metadata_of(key) for key in keys}
+        builds = {metadata[BUILD_KEY] for metadata in objects.values() if metadata}
+        imported = set()
         for image in self._client.images(visibility="private"):
             metadata = image_metadata(image.name, image.group)
-            if metadata and image.status != DELETING:
-                yield IbmResource(metadata, IMAGE, image.id, image.name, usable=image.status != FAILED)
+            if not metadata or image.status == DELETING:
+                continue
+            ended = image.group != self._group or metadata[BUILD_KEY] not in builds
+            if not ended:
+                imported.add(metadata[BUILD_KEY])
+            yield IbmResource(metadata, IMAGE, image.id, image.name, usable=image.status != FAILED and ended)
         if self.bucket is None:
             return
-        for key in self.bucket.keys(self._prefix):
-            yield IbmResource(self._metadata_of(key), OBJECT, key, key, usable=False)
+        for key, metadata in objects.items():
+            if metadata.get(BUILD_KEY) not in imported:
+                yield IbmResource(metadata, OBJECT, key, key, usable=False)
         for found in self.bucket.open_uploads(self._prefix):
             identity = f"{found.key}{_BETWEEN}{found.upload_id}"
             yield IbmResource(self._metadata_of(found.key), PART, identity, found.key, usable=False)

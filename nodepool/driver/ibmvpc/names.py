@@ -7,6 +7,7 @@ provider and pool. The names are those of Nodepool 11.0.0; a part that the drive
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -16,9 +17,8 @@ from nodepool.driver.statemachine.metadata import BUILD_KEY, NODE_KEY, POOL_KEY,
 _GROUP: Final = re.compile(r"np_([^_]+)_([^_]+)")
 _IMAGE_GROUP: Final = re.compile(r"npimages_([^_]+)")
 _NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
-_IMAGE: Final = re.compile(r"npimage(\d+)-([0-9a-z]+)")
-#: Before the upload in the names of images; those of Nodepool 11.0.0 have nothing behind it.
-_OLD_IMAGE: Final = re.compile(r"npimage\d+")
+#: Upload, provider and build. The provider was not in the names that this driver gave first.
+_IMAGE: Final = re.compile(r"npimage(\d+)-(?:([0-9a-f]{8})-)?([0-9a-z]+)")
 
 
 def group_of_pool(provider: str, pool: str) -> str:
@@ -45,17 +45,27 @@ def volume_tags(metadata: Mapping[str, str]) -> list[str]:
     return [f"{key}:{metadata[key]}".lower() for key in (NODE_KEY, POOL_KEY, PROVIDER_KEY) if key in metadata]
 
 
-def metadata_of_tags(tags: list[str], provider: str) -> dict[str, str]:
-    """What `volume_tags` says, if a volume is of this provider; else nothing."""
-    found = dict(tag.split(":", 1) for tag in tags if ":" in tag)
-    if found.get(PROVIDER_KEY) != provider.lower() or NODE_KEY not in found:
+def metadata_of_tags(tags: list[str], provider: str, group: str) -> dict[str, str]:
+    """What `volume_tags` says, if a volume is of this provider; else nothing.
+
+    :param group: name of its resource group. Snapshots and tools carry tags on to volumes of others.
+    """
+    found, owner = dict(tag.split(":", 1) for tag in tags if ":" in tag), _GROUP.fullmatch(group)
+    if owner is None or owner[1] != provider or found.get(PROVIDER_KEY) != provider.lower() or NODE_KEY not in found:
         return {}
     return {NODE_KEY: found[NODE_KEY], PROVIDER_KEY: provider}
 
 
-def image_name(metadata: Mapping[str, str]) -> str:
-    """Of an uploaded image, with upload and build: ids of uploads begin again with each build (IV-10)."""
-    return f"npimage{metadata[UPLOAD_KEY]}-{metadata[BUILD_KEY]}"
+def image_name(metadata: Mapping[str, str], provider: str) -> str:
+    """Of an uploaded image. Names are unique in a region, and ids of uploads begin again with each build and with each
+    provider: so it has all three (IV-10).
+    """
+    return f"npimage{metadata[UPLOAD_KEY]}-{_mark(provider)}-{metadata[BUILD_KEY]}"
+
+
+def _mark(provider: str) -> str:
+    """Of a provider in names of images: they have at most 63 characters."""
+    return hashlib.sha256(provider.encode()).hexdigest()[:8]
 
 
 def image_metadata(name: str, group: str) -> dict[str, str]:
@@ -64,11 +74,6 @@ def image_metadata(name: str, group: str) -> dict[str, str]:
     Images of Nodepool 11.0.0 do not say of which build they are. Only their records know them.
     """
     image, owner = _IMAGE.fullmatch(name), _IMAGE_GROUP.fullmatch(group)
-    if not image or not owner:
+    if not image or not owner or image[2] not in (None, _mark(owner[1])):
         return {}
-    return {UPLOAD_KEY: image[1], BUILD_KEY: image[2], PROVIDER_KEY: owner[1]}
-
-
-def is_image_name(name: str) -> bool:
-    """May an uploaded image of this driver, or of Nodepool 11.0.0, have the name?"""
-    return bool(_IMAGE.fullmatch(name) or _OLD_IMAGE.fullmatch(name))
+    return {UPLOAD_KEY: image[1], BUILD_KEY: image[3], PROVIDER_KEY: owner[1]}

@@ -149,6 +149,9 @@ class VpcImages:
         :raises VpcError: not in its status, or of IBM.
         """
         self._check_state(image)
+        if image.status == "pending":
+            text = f"The import of image {image.id} is in progress."
+            raise VpcError(409, "image_request_in_progress", text, "id", image.id)
         image.document["status"] = "deleting"
         self.core.after(self.core.knobs.delete_seconds, "images", lambda: self.remove(image))
 

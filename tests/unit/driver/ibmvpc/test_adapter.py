@@ -274,8 +274,9 @@ def test_leftovers(tmp_path: Path) -> None:
             cloud.add_address("np0000000004", GROUP)
             cloud.add_address("np0000000005", "Default")
             cloud.add_volume("np0000000006", GROUP)
-            cloud.add_volume("renamed", "Default", volume_tags({**METADATA, NODE_KEY: "0000000007"}))
+            cloud.add_volume("renamed", GROUP, volume_tags({**METADATA, NODE_KEY: "0000000007"}))
             cloud.add_volume("np0000000008", "Default")
+            cloud.add_volume("restored", "Default", volume_tags({**METADATA, NODE_KEY: "0000000009"}))
         found = leftovers(here)
         assert {kind: sorted(nodes) for kind, nodes in found.items()} == {
             "instance": ["0000000001"],
@@ -286,7 +287,7 @@ def test_leftovers(tmp_path: Path) -> None:
             if node_id_of(resource.metadata, PROVIDER):
                 here.adapter.deleteResource(resource)
         # What is of others stays, with the boot volumes of their instances.
-        others = {"instances": 2, "volumes": 3, "floating_ips": 1}
+        others = {"instances": 2, "volumes": 4, "floating_ips": 1}
         wait_for("all to go", lambda: here.contents() == others)
 
 

@@ -14,19 +14,23 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.image_upload import CosUpload
+from nodepool.driver.ibmvpc.resources import OF_IMAGES
 from nodepool.driver.statemachine.metadata import upload_of
 from nodepool.exceptions import ImageCreateException
 from nodepool.testing.ibmvpc import ImageImportRule, VpcErrorRule
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
-from tests.unit.driver.ibmvpc.support import PROVIDER
+from tests.unit.driver.ibmvpc.support import HOST, PROVIDER, load
 
 MIB = 1024 * 1024
 BUILD = "0123456789abcdef0123456789abcdef"
-NAME = f"npimage0000000001-{BUILD}"
+#: With the name of the provider.
+MARK = hashlib.sha256(PROVIDER.encode()).hexdigest()[:8]
+NAME = f"npimage0000000001-{MARK}-{BUILD}"
 KEY = f"npimages_{PROVIDER}_{NAME}.qcow2"
 #: Three parts.
 CONTENT = b"QFI\xfb" + bytes(range(256)) * 4096 * 11
@@ -94,6 +98,42 @@ def test_ids_of_uploads_begin_again(here: Here, file: Path) -> None:
     assert left(here) == {"images": 2}
 
 
+def test_providers_share_no_image(here: Here, file: Path, tmp_path: Path) -> None:
+    """IV-10: names are unique in a region, and ids of uploads begin again with each provider."""
+    first = upload(here, file)
+    data = section(name="north", object_storage={**STORAGE, "endpoint": here.simulator.url}, diskimages=DISKIMAGES)
+    adapter = IbmAdapter(load({**data, "credentials-file": str(tmp_path / "ibm.env")}))
+    try:
+        image = adapter.config.diskimages["debian"]
+        given = {**metadata(), "nodepool_provider_name": "north"}
+        second = adapter.uploadImage(image, "debian-1", str(file), "qcow2", given)
+        assert first != second
+        adapter.deleteImage(second)
+    finally:
+        adapter.stop()
+    wait_for("the image to go", lambda: left(here) == {"images": 1})
+    assert [one.id for one in here.adapter.listImages()] == [first]
+
+
+def test_import_of_another_provider(here: Here, file: Path) -> None:
+    """IV-10: one of the same build in the group of others is not taken up again."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_image(f"npimage0000000009-{BUILD}", "npimages_north")
+        cloud.add_object(f"npimages_{PROVIDER}_npimage0000000009-{BUILD}.qcow2")
+    upload(here, file)
+    assert parts_sent(here) == 3
+    assert left(here) == {"images": 2, "objects": 1}
+
+
+def test_name_of_another_provider(here: Here, file: Path) -> None:
+    """IV-10, CM-8: an image of the name in the group of others is never taken for ours, nor deleted."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_image(NAME, "npimages_north")
+    with pytest.raises(CloudRefused, match="validation_unique_failed"):
+        upload(here, file)
+    assert left(here) == {"images": 1}
+
+
 def test_sweep_knows_images_by_build_and_upload(here: Here, file: Path) -> None:
     """IV-10: an image that a record knows is never taken for leaked; neither is one that says nothing of its build."""
     upload(here, file)
@@ -115,11 +155,11 @@ def test_launch_from_an_upload(here: Here, file: Path) -> None:
 def test_delete(here: Here, file: Path) -> None:
     """IV-11: the image goes with what is left of its upload; one that is gone is no error; an empty bucket is none."""
     image_id = upload(here, file)
+    (listed,) = here.adapter.listImages()
+    assert (listed.id, listed.name, dict(listed.metadata), listed.usable) == (image_id, NAME, metadata(), True)
     with here.simulator.cloud() as cloud:
         cloud.add_object(KEY)
         cloud.add_object("somebody-elses.qcow2")
-    (listed,) = (one for one in here.adapter.listImages() if one.usable)
-    assert (listed.id, listed.name, dict(listed.metadata)) == (image_id, NAME, metadata())
     for _ in range(2):
         here.adapter.deleteImage(image_id)
     wait_for("the image to go", lambda: left(here) == {"objects": 1})
@@ -138,6 +178,14 @@ def test_lost_answers(here: Here, file: Path, operation: str, kind: str) -> None
     # An upload that nobody knows of is found by its key.
     found.pop("uploads", None)
     assert found == {"images": 1}
+
+
+def test_order_of_an_import_is_sent_again(here: Here, file: Path) -> None:
+    """U-8: as often as other calls of an upload, with pauses."""
+    here.simulator.change(errors=[VpcErrorRule(operation="vpc.create_image", kind="500", count=4)])
+    upload(here, file)
+    assert here.calls("vpc.create_image") == 5
+    assert left(here) == {"images": 1}
 
 
 def test_failed_import(here: Here, file: Path) -> None:
@@ -181,6 +229,53 @@ def test_given_up(here: Here, file: Path) -> None:
     assert left(here) == {}
 
 
+def test_given_up_during_the_import(here: Here, file: Path) -> None:
+    """U-9, D-3: IBM deletes no image while it is imported. Its object tells that it is of no use, until it can go."""
+    here.simulator.change(import_seconds=[30.0, 30.0])
+
+    def give_up(done: int, total: int) -> None:
+        if here.calls("vpc.create_image"):
+            raise UploadGivenUp("the build was deleted")
+
+    with upload_progress.watched(give_up), pytest.raises(UploadGivenUp):
+        upload(here, file)
+    assert left(here) == {"images": 1, "objects": 1, "pending": 1}
+    (found,) = (one for one in here.adapter.listResources() if one.type in OF_IMAGES)
+    assert (found.type, found.usable) == ("image", False)
+    with pytest.raises(CloudRefused, match="image_request_in_progress"):
+        here.adapter.deleteResource(found)
+    with here.simulator.cloud() as cloud:
+        (image,) = (one for one in cloud.resources.of("images") if one.status == "pending")
+        image.document["status"] = "available"
+    (listed,) = here.adapter.listImages()
+    assert (listed.id, listed.usable) == (image.id, False)
+    here.adapter.deleteImage(listed.id)
+    wait_for("all to go", lambda: not left(here))
+
+
+def test_given_up_without_an_answer(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-9: an import that was ordered without an answer is found by its name."""
+    monkeypatch.setattr(CosUpload, "error_retries", 1)
+    drop = VpcErrorRule(operation="vpc.create_image", kind="drop", after=True)
+    here.simulator.change(errors=[drop], import_seconds=[30.0, 30.0])
+    with pytest.raises(CloudAway):
+        upload(here, file)
+    assert left(here) == {"images": 1, "objects": 1, "pending": 1}
+    (found,) = here.adapter.listImages()
+    assert not found.usable
+
+
+def test_bucket_that_cannot_be_read(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """D-2: what uploads have left is not found; instances are all the same. Who looks for images hears of it."""
+    here.launch()
+    here.simulator.change(buckets=[])
+    assert [one.type for one in here.adapter.listResources()] == ["instance"]
+    assert "what uploads have left cannot be looked for" in caplog.text
+    with pytest.raises(CloudRefused, match="NoSuchBucket"):
+        list(here.adapter.listImages())
+    here.delete(HOST)
+
+
 # -- interrupted --
 
 
@@ -203,7 +298,7 @@ def test_parts_are_not_sent_again(here: Here, file: Path, monkeypatch: pytest.Mo
     upload(here, file, "0000000002")
     assert parts_sent(here) == 3
     assert left(here) == {"images": 1}
-    assert [one.name for one in here.adapter.listImages()] == [f"npimage0000000002-{BUILD}"]
+    assert [one.name for one in here.adapter.listImages()] == [f"npimage0000000002-{MARK}-{BUILD}"]
 
 
 def test_import_is_taken_up_again(here: Here, file: Path) -> None:
@@ -224,6 +319,33 @@ def test_import_is_taken_up_again(here: Here, file: Path) -> None:
     assert (here.calls("vpc.create_image"), parts_sent(here)) == (1, 3)
     assert left(here) == {"images": 1}
     assert [dict(one.metadata) for one in here.adapter.listImages()] == [metadata("0000000002")]
+
+
+def test_import_that_was_taken_up_again_is_given_up(here: Here, file: Path) -> None:
+    """D-3: its object has the name of the interrupted upload, and tells of the image all the same."""
+    here.simulator.change(import_seconds=[30.0, 30.0])
+
+    def during_the_import(error: Exception) -> Any:
+        def report(done: int, total: int) -> None:
+            if here.calls("vpc.create_image"):
+                raise error
+
+        return report
+
+    with upload_progress.watched(during_the_import(UploadInterrupted("it stops"))), pytest.raises(UploadInterrupted):
+        upload(here, file)
+    with upload_progress.watched(during_the_import(UploadGivenUp("not wanted"))), pytest.raises(UploadGivenUp):
+        upload(here, file, "0000000002")
+    (found,) = here.adapter.listImages()
+    assert (dict(found.metadata), found.usable) == (metadata("0000000002"), False)
+    with here.simulator.cloud() as cloud:
+        (image,) = (one for one in cloud.resources.of("images") if one.status == "pending")
+        image.document["status"] = "available"
+    here.adapter.deleteImage(found.id)
+    wait_for("the image to go", lambda: left(here) == {"objects": 1})
+    (resource,) = here.adapter.listResources()
+    here.adapter.deleteResource(resource)
+    assert left(here) == {}
 
 
 def test_other_builds_are_left_alone(here: Here, file: Path) -> None:

@@ -54,29 +54,38 @@ def test_groups() -> None:
 
 
 def test_tags_of_volumes() -> None:
-    """CM-1: a volume carries tags, which IBM makes lower case."""
+    """CM-1, IV-2: a volume carries tags, which IBM makes lower case. One in a group of others is nobody's here."""
     tags = names.volume_tags(for_node("0000000042", "Main", "South"))
     assert tags == ["nodepool_node_id:0000000042", "nodepool_pool_name:main", "nodepool_provider_name:south"]
-    assert names.metadata_of_tags([*tags, "team", "a:b:c"], "South") == {
+    group = "np_South_Main"
+    assert names.metadata_of_tags([*tags, "team", "a:b:c"], "South", group) == {
         "nodepool_node_id": "0000000042",
         "nodepool_provider_name": "South",
     }
-    assert names.metadata_of_tags(tags, "north") == {}
-    assert names.metadata_of_tags(["nodepool_provider_name:south"], "south") == {}
+    assert names.metadata_of_tags(tags, "north", "np_north_main") == {}
+    assert names.metadata_of_tags(["nodepool_provider_name:south"], "south", "np_south_main") == {}
+    for other in ("Default", "np_north_Main", "np_south_Main", ""):
+        assert names.metadata_of_tags(tags, "South", other) == {}
 
 
 def test_images() -> None:
-    """IV-10: the name has build and upload; ids of uploads begin again with each build."""
-    name = names.image_name(UPLOAD)
-    assert name == "npimage0000000007-0123456789abcdef0123456789abcdef"
+    """IV-10: the name has upload, provider and build; ids of uploads begin again with each build and provider."""
+    name = names.image_name(UPLOAD, "south")
+    assert name == "npimage0000000007-2daa8d4a-0123456789abcdef0123456789abcdef"
     assert len(name) <= 63
     assert names.image_metadata(name, "npimages_south") == UPLOAD
-    other = names.image_name({**UPLOAD, "nodepool_build_id": "f" * 32})
-    assert other != name
+    assert names.image_metadata(name, "npimages_north") == {}
+    others = names.image_name({**UPLOAD, "nodepool_build_id": "f" * 32}, "south"), names.image_name(UPLOAD, "north")
+    assert len({name, *others}) == 3
+
+
+def test_first_names_of_images() -> None:
+    """IV-10: those without a provider are known, too."""
+    assert names.image_metadata("npimage0000000007-0123456789abcdef0123456789abcdef", "npimages_south") == UPLOAD
 
 
 @pytest.mark.parametrize("name", ["npimage0000000007", "npimage-1", "fedora"])
 def test_images_of_others(name: str) -> None:
     """IV-10: an image that does not say of which build it is belongs to nobody here; the sweep leaves it alone."""
     assert names.image_metadata(name, "npimages_south") == {}
-    assert names.image_metadata(names.image_name(UPLOAD), "np_south_main") == {}
+    assert names.image_metadata(names.image_name(UPLOAD, "south"), "np_south_main") == {}

@@ -84,6 +84,7 @@ class TestImages:
         shown = caller.image(made["id"])
         assert (shown.status, shown.status_reasons[0].code) == ("pending", "image_request_in_progress")
         assert refused(caller.create, image={"id": made["id"]}) == (400, "invalid_state")
+        assert refused(caller.vpc.delete_image, made["id"]) == (409, "image_request_in_progress")
         caller.clock.now += 1
         shown = caller.image(made["id"])
         assert (shown.status, shown.visibility, shown.operating_system.name) == (
