@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import (
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+    nothing_sent,
+)
 from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, told
 from nodepool.driver.ibmvpc.floating import Binding
 from nodepool.driver.ibmvpc.instance import IbmInstance
@@ -72,7 +78,8 @@ class IbmCreation(CreationMachine[IbmRecord]):
     def create(self, key: CreationKey) -> str:
         name = key.name(self._hostname)
         if not self._places:
-            subnets = self.cloud.facts.subnets(self._label.pool)
+            with nothing_sent():
+                subnets = self.cloud.facts.subnets(self._label.pool)
             self._places = self.cloud.places.to_try(self._label, subnets, self._request, self._az)
         while True:
             try:
@@ -91,7 +98,8 @@ class IbmCreation(CreationMachine[IbmRecord]):
         return True
 
     def _create_at(self, place: IbmPlace, name: str) -> str:
-        ids = self.cloud.facts.launch_ids(self._label, self._image_id)
+        with nothing_sent():
+            ids = self.cloud.facts.launch_ids(self._label, self._image_id)
         body = instance_body(name, self._label, place, ids, self.metadata)
         try:
             self.cloud.made(self.cloud.client.create_instance(body, self._permit_at(place)))

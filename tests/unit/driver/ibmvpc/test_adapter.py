@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
     CloudNoCapacity,
     CloudNoCapacityLater,
     CloudQuota,
@@ -68,6 +69,21 @@ def test_group_is_made_once(here: Here) -> None:
     assert here.calls("platform.create_resource_group") == 1
     for name in (HOST, "np0000000043"):
         here.delete(name)
+
+
+@pytest.mark.parametrize("fact", ["subnets", "launch_ids"])
+def test_nothing_is_known_before(here: Here, monkeypatch: pytest.MonkeyPatch, fact: str) -> None:
+    """CM-8: no answer to what is asked before the order: nothing was made, and there is nothing to look for."""
+
+    def away(*_: Any) -> None:
+        raise CloudAway("no answer")
+
+    monkeypatch.setattr(here.adapter.facts, fact, away)
+    with pytest.raises(CloudAway, match="no answer") as caught:
+        here.launch()
+    assert not caught.value.maybe_done
+    assert not list(here.adapter.unansweredCreations())
+    assert here.calls("vpc.create_instance") == 0
 
 
 def test_id_is_known_before(here: Here) -> None:
