@@ -96,6 +96,10 @@ class KubernetesRig:
         :param options: of it, beside those that it had.
         """
         self._api_server += options
+        self._process = self._new_api_server()
+        wait_for("the API server is ready", self._is_ready_or_begun_again, SECONDS)
+
+    def _new_api_server(self) -> subprocess.Popen[bytes]:
         log = self._directory / "run" / f"{API_SERVER}.log"
         with log.open("ab") as output:
             process = subprocess.Popen(
@@ -103,8 +107,15 @@ class KubernetesRig:
             )
         # As the script writes it: it stops what it knows.
         self._api_server_file.write_text(f"{process.pid} {_started_at(process.pid)}\n", encoding="utf-8")
-        wait_for("the API server is ready", self._is_ready, SECONDS)
-        self._process = process
+        return process
+
+    def _is_ready_or_begun_again(self) -> bool:
+        """An API server ends when somebody else has its port for a moment: then there is another one."""
+        if self._is_ready():
+            return True
+        if self._process is not None and self._process.poll() is not None:
+            self._process = self._new_api_server()
+        return False
 
     @property
     def _api_server_file(self) -> Path:
