@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from kazoo.exceptions import NoNodeError
 from kazoo.recipe.lock import Lock
@@ -132,6 +132,9 @@ def is_utf8(value: bytes) -> bool:
 @given(directories, st.lists(names | st.builds("/".join, st.tuples(names, names)), max_size=4))
 def test_a_cache_hears_of_it(directory: dict[str, bytes], events: list[str]) -> None:
     """It is locked as long as anything is there, and the cache and ZooKeeper name the same holder."""
+    numbers = [number for name in directory if (number := paths.contender_sequence(name)) is not None]
+    # ZooKeeper numbers what is made in a directory: no two contenders have the same number.
+    assume(len(set(numbers)) == len(numbers))
     client = client_of(Kazoo(directory))
     cache = LockedRecordCache(client, paths.NODES, Node.from_dict)
     cache._on_contenders(cache._generation, [(NODE_ID, list(directory))])
