@@ -4,33 +4,38 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from tests.chaos import providers
 from tests.chaos.gce_cloud import GceCloud
 from tests.chaos.links import Links
-from tests.chaos.providers import static_provider
-from tests.chaos.world import PROVIDER, World, own_label
+from tests.chaos.section_world import SectionWorld
 from tests.support.gce_place import gce_section
-from tests.support.launcher_config import Provider
-from tests.support.section_provider import SectionProvider
 
 #: Type with 1 core and 614 MiB: pools have no limits of cores and memory here.
 SMALL = "f1-micro"
 
 
-class GceWorld(World):
-    """See `World`."""
+class GceWorld(SectionWorld):
+    """See `SectionWorld`."""
 
-    def simulator_command(self) -> list[str]:
-        settings = (
-            '{"boot_seconds": [0.3, 1.5], "delete_seconds": [0.1, 0.5], "latency_seconds": [0.0, 0.05], '
-            '"operation_seconds": 60}'
-        )
-        options = ["--key-file", str(self._key_file), "--seed", str(self.seed), "--settings", settings]
-        return [sys.executable, "-m", "nodepool.testing.gce", *options]
+    simulator = "nodepool.testing.gce"
+    settings: ClassVar[Mapping[str, Any]] = {
+        "boot_seconds": [0.3, 1.5],
+        "delete_seconds": [0.1, 0.5],
+        "latency_seconds": [0.0, 0.05],
+        "operation_seconds": 60,
+    }
+    volume_label: ClassVar[Mapping[str, Any]] = {"instance-type": SMALL, "volume-size": 20, "volume-type": "pd-ssd"}
+    spot_label: ClassVar[Mapping[str, Any]] = {
+        "instance-type": [SMALL, "e2-micro"],
+        "use-spot": True,
+        "spot-fallback": True,
+    }
+
+    def simulator_options(self) -> list[str]:
+        return ["--key-file", str(self._key_file)]
 
     @property
     def _key_file(self) -> Path:
@@ -39,9 +44,6 @@ class GceWorld(World):
 
     def make_cloud(self, url: str) -> GceCloud:
         return GceCloud(url)
-
-    def launcher_environment(self, number: int) -> dict[str, str]:
-        return {}
 
     def write_cloud_file(self, number: int, links: Links) -> None:
         """Tokens come the same way as all answers."""
@@ -53,33 +55,13 @@ class GceWorld(World):
     def _key_file_of(self, number: int) -> Path:
         return self.directory / f"gce{number}.json"
 
-    def providers_of(self, number: int, launch_timeout: int) -> list[Provider]:
-        main = self._main_provider(number, launch_timeout)
-        others = self._other_provider(number, launch_timeout)
-        return [SectionProvider(main), SectionProvider(others), static_provider(self.sshd.port, self.sshd.host_keys)]
+    def section(self, number: int) -> dict[str, Any]:
+        section = gce_section(self._key_file_of(number), self.links[number].cloud_url, self.sshd.port)
+        return {**section, "rate": 20}
 
-    def _main_provider(self, number: int, launch_timeout: int) -> dict[str, Any]:
-        """As `tests.chaos.world.CloudProvider`: instances of one type."""
-        labels = [{"name": label, "instance-type": SMALL} for label in ("small", "medium", own_label(number))]
-        pool = {"name": "main", "max-servers": self.limits.servers, "host-key-checking": False, "labels": labels}
-        return self._section(number, PROVIDER, launch_timeout, [pool])
+    def other_section(self, number: int) -> dict[str, Any]:
+        """Zones to choose from."""
+        return {**self.section(number), "zone": ["us-central1-b", "us-central1-c"]}
 
-    def _other_provider(self, number: int, launch_timeout: int) -> dict[str, Any]:
-        """As `tests.chaos.providers.RichProvider`: spot instances, types and zones to choose from; reached over SSH."""
-        spot = {"use-spot": True, "spot-fallback": True, "instance-type": [SMALL, "e2-micro"]}
-        disk = {"instance-type": SMALL, "volume-size": 20, "volume-type": "pd-ssd"}
-        pools: list[dict[str, Any]] = [
-            {"name": providers.VOLUME, "labels": [{"name": providers.VOLUME, **disk}]},
-            {"name": providers.FLOATING, "labels": [{"name": providers.FLOATING, **spot}]},
-        ]
-        for pool in pools:
-            pool["max-servers"] = providers.POOL_SERVERS
-        section = self._section(number, providers.PROVIDER, launch_timeout, pools)
-        return {**section, "zone": ["us-central1-b", "us-central1-c"]}
-
-    def _section(self, number: int, name: str, launch_timeout: int, pools: list[dict[str, Any]]) -> dict[str, Any]:
-        for pool in pools:
-            pool["labels"] = [{"cloud-image": "debian", **label} for label in pool["labels"]]
-        section = gce_section(self._key_file_of(number), self.links[number].cloud_url, self.sshd.port, name)
-        times = {"launch-timeout": launch_timeout, "boot-timeout": launch_timeout, "launch-retries": 3}
-        return {**section, **times, "rate": 20, "pools": pools}
+    def main_label(self, name: str) -> dict[str, Any]:
+        return {"instance-type": SMALL}
