@@ -23,7 +23,7 @@ from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
 from nodepool.driver.aws.launch_templates import LOOK_SECONDS
 from nodepool.driver.aws.preflight import AwsPreflight
 from nodepool.driver.aws.quota import AccountLimits
-from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsResource, AwsResources, ResourceKind
+from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsKind, AwsResource, AwsResources
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 from nodepool.exceptions import RuntimeConfigurationException
@@ -114,13 +114,13 @@ class AwsAdapter(Adapter):
         assert isinstance(resource, AwsResource)
         self.resources.delete(resource)
 
-    def _kinds(self) -> Iterator[ResourceKind]:
-        yield ResourceKind(INSTANCE, self._found_instances, self.instances.delete_instance, vital=True)
-        yield ResourceKind(VOLUME, self._found_volumes, self.client.delete_volume, vital=True)
+    def _kinds(self) -> Iterator[AwsKind]:
+        yield AwsKind(INSTANCE, self._found_instances, delete=self.instances.delete_instance, vital=True)
+        yield AwsKind(VOLUME, self._found_volumes, delete=self.client.delete_volume)
         labels = [label for pool in self.config.pools.values() for label in pool.labels.values()]
         idle = 0.0 if any(label.dedicated_host for label in labels) else OLD_HOSTS_SECONDS
-        yield ResourceKind(HOST, self._found_hosts, self.instances.hosts.release, idle_seconds=idle)
-        yield ResourceKind(TEMPLATE, self._no_templates, self.instances.fleets.delete_template, LOOK_SECONDS)
+        yield AwsKind(HOST, self._found_hosts, idle, delete=self.instances.hosts.release)
+        yield AwsKind(TEMPLATE, self._no_templates, LOOK_SECONDS, delete=self.instances.fleets.delete_template)
 
         yield from self._image_leaks.kinds()
 

@@ -17,7 +17,7 @@ from nodepool.driver.aws.image_spec import metadata_of_key, provider_prefix
 from nodepool.driver.aws.image_types import COMPLETED, FAILED_TASKS, AwsSnapshot, ImportTask
 from nodepool.driver.aws.import_upload import IMAGE_KEY
 from nodepool.driver.aws.object_store import UnfinishedObject
-from nodepool.driver.aws.resources import AwsResource, AwsResources, ResourceKind
+from nodepool.driver.aws.resources import AwsKind, AwsResource, AwsResources
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS
@@ -61,11 +61,12 @@ class ImageLeaks:
         #: For the builder, which must not take an image for gone because it cannot be listed.
         self._listing = AwsResources(config.name, self.kinds(for_builder=True))
 
-    def kinds(self, for_builder: bool = False) -> Iterator[ResourceKind]:
+    def kinds(self, for_builder: bool = False) -> Iterator[AwsKind]:
         """Rows for the table of resources."""
 
-        def row(name: str, found: Found, delete: Callable[[str], None], vital: bool = False) -> ResourceKind:
-            return ResourceKind(name, found, delete, 0.0 if for_builder else self._idle_seconds, vital and for_builder)
+        def row(name: str, found: Found, delete: Callable[[str], None], vital: bool = False) -> AwsKind:
+            idle = 0.0 if for_builder else self._idle_seconds
+            return AwsKind(name, found, idle, vital and for_builder, delete=delete)
 
         if self._store is not None:
             # First, because it gives the results of imports their tags.

@@ -18,7 +18,7 @@ from nodepool.driver.azure.names import disk_metadata
 from nodepool.driver.azure.preflight import AzurePreflight
 from nodepool.driver.azure.quota import SubscriptionLimits
 from nodepool.driver.azure.types import tags_of
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
@@ -62,6 +62,7 @@ class AzureAdapter(Adapter):
         self.images = AzureImages(provider_config, AzureImageCalls(self.client, http, provider_config.location))
         self.machines.on_room = lambda: self.on_room()
         self.shared_threads = self.machines.threads
+        self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
         self.machines.stop()
@@ -97,18 +98,36 @@ class AzureAdapter(Adapter):
 
     def listResources(self) -> Iterator[AzureResource]:
         """All that may be ours of the resource group (AZ-11); of what a VM uses the VM alone."""
+        return self.resources.all()
+
+    def _kinds(self) -> Iterator[ResourceKind[AzureResource]]:
+        yield ResourceKind("instance", self._found_instances, vital=True)
+        yield ResourceKind("nic", self._found_interfaces)
+        yield ResourceKind("pip", self._found_addresses)
+        yield ResourceKind("disk", self._found_disks)
+        yield ResourceKind("image", self._found_images)
+
+    def _found_instances(self) -> Iterator[AzureResource]:
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
             yield AzureResource(dict(record.metadata), "instance", record.id)
+
+    def _found_interfaces(self) -> Iterator[AzureResource]:
         for interface in self.client.interfaces():
             if not interface.used:
                 yield AzureResource(dict(interface.metadata), "nic", interface.name)
+
+    def _found_addresses(self) -> Iterator[AzureResource]:
         for address in self.client.addresses():
             if not address.used:
                 yield AzureResource(dict(address.metadata), "pip", address.name)
+
+    def _found_disks(self) -> Iterator[AzureResource]:
         for disk in self.client.disks():
             if not disk.get("managedBy"):
                 metadata = tags_of(disk) or disk_metadata(disk["name"], self.config.name)
                 yield AzureResource(metadata, "disk", disk["name"])
+
+    def _found_images(self) -> Iterator[AzureResource]:
         for image in self.client.images():
             yield AzureResource(dict(image.metadata), "image", image.name)
 

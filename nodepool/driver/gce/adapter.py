@@ -22,7 +22,7 @@ from nodepool.driver.gce.preemptions import Preemptions
 from nodepool.driver.gce.preflight import GcePreflight
 from nodepool.driver.gce.quota import ProjectLimits
 from nodepool.driver.gce.types import PREEMPTED
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
@@ -62,7 +62,6 @@ class GceAdapter(Adapter):
 
         super().__init__(provider_config)
         config = self.config = provider_config
-        self._clock = clock
         http = PlainHttp(CONNECTIONS)
         self.labels = LabelReader(config.name, config.pools)
         login = GoogleLogin(config.name, config.credentials_file, http)
@@ -76,7 +75,7 @@ class GceAdapter(Adapter):
         self.instances.on_room = lambda: self.on_room()
         self.shared_threads = self.instances.threads
         self._uses_spot = any(label.use_spot for pool in config.pools.values() for label in pool.labels.values())
-        self._addresses_due = float("-inf")
+        self.resources = ResourceKinds(config.name, self._kinds(), clock)
 
     def stop(self) -> None:
         self.instances.stop()
@@ -111,22 +110,34 @@ class GceAdapter(Adapter):
 
     def listResources(self) -> Iterator[GceResource]:
         """All that may be ours in the zones and the region (GC-8)."""
+        return self.resources.all()
+
+    def _kinds(self) -> Iterator[ResourceKind[GceResource]]:
+        yield ResourceKind("instance", self._found_instances, vital=True)
+        yield ResourceKind("disk", self._found_disks)
+        yield ResourceKind("address", self._found_addresses, ADDRESSES_SECONDS)
+        if self.config.diskimages:
+            yield ResourceKind("image", self._found_images)
+
+    def _found_instances(self) -> Iterator[GceResource]:
         for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
             yield GceResource(dict(record.metadata), "instance", record.name, record.zone)
         if self._uses_spot:
             self.preemptions.look()
+
+    def _found_disks(self) -> Iterator[GceResource]:
         for disk in self.client.disks():
             if not disk.used:
                 yield GceResource(dict(disk.metadata), "disk", disk.name, disk.zone)
-        if self._clock() >= self._addresses_due:
-            addresses = [address for address in self.client.addresses() if not address.used]
-            # What is there must be seen in two sweeps in a row.
-            self._addresses_due = self._clock() + (0.0 if addresses else ADDRESSES_SECONDS)
-            for address in addresses:
+
+    def _found_addresses(self) -> Iterator[GceResource]:
+        for address in self.client.addresses():
+            if not address.used:
                 yield GceResource(dict(address.metadata), "address", address.name)
-        if self.config.diskimages:
-            for image in self.images.listed():
-                yield GceResource(dict(image.metadata), "image", image.name, usable=image.usable)
+
+    def _found_images(self) -> Iterator[GceResource]:
+        for image in self.images.listed():
+            yield GceResource(dict(image.metadata), "image", image.name, usable=image.usable)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         record_id = self.instances.record_id(external_id)

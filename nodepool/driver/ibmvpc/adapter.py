@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +17,8 @@ from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
 from nodepool.driver.ibmvpc.names import metadata_of_tags, node_metadata
 from nodepool.driver.ibmvpc.preflight import IbmPreflight
 from nodepool.driver.ibmvpc.quota import limits_of, need_of
-from nodepool.driver.ibmvpc.resources import FLOATING_IP, INSTANCE, OF_IMAGES, VOLUME, IbmResource
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
-from nodepool.guard import Guard
+from nodepool.driver.ibmvpc.resources import FLOATING_IP, IMAGE, INSTANCE, OF_IMAGES, VOLUME, IbmResource
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
-
-log = logging.getLogger("nodepool.driver.ibmvpc")
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
@@ -56,6 +52,7 @@ class IbmAdapter(Adapter):
         self.images = IbmImages(provider_config, self.client, self.facts, http, login)
         self.machines.on_room = lambda: self.on_room()
         self.shared_threads = self.machines.threads
+        self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
         self.images.close()
@@ -90,24 +87,29 @@ class IbmAdapter(Adapter):
         """All that may be ours (IV-3); of what an instance uses the instance alone. What is in a resource group of
         others is nobody's here.
         """
+        return self.resources.all()
+
+    def _kinds(self) -> Iterator[ResourceKind[IbmResource]]:
+        yield ResourceKind(INSTANCE, self._found_instances, vital=True)
+        yield ResourceKind(FLOATING_IP, self._found_floating_ips)
+        yield ResourceKind(VOLUME, self._found_volumes)
+        if self.config.diskimages:
+            # The bucket has another service, and access policies of its own.
+            yield ResourceKind(IMAGE, self.images.resources)
+
+    def _found_instances(self) -> Iterator[IbmResource]:
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
             yield IbmResource(dict(record.metadata), INSTANCE, record.id)
+
+    def _found_floating_ips(self) -> Iterator[IbmResource]:
         for floating in self.floating.left_over():
             yield IbmResource(floating.metadata, FLOATING_IP, floating.id, floating.name)
+
+    def _found_volumes(self) -> Iterator[IbmResource]:
         for volume in self.client.volumes():
             if not volume.used:
                 tagged = metadata_of_tags(list(volume.tags), self.config.name, volume.group)
                 yield IbmResource(tagged or node_metadata(volume.name, volume.group), VOLUME, volume.id)
-        if self.config.diskimages:
-            # The bucket has another service, and access policies of its own.
-            with Guard(
-                log,
-                "Provider %s: what uploads have left cannot be looked for",
-                self.config.name,
-                level=logging.WARNING,
-                traceback=False,
-            ):
-                yield from self.images.resources()
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, IbmResource)

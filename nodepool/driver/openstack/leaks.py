@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.openstack.views import Server, Volume
-from nodepool.driver.statemachine import Resource
+from nodepool.driver.statemachine import Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from nodepool.exceptions import LaunchError
@@ -53,20 +53,22 @@ class Leaks:
         self._ports_checked_at = float("-inf")
         self._free_ips: SeenTwice[str] = SeenTwice()
         self._old_volumes_at = float("-inf")
+        self._kinds = ResourceKinds(cloud.config.name, self._rows(), clock)
 
     def resources(self) -> Iterator[OpenStackResource]:
         """All that says whose it is; also deletes ports and floating IPs that are left over. Blocks."""
-        servers = self._cloud.inventory.all(SWEEP_LIST_SECONDS)
-        for server in servers:
-            yield OpenStackResource(server.metadata, INSTANCE, server.id)
+        return self._kinds.all()
+
+    def _rows(self) -> Iterator[ResourceKind[OpenStackResource]]:
+        yield ResourceKind(INSTANCE, self._servers, vital=True)
         if self._config.uses_volumes:
-            yield from self._left_volumes(servers)
+            yield ResourceKind(VOLUME, self._left_volumes)
         if self._config.diskimages:
-            yield from self._unfinished_images()
-        self._try("ports", lambda: self._clean_ports(servers))
-        self._try("floating IPs", self._clean_floating_ips)
+            yield ResourceKind(IMAGE, self._unfinished_images)
+        yield ResourceKind("port", self._clean_ports)
+        yield ResourceKind("floating IP", self._clean_floating_ips)
         if not self._config.uses_volumes:
-            yield from self._old_volumes(servers)
+            yield ResourceKind(VOLUME, self._old_volumes)
 
     def suspected(self) -> bool:
         """Is there something that another look, soon, may delete?"""
@@ -89,14 +91,20 @@ class Leaks:
         else:
             self._cloud.api.delete_image(resource.id)
 
-    def _left_volumes(self, servers: Iterable[Server]) -> list[OpenStackResource]:
+    def _listed_servers(self) -> list[Server]:
+        return self._cloud.inventory.all(SWEEP_LIST_SECONDS)
+
+    def _servers(self) -> list[OpenStackResource]:
+        return [OpenStackResource(server.metadata, INSTANCE, server.id) for server in self._listed_servers()]
+
+    def _left_volumes(self) -> list[OpenStackResource]:
         return [
             OpenStackResource(volume.metadata, VOLUME, volume.id)
-            for volume in self._volumes(servers)
+            for volume in self._volumes(self._listed_servers())
             if not volume.attached and _OURS in volume.metadata
         ]
 
-    def _old_volumes(self, servers: Iterable[Server]) -> list[OpenStackResource]:
+    def _old_volumes(self) -> list[OpenStackResource]:
         """Those of labels that are not configured any more; seldom, as a rule there is none.
 
         The cloud need not have volumes, or let us see them: that is no trouble.
@@ -106,7 +114,7 @@ class Leaks:
             return []
         self._old_volumes_at = now + OLD_VOLUMES_SECONDS
         try:
-            left = self._left_volumes(servers)
+            left = self._left_volumes()
         except LaunchError as error:
             log.debug("Provider %s: volumes of earlier labels cannot be looked for: %s", self._config.name, error)
             return []
@@ -133,24 +141,17 @@ class Leaks:
                     resource.usable = False
                     yield resource
 
-    # -- what says nothing --
+    # -- what says nothing: nothing of it is left to the framework --
 
-    def _try(self, what: str, clean: Callable[[], None]) -> None:
-        """Trouble with one kind must not hide the others."""
-        try:
-            clean()
-        except LaunchError as error:
-            log.warning("Provider %s: %s are looked at again later: %s", self._config.name, what, error)
-
-    def _clean_ports(self, servers: Collection[Server]) -> None:
+    def _clean_ports(self) -> list[OpenStackResource]:
         """D-6: DOWN, owned by nobody or by Nova, in two checks that are far enough apart."""
         interval = self._config.port_cleanup_interval
         now = self._clock()
         if interval <= 0 or now - self._ports_checked_at < interval:
-            return
+            return []
         self._ports_checked_at = now
         # A server that is being made has a port that is DOWN, too.
-        in_use = {server.id for server in servers}
+        in_use = {server.id for server in self._listed_servers()}
         down = {
             port.id
             for port in self._cloud.api.ports(status="DOWN")
@@ -159,13 +160,15 @@ class Leaks:
             and port.device not in in_use
         }
         self._delete_each("port", self._down_ports.look(down), self._cloud.api.delete_port)
+        return []
 
-    def _clean_floating_ips(self) -> None:
+    def _clean_floating_ips(self) -> list[OpenStackResource]:
         """D-7: attached to nothing in two checks: one that is just being attached by somebody is spared."""
         if not self._config.clean_floating_ips:
-            return
+            return []
         free = {floating.id for floating in self._cloud.floating.unattached()}
         self._delete_each("floatingip", self._free_ips.look(free), self._cloud.api.delete_floating_ip)
+        return []
 
     def _delete_each(self, kind: str, ids: Collection[str], delete: Callable[[str], None]) -> None:
         """D-5."""

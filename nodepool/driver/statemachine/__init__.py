@@ -19,6 +19,7 @@ from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machine import StateMachine
 from nodepool.driver.statemachine.provider import StateMachineProvider
+from nodepool.driver.statemachine.resource_kinds import ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.watched_inventory import WatchedInventory
 from nodepool.late_names import late_names
 
@@ -33,6 +34,8 @@ __all__ = [
     "InstanceCloud",
     "ListedImage",
     "Resource",
+    "ResourceKind",
+    "ResourceKinds",
     "StateMachine",
     "StateMachineDriver",
     "StateMachineHandler",

@@ -370,6 +370,17 @@ def test_things_of_others(here: Here) -> None:
     assert sorted(found, key=str) == [("disk", None), ("disk", None), ("image", None), ("instance", None)]
 
 
+@pytest.mark.parametrize("refused", ["networkInterfaces.list", "images.list"])
+def test_leftovers_that_cannot_be_listed(here: Here, refused: str, caplog: pytest.LogCaptureFixture) -> None:
+    """AZ-11: the others are found all the same."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_disk("data", METADATA)
+    here.simulator.change(errors=[ArmErrorRule(operation=refused, kind="403")])
+    for _ in range(2):
+        assert leftovers(here) == {"disk": [NODE]}
+    assert caplog.text.count("cannot be listed") == 1
+
+
 def test_list_instances(here: Here) -> None:
     """CM-4, Q-4: as they are now, also those of others, over all pages."""
     here.simulator.change(page_limit=2)

@@ -303,11 +303,23 @@ def test_leftovers(tmp_path: Path) -> None:
         with here.simulator.cloud() as cloud:
             cloud.add_address("ours", labels)
             cloud.add_address("theirs", {})
-        here.adapter._addresses_due = 0.0
+        here.adapter.resources._due.clear()
         assert leftovers(here) == {"disk": [NODE], "address": [NODE]}
         for resource in here.adapter.listResources():
             here.adapter.deleteResource(resource)
         assert leftovers(here) == {}
+
+
+@pytest.mark.parametrize("refused", ["images.list", "disks.list"])
+def test_leftovers_that_cannot_be_listed(tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture) -> None:
+    """GC-8: the others are found all the same."""
+    with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}])) as here:
+        with here.simulator.cloud() as cloud:
+            cloud.add_address("ours", {"nodepool_provider_name": PROVIDER, "nodepool_node_id": NODE})
+        here.simulator.change(errors=[GceErrorRule(operation=refused, kind="403")])
+        for _ in range(2):
+            assert leftovers(here) == {"address": [NODE]}
+    assert caplog.text.count("cannot be listed") == 1
 
 
 def test_instance_of_the_released_nodepool(here: Here) -> None:

@@ -270,7 +270,7 @@ def test_bucket_that_cannot_be_read(here: Here, caplog: pytest.LogCaptureFixture
     here.launch()
     here.simulator.change(buckets=[])
     assert [one.type for one in here.adapter.listResources()] == ["instance"]
-    assert "what uploads have left cannot be looked for" in caplog.text
+    assert "resources of kind image cannot be listed" in caplog.text
     with pytest.raises(CloudRefused, match="NoSuchBucket"):
         list(here.adapter.listImages())
     here.delete(HOST)

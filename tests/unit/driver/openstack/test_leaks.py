@@ -100,7 +100,7 @@ class TestPorts:
     def test_trouble_does_not_hide_the_servers(self, cloud: StubCloud, caplog: pytest.LogCaptureFixture) -> None:
         cloud.stub.answers["GET", "/ports"] = CloudAway("500")
         assert len(list(Leaks(cloud, cloud.clock).resources())) == 1
-        assert "looked at again later" in caplog.text
+        assert "resources of kind port cannot be listed" in caplog.text
 
 
 class TestFloatingIps:

@@ -80,6 +80,16 @@ def test_trouble_does_not_keep_the_server(cloud: StubCloud) -> None:
     assert not cloud.volumes.open
 
 
+def test_volumes_that_cannot_be_listed(cloud: StubCloud, caplog: pytest.LogCaptureFixture) -> None:
+    """D-2: servers are found all the same."""
+    cloud.show(with_volumes("v1"))
+    cloud.stub.answers["GET", "/volumes/detail"] = CloudRefused("no Cinder", 503)
+    sweep = Leaks(cloud, cloud.clock)
+    for _ in range(2):
+        assert [found.type for found in sweep.resources()] == ["instance"]
+    assert caplog.text.count("resources of kind volume cannot be listed: no Cinder") == 1
+
+
 def test_refused(cloud: StubCloud, caplog: pytest.LogCaptureFixture) -> None:
     """Then it stays as it is; nothing is tried over and over."""
     cloud.stub.answers[MARK] = CloudRefused("403", 403)
