@@ -29,6 +29,7 @@ class GceDriver(StateMachineDriver):
     """``driver: gce``"""
 
     name = "gce"
+    libraries = ("google.auth",)
 
     def getProviderConfig(self, provider: dict[str, Any]) -> GceProviderConfig:
         return GceProviderConfig(provider)

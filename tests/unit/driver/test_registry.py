@@ -249,6 +249,17 @@ class TestLibraries:
         assert "'openstack' needs what is not installed (No module named 'openstack')" in str(caught.value)
         assert str(caught.value).endswith(how_to_install("openstack"))
 
+    @pytest.mark.parametrize("missing", ["google", "google.auth"])
+    def test_inside_a_package(self, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Other libraries bring the package ``google``, too; google-auth, which the driver gce needs, is in it."""
+        monkeypatch.delitem(sys.modules, "google.auth", raising=False)
+        monkeypatch.setitem(sys.modules, missing, None)
+        monkeypatch.setattr(Drivers, "_drivers", {})
+        with pytest.raises(LibraryMissing) as caught:
+            Drivers.get("gce")
+        assert "'gce' needs what is not installed (No module named 'google.auth')" in str(caught.value)
+        assert str(caught.value).endswith(how_to_install("gce"))
+
     def test_installed_meanwhile(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Without a restart."""
         write(tmp_path / "drivers", "mine", good("mine") + "    libraries = ('library_of_mine',)\n")
