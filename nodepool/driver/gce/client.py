@@ -33,6 +33,8 @@ PAGE: Final = 500
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
+#: The same of operations, for which lists of instances wait.
+OPERATION_SECONDS: Final = 15.0
 
 
 def group_sizes(rate: float) -> dict[str, BucketSize]:
@@ -196,7 +198,7 @@ class ComputeEngine:
         return "/".join((self.project, "zones", _quoted(zone), *map(_quoted, parts)))
 
     def _get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
-        answer = self.calls.call(group, "GET", self._url(path), what, query={"fields": fields}, seconds=CALL_SECONDS)
+        answer = self.calls.call(group, "GET", self._url(path), what, query={"fields": fields}, seconds=_seconds(group))
         return self._checked(answer.data, what)
 
     def _delete(self, path: str, what: str) -> None:
@@ -238,7 +240,7 @@ class ComputeEngine:
         """Each page is a call."""
         whole = {**query, "maxResults": str(PAGE), "fields": f"{fields},nextPageToken"}
         for _ in range(MOST_PAGES):
-            answer = self.calls.call(group, "GET", self._url(path), what, query=whole, seconds=CALL_SECONDS)
+            answer = self.calls.call(group, "GET", self._url(path), what, query=whole, seconds=_seconds(group))
             page = self._checked(answer.data, what)
             yield page
             token = page.get("nextPageToken")
@@ -246,6 +248,10 @@ class ComputeEngine:
                 return
             whole["pageToken"] = str(token)
         raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+
+
+def _seconds(group: str) -> float:
+    return OPERATION_SECONDS if group == OPERATION else CALL_SECONDS
 
 
 def _quoted(text: str) -> str:

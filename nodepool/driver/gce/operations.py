@@ -13,13 +13,14 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.gce.errors import operation_failure
 from nodepool.exceptions import LaunchError
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.types import Operation
@@ -34,6 +35,8 @@ MISSING_SECONDS: Final = 20.0
 MOST_LISTED: Final = 1000
 #: So many are asked for themselves at once, in each zone: lists of instances wait for them.
 MOST_ASKED: Final = 10
+#: For so long a zone that does not answer is not asked: the lists of instances of all zones wait for each attempt.
+AWAY: Final = Backoff(15.0, 300.0)
 
 
 class OperationCalls(Protocol):
@@ -77,6 +80,14 @@ class Insert:
         self._wake()
 
 
+class _Away(NamedTuple):
+    """What was not answered: how often in a row, until when it is not asked for, and what was said."""
+
+    failures: int
+    until: float
+    error: CloudAway
+
+
 class InsertOperations:
     """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held during a call.
 
@@ -90,6 +101,8 @@ class InsertOperations:
         self._lock = threading.Lock()
         self._open: weakref.WeakValueDictionary[str, Insert] = weakref.WeakValueDictionary()
         self._looked_at = float("-inf")
+        #: What of which zone was not answered.
+        self._away: dict[tuple[str, str], _Away] = {}
         self._repeats = Repeats(clock=clock)
 
     def watch(self, operation: Operation, head: str, wake: Callable[[], None]) -> Insert:
@@ -122,25 +135,45 @@ class InsertOperations:
 
     def _look_at(self, zone: str, missing: dict[str, Insert], now: float) -> None:
         """The inserts of a zone, by name."""
-        trouble: LaunchError | None = None
-        try:
-            self._list(zone, missing, now)
-        except LaunchError as error:
-            trouble = error
+        trouble = self._try(("list", zone), lambda: self._list(zone, missing, now))
+        # One may be found where a list of all that were ever made takes too long.
         due = [insert for insert in missing.values() if now - insert.asked_at >= MISSING_SECONDS]
-        for insert in due[:MOST_ASKED]:
+        if due:
+            trouble = self._try(("operation", zone), lambda: self._ask_each(zone, due[:MOST_ASKED], now)) or trouble
+        if trouble is None:
+            self._repeats.over(zone)
+        elif self._repeats.worth_saying(zone):
+            log.warning("Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble)
+
+    def _try(self, what: tuple[str, str], ask: Callable[[], None]) -> LaunchError | None:
+        """Ask for something of a zone, unless that is left alone because there was no answer.
+
+        :return: what went wrong, now or the last time.
+        """
+        with self._lock:
+            before = self._away.get(what)
+        if before is not None and self._clock() < before.until:
+            return before.error
+        try:
+            ask()
+        except CloudAway as error:
+            failures = 1 if before is None else before.failures + 1
+            with self._lock:
+                self._away[what] = _Away(failures, self._clock() + AWAY.pause(failures), error)
+            return error
+        except LaunchError as error:
+            return error
+        with self._lock:
+            self._away.pop(what, None)
+        return None
+
+    def _ask_each(self, zone: str, due: Iterable[Insert], now: float) -> None:
+        for insert in due:
             insert.asked_at = now
             try:
                 insert.take(self._calls.operation(zone, insert.name))
             except CloudNotFound:
                 insert.lost()
-            except LaunchError as error:
-                trouble = error
-                break
-        if trouble is None:
-            self._repeats.over(zone)
-        elif self._repeats.worth_saying(zone):
-            log.warning("Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble)
 
     def _list(self, zone: str, missing: dict[str, Insert], now: float) -> None:
         """See those that a list has; the others stay."""

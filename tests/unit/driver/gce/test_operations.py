@@ -11,6 +11,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudSetup
 from nodepool.driver.gce.operations import (
+    AWAY,
     MISSING_SECONDS,
     MOST_ASKED,
     MOST_LISTED,
@@ -135,6 +136,26 @@ def test_missing_in_lists(rig: Rig) -> None:
     assert (insert.done, insert.failure) == (True, None), "the instance itself says how it ended"
 
 
+def test_zone_that_does_not_answer(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """GC-5: lists of instances wait for each attempt. So it is left alone, longer each time, and the others are not."""
+    missing = rig.operations.watch(operation(), "head", rig.wake)
+    other = rig.operations.watch(operation("op-2", zone="x/zones/b"), "head", rig.wake)
+    rig.calls.of_b = [operation("op-2", "RUNNING", zone="x/zones/b")]
+    rig.calls.listed = rig.calls.itself = CloudAway("no answer")
+    rig.look(MISSING_SECONDS)
+    for _ in range(10):
+        rig.look()
+    assert (rig.calls.zones.count("a"), rig.calls.zones.count("b"), rig.calls.asked) == (1, 11, 1)
+    rig.look(AWAY.first_seconds - 10)
+    assert rig.calls.zones.count("a") == 2
+    rig.look(AWAY.first_seconds)
+    assert (rig.calls.zones.count("a"), rig.calls.asked) == (2, 2)
+    assert caplog.text.count("are not known") == 1
+    rig.calls.listed = [operation("op-1", "DONE")]
+    rig.look(AWAY.first_seconds)
+    assert (missing.done, other.done) == (True, False)
+
+
 def test_trouble(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged once; lists of instances go on."""
     insert = rig.operations.watch(operation(), "head", rig.wake)
@@ -159,7 +180,7 @@ def test_each_zone_has_its_list(rig: Rig) -> None:
     rig.look()
     assert (rig.calls.zones, rig.calls.read) == (["a", "b"], 1)
     assert (first.done, other.done) == (True, False)
-    rig.look()
+    rig.look(AWAY.first_seconds)
     assert rig.calls.zones == ["a", "b", "b"]
 
 
