@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.azure.errors import ArmApi, errors_in, meaning
 from nodepool.driver.azure.types import AzureImage, Interface, PublicAddress, Usage, VmRecord, VmSize
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup
 from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls
 from nodepool.driver.framework.token_bucket import BucketSize
 
@@ -243,6 +243,11 @@ class Arm:
         return self._path(kind, name)
 
     def _url(self, path: str, version: str) -> str:
+        if not path.startswith("/"):
+            # An id of the configuration. Behind the host it would name another host, which must not see our token.
+            raise CloudSetup(
+                f"Provider {self.calls.provider}: {path!r} is no id of Azure; begin it with /subscriptions/"
+            )
         return f"{self._base}{path}?api-version={version}"
 
     def _is_ours(self, url: str) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -83,8 +84,9 @@ class AzurePreflight:
         told = f"VMs: {vms.used:g} of {vms.limit:g} in use"
         if wanted <= vms.limit:
             return [CheckResult("quota", True, told)]
+        allowed = "any number" if math.isinf(wanted) else f"{wanted:g}"
         remedy = "lower max-servers, or ask for more under Quotas in the portal; the smaller one counts"
-        return [CheckResult("quota", True, f"{told}; max-servers of the pools allow {wanted:g}", remedy)]
+        return [CheckResult("quota", True, f"{told}; max-servers of the pools allow {allowed}", remedy)]
 
     # -- inside --
 

@@ -73,6 +73,8 @@ REMEDIES: Final = {
     "IP_SPACE_EXHAUSTED_WITH_DETAILS": "use a larger subnetwork, or lower max-servers",
     "invalid": "check instance-type, image, volume-type and volume-size of the label: they do not fit together",
 }
+#: Google does not know a zone: the same code as for a label whose parts do not fit together.
+_UNKNOWN_ZONE: Final = "Unknown zone"
 #: A limit of calls whose reason is that of a quota.
 _RATE_WORDS: Final = re.compile(r"per (?:minute|second|100 seconds)", re.IGNORECASE)
 
@@ -170,6 +172,8 @@ def meaning(head: str, errors: list[GceError], status: int = 0) -> CloudRefused 
     if status == 401:
         return LoginRefused(f"{text}; check the credentials", last)
     remedy = next((REMEDIES[error.code] for error in errors if error.code in REMEDIES), None)
+    if any(_UNKNOWN_ZONE in error.message for error in errors):
+        remedy = "correct zone of the provider"
     told = f"{text}; {remedy}" if remedy else text
     if status == 404:
         return CloudNotFound(told, code=last, status=status)

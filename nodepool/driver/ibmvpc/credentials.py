@@ -85,6 +85,12 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
         # The libraries look for each service on its own.
         source, found = "the environment", dict(environment)
     values = {name.removeprefix("VPC_"): value for name, value in found.items() if name.startswith("VPC_")}
+    if not values:
+        where = f"in {file}" if file is not None else "in a file of credentials"
+        remedy = "add it to the file" if file is not None else "add credentials-file to the provider"
+        raise LoginRefused(
+            f"there are no credentials for IBM Cloud: VPC_APIKEY is neither {where} nor in the environment; {remedy}"
+        )
     kind = _kind(values, source)
     default = METADATA_URL if kind == INSTANCE else IAM_URL
     auth_url = _url(source, "VPC_AUTH_URL", values.get("AUTH_URL") or default).removesuffix(_IDENTITY_PATH)
@@ -126,11 +132,6 @@ def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:
 
 def _kind(values: Mapping[str, str], source: str) -> str:
     given = values.get("AUTH_TYPE") or values.get("AUTHTYPE")
-    if not values:
-        raise LoginRefused(
-            "there are no credentials for IBM Cloud: VPC_APIKEY is neither in a file of credentials nor in the "
-            "environment; add credentials-file to the provider"
-        )
     kind = (given or (IAM if values.get("APIKEY") else CONTAINER)).lower()
     if kind not in _NEEDED:
         known = "iam, iamAssume, container, vpc, bearerToken"

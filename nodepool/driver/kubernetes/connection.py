@@ -123,8 +123,8 @@ class ClusterConnection:
         try:
             files = _load_own(settings) if inside else _load_file(settings, path, self.context)
         except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            text = f"Provider {self.provider}: {_trouble(path, self.context, inside)}: {one_line(str(error))}"
-            raise LoginRefused(text) from None
+            trouble = f"{_trouble(path, self.context, inside)}: {one_line(str(error))}"
+            raise LoginRefused(f"Provider {self.provider}: {trouble}; {_remedy(inside)}") from None
         more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
         return ClusterAccess(settings, files)
@@ -151,6 +151,10 @@ def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]
     load: Any = config.load_kube_config
     load(config_file=path, context=context, client_configuration=settings, persist_config=False)
     return tuple(_named_files(path))
+
+
+def _remedy(inside: bool) -> str:
+    return "write a kubeconfig, or set KUBECONFIG" if inside else "correct context of the provider, or the kubeconfig"
 
 
 def _trouble(path: str, context: str | None, inside: bool) -> str:

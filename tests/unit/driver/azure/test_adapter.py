@@ -455,6 +455,13 @@ def test_check(here: Here) -> None:
             "label small of pool main",
             "correct image-filter",
         ),
+        (
+            # Behind the host it would name another one.
+            section(cloud_images=[{"name": "debian", "username": "z", "image-id": ".example.org/debian"}]),
+            {},
+            "label small of pool main",
+            "'.example.org/debian' is no id of Azure; begin it with /subscriptions/",
+        ),
         (section(), {"denied": ["skus.*"]}, "label small of pool main", "give the credentials the role"),
     ],
 )

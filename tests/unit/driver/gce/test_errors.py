@@ -64,6 +64,14 @@ def test_answers(given: HttpAnswer, expected: type[Exception]) -> None:
     assert str(found).startswith(f"{HEAD}: ")
 
 
+@pytest.mark.parametrize(
+    ("message", "remedy"), [("Unknown zone.", "correct zone of the provider"), ("Bad size.", "check instance-type, ")]
+)
+def test_remedy_of_what_is_invalid(message: str, remedy: str) -> None:
+    """CM-6: Google has one code for a zone that does not exist and for a label whose parts do not fit together."""
+    assert f"; {remedy}" in str(GceApi().error(HEAD, answer(400, "invalid", message)))
+
+
 def test_what_was_surely_not_done() -> None:
     """What Google put off was not carried out; after an error of the server nobody knows."""
     found = [GceApi().error(HEAD, given) for given in (answer(403, "rateLimitExceeded"), answer(500, "backendError"))]

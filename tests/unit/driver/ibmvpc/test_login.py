@@ -107,7 +107,7 @@ def test_endpoints() -> None:
         (["VPC_AUTH_TYPE=iamAssume", "VPC_APIKEY=k"], "has no VPC_IAM_PROFILE_ID"),
         (["VPC_AUTH_TYPE=iamAssume", "VPC_APIKEY=k", "VPC_IAM_PROFILE_NAME=n"], "without VPC_IAM_ACCOUNT_ID"),
         (["VPC_APIKEY=k", "VPC_AUTH_URL=iam"], "VPC_AUTH_URL"),
-        (["# nothing"], "add credentials-file to the provider"),
+        (["# nothing"], r"ibm\.env nor in the environment; add it to the file"),
     ],
 )
 def test_bad_file(tmp_path: Path, lines: list[str], told: str) -> None:
@@ -116,6 +116,11 @@ def test_bad_file(tmp_path: Path, lines: list[str], told: str) -> None:
     with pytest.raises(LoginRefused, match=told):
         login(tmp_path, http, *lines).headers()
     assert not http.sent
+
+
+def test_no_credentials() -> None:
+    with pytest.raises(LoginRefused, match="nor in the environment; add credentials-file to the provider"):
+        read_credentials(None, {})
 
 
 def test_no_file() -> None:

@@ -84,7 +84,7 @@ def test_unchanged_files_are_not_read_again(directory: Path) -> None:
 
 def test_unknown_context(directory: Path) -> None:
     """KU-1: the error names file and context; it is asked again, so that a corrected file is taken up."""
-    with pytest.raises(LoginRefused, match="context 'two'"):
+    with pytest.raises(LoginRefused, match=r"context 'two': .*; correct context of the provider, or the kubeconfig$"):
         ClusterConnection("p", "two").access()
 
 
@@ -92,5 +92,5 @@ def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """KU-1: outside of a cluster somebody must say where one is."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(LoginRefused, match="there is no kubeconfig"):
+    with pytest.raises(LoginRefused, match=r"there is no kubeconfig at .*; write a kubeconfig, or set KUBECONFIG$"):
         ClusterConnection("p", None).access()
