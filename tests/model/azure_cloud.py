@@ -3,31 +3,23 @@
 
 from __future__ import annotations
 
-import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pytest
-from requests.structures import CaseInsensitiveDict
 
 from nodepool.driver.azure import AzureDriver, login
 from nodepool.driver.azure.auth_file import AuthFile
 from nodepool.driver.azure.config import AzureProviderConfig
-from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.framework.http import plain_http
-from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
-from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.testing.azure.application import AzureApplication
 from nodepool.testing.azure.cloud import IMAGE, NETWORK, Subscription
 from nodepool.testing.azure.machines import VMS
 from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
 from nodepool.testing.azure.settings import ArmErrorRule, AzureSettings, SizeCapacity, VmBootRule
-from nodepool.testing.simulator.messages import Request
-from tests.model.cloud import ModelCloud, ModelServer
-from tests.model.cloud_api import ModelApi
+from tests.model.cloud import ModelServer
 from tests.model.moves import Moves
+from tests.model.rest_cloud import RestModelCloud, RestWorld
 from tests.model.setup import Move, Setup
-from tests.model.world import World
 
 URL: Final = "http://arm.invalid"
 #: Seconds from the order until a VM is gone.
@@ -45,18 +37,16 @@ ACCOUNT: Final = AuthFile(
 )
 
 
-class AzureModelCloud(ModelCloud):
+class AzureModelCloud(RestModelCloud):
     """:ivar subscription: what is there; the settings say what goes wrong."""
 
     driver_name = "azure"
 
     def __init__(self, world: AzureWorld) -> None:
-        self._world = world
         boot = world.setup.boot_seconds
         settings = AzureSettings(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS, nic_reserved_seconds=5.0)
         self.subscription = Subscription(settings, world.setup.order, lambda: world.now)
-        self.application = AzureApplication(self.subscription)
-        self.api = ModelApi(world, self.application)
+        super().__init__(world, AzureApplication(self.subscription))
 
     @property
     def knobs(self) -> AzureSettings:
@@ -136,45 +126,6 @@ class AzureModelCloud(ModelCloud):
     def _once(self, operation: str, kind: str, *, after: bool = False, code: str = "", count: int = 1) -> None:
         self.knobs.errors.insert(0, ArmErrorRule(operation=operation, kind=kind, after=after, code=code, count=count))
 
-    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-        """One call of the driver, in place of `plain_http.PlainHttp.send`."""
-        parts = urllib.parse.urlsplit(url)
-        if parts.path.endswith("/token"):
-            # Threads of a launcher wait for each other's logins, which threads of a world cannot.
-            query = urllib.parse.parse_qs(parts.query)
-            answer = self.application.handle(Request(method, parts.path, query, {}, body))
-        else:
-            found = self.api.ask(method, url, {**headers, "host": parts.netloc}, body)
-            if found is None:
-                raise NoAnswer("no answer", maybe_done=True)
-            answer = found
-        told = CaseInsensitiveDict({"Content-Type": answer.content_type, **answer.headers})
-        return HttpAnswer(answer.status, told, answer.body)
-
-
-class ModelHttp:
-    """In place of `plain_http.PlainHttp`."""
-
-    def __init__(self, connections: int) -> None:
-        pass
-
-    def close(self) -> None:
-        """There are no connections."""
-
-    def send(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-        query: Mapping[str, str] | None = None,
-        seconds: float = 0.0,
-    ) -> HttpAnswer:
-        cloud = World.current().cloud
-        assert isinstance(cloud, AzureModelCloud)
-        whole = f"{url}?{urllib.parse.urlencode(query)}" if query else url
-        return cloud.send(method, whole, headers, body or b"")
-
 
 class AzureMoves(Moves):
     """What can happen in a subscription, too."""
@@ -195,7 +146,7 @@ class AzureMoves(Moves):
         self._subscription.set_lag(number % 2 == 0)
 
 
-class AzureWorld(World):
+class AzureWorld(RestWorld):
     """See `World`."""
 
     def __init__(self, setup: Setup, *, trace: bool = False) -> None:
@@ -206,12 +157,7 @@ class AzureWorld(World):
         return AzureModelCloud(self)
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
-        def sleep(calls: RestCalls, seconds: float) -> None:
-            if self.baton.wait(calls.stopped.is_set, self.now + seconds):
-                raise CloudAway("the provider was stopped", maybe_done=False)
-
-        patch.setattr(RestCalls, "_sleep", sleep)
-        patch.setattr(plain_http, "PlainHttp", ModelHttp)
+        super().patch(patch)
         patch.setattr(login, "read_auth_file", lambda _path: ACCOUNT)
 
 
