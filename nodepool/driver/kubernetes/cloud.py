@@ -8,6 +8,7 @@ import threading
 from collections.abc import Container
 from typing import Any, ClassVar, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient
@@ -86,11 +87,11 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     def listed(self, kind: str, found: list[Object], started: float) -> None:
         views = [view for item in found if (view := _view(kind, item)) is not None]
         with self._telling:
-            records, gone = self.objects.replace(kind, views)
+            records, gone = self.objects.replace(kind, views, started)
             if kind == PLACE:
                 self.inventory.listed(records, started)
-                for name in gone:
-                    self.inventory.remove(name)
+                for name, uid in gone.items():
+                    self._end(name, uid)
             else:
                 for record in records:
                     self.inventory.put(record)
@@ -104,10 +105,13 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
             if record is not None:
                 self.inventory.put(record)
             elif gone and kind == PLACE:
-                name, uid = found["metadata"]["name"], found["metadata"].get("uid")
-                with self._kinds_lock:
-                    another = self._made.get(name, uid) != uid
-                self.inventory.remove(name, another)
+                self._end(found["metadata"]["name"], found["metadata"].get("uid"))
+
+    def _end(self, name: str, uid: str | None) -> None:
+        """A namespace is gone. One that was made after it under its name may have been listed, but not told, yet."""
+        known = self.inventory.get(name)
+        if known is None or known.uid == uid:
+            self.inventory.remove(name, self.made_anew(name, uid))
 
     def heard(self, kind: str) -> None:
         if kind == PLACE:
@@ -148,6 +152,11 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         with self._kinds_lock:
             self._made[name] = uid
 
+    def made_anew(self, name: str, uid: str | None) -> bool:
+        """Was another one made under the name of one that is gone, of which no watch has told yet?"""
+        with self._kinds_lock:
+            return self._made.get(name, uid) != uid
+
     def over(self, name: str) -> None:
         """A launch has ended, well or badly."""
         with self._kinds_lock:
@@ -157,12 +166,13 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     # -- lists --
 
     def list_instances(self, since: str | None) -> list[KubeRecord]:
+        started = monotonic()
         found, _ = self.client.list(self.places_path, self.selector_of_places)
         with self._kinds_lock:
             asked, awaited = set(self._asked), dict(self._awaited)
         views = [view for item in found if self.is_ours(view := self.view_of_place(item), awaited)]
         if PLACE in asked:
-            self.objects.replace(PLACE, views)
+            self.objects.replace(PLACE, views, started)
         for view in views:
             if view.name in awaited and not view.terminating:
                 self._ask_for_content(view.name, awaited[view.name], asked)

@@ -6,10 +6,11 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.verdicts import Verdict, of_pod, why_terminating
 
@@ -131,9 +132,12 @@ VIEWS: Final = {PLACE: place_view, POD: pod_view, SECRET: token_view}
 class NodeObjects:
     """Objects of nodes that have a namespace or project each. ``_lock`` guards them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._places: dict[str, PlaceView] = {}
+        #: When each of them was told, or the list began that had it.
+        self._told: dict[str, float] = {}
         self._pods: dict[str, PodView] = {}
         self._tokens: dict[str, TokenView] = {}
 
@@ -146,6 +150,7 @@ class NodeObjects:
                 if before is not None and before.uid != view.uid:
                     self._forget_content(name)
                 self._places[name] = view
+                self._told[name] = self._clock()
             elif isinstance(view, PodView):
                 name = view.place
                 self._pods[name] = view
@@ -161,6 +166,7 @@ class NodeObjects:
                 known = self._places.get(view.name)
                 if known is None or known.uid == view.uid:
                     self._places.pop(view.name, None)
+                    self._told.pop(view.name, None)
                     self._forget_content(view.name)
                 return self._record(view.name)
             kept: dict[str, Any] = self._pods if isinstance(view, PodView) else self._tokens
@@ -168,23 +174,44 @@ class NodeObjects:
                 del kept[view.place]
             return self._record(view.place)
 
-    def replace(self, kind: str, views: Iterable[PlaceView | PodView | TokenView]) -> tuple[list[KubeRecord], set[str]]:
-        """A list of a kind; the records that are there now, and the names of nodes that are not any more."""
+    def replace(
+        self, kind: str, views: Iterable[PlaceView | PodView | TokenView], started: float
+    ) -> tuple[list[KubeRecord], dict[str, str]]:
+        """A list of a kind; the records that are there now, and the namespaces that are not any more: name and uid.
+
+        :param started: when the list was begun, monotonic seconds. It says nothing of namespaces that were told later.
+        """
+        gone: dict[str, str] = {}
         with self._lock:
             if kind == PLACE:
-                before = set(self._places)
-                self._places = {view.name: view for view in views if isinstance(view, PlaceView)}
-                for name in (set(self._pods) | set(self._tokens)) - set(self._places):
-                    # One whose namespace is not listed yet is listed, or told, again.
-                    if name in before:
-                        self._forget_content(name)
-                gone = before - set(self._places)
+                gone = self._replace_places({view.name: view for view in views if isinstance(view, PlaceView)}, started)
             elif kind == POD:
-                self._pods, gone = {view.place: view for view in views if isinstance(view, PodView)}, set()
+                self._pods = {view.place: view for view in views if isinstance(view, PodView)}
             else:
-                self._tokens, gone = {view.place: view for view in views if isinstance(view, TokenView)}, set()
+                self._tokens = {view.place: view for view in views if isinstance(view, TokenView)}
             records = [record for name in self._places if (record := self._record(name)) is not None]
             return records, gone
+
+    def _replace_places(self, listed: dict[str, PlaceView], started: float) -> dict[str, str]:
+        """Called with the lock; the namespaces that are not any more.
+
+        Pods and tokens of a namespace that is not known yet are kept: it is listed, or told, after them.
+        """
+        gone: dict[str, str] = {}
+        for name, before in list(self._places.items()):
+            if self._told[name] > started:
+                continue
+            view = listed.get(name)
+            if view is None or view.uid != before.uid:
+                self._forget_content(name)
+            if view is None:
+                del self._places[name], self._told[name]
+                gone[name] = before.uid
+        for name, view in listed.items():
+            if self._told.get(name, started) <= started:
+                self._places[name] = view
+                self._told[name] = started
+        return gone
 
     def record_of(self, view: PlaceView) -> KubeRecord:
         """The record of a namespace that was listed: as it was told, if that is the same one."""

@@ -46,7 +46,7 @@ class PodCloud(KubeCloud):
             self.inventory.put(record)
         for record in self.inventory.known():
             if record.pod is not None and record.pod.place == kind and record.id not in there:
-                self.inventory.remove(record.id)
+                self.inventory.remove(record.id, self.made_anew(record.id, record.uid), started)
 
     def changed(self, kind: str, found: Object, gone: bool) -> None:
         record = self._record(found)
@@ -55,9 +55,7 @@ class PodCloud(KubeCloud):
         if not gone:
             self.inventory.put(record)
             return
-        with self._kinds_lock:
-            another = self._made.get(record.id, record.uid) != record.uid
-        self.inventory.remove(record.id, another)
+        self.inventory.remove(record.id, self.made_anew(record.id, record.uid))
 
     def heard(self, kind: str) -> None:
         self.inventory.heard()

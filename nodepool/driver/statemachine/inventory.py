@@ -283,6 +283,7 @@ class Inventory(Generic[R]):
                     continue
                 self._latest_change = max(self._latest_change, record.updated)
                 if record.gone:
+                    self._never_seen.discard(record.id)
                     if record.id not in self._gone:
                         changed.add(record.id)
                         self._gone[record.id] = started

@@ -54,6 +54,7 @@ class WatchedInventory(Inventory[R]):
         with self._changed:
             now = self._heard_at = self.listed_at = self._clock()
             self._gone.pop(record.id, None)
+            self._never_seen.discard(record.id)
             self._seen[record.id] = now
             news = self._records.get(record.id) != record
             self._records[record.id] = record
@@ -73,17 +74,22 @@ class WatchedInventory(Inventory[R]):
             waiter.wake()
         self.on_list()
 
-    def remove(self, record_id: str, another: bool = False) -> None:
-        """A watch told that an instance is gone.
+    def remove(self, record_id: str, another: bool = False, since: float = float("inf")) -> None:
+        """A watch told that an instance is gone, or lists it no more.
 
         :param another: an instance with the same id was made meanwhile, of which the watch has not told yet.
+        :param since: when the watch's list began that lacks it: such a list says nothing of an instance that another
+            list, which began later, has shown. Infinite = the watch told the end itself.
         """
         with self._changed:
+            if self._seen.get(record_id, float("-inf")) >= since:
+                return
             now = self._heard_at = self.listed_at = self._clock()
             self._records.pop(record_id, None)
             self._seen.pop(record_id, None)
             if not another:
                 self._gone[record_id] = now
+                self._never_seen.discard(record_id)
             wake = self._pace.to_wake({record_id})
         for waiter in wake:
             waiter.wake()

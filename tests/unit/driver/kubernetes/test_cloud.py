@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.records import PLACE, POD
@@ -54,6 +55,41 @@ def test_end_of_the_namespace_before(cloud: KubeCloud) -> None:
     cloud.changed(PLACE, namespace("main-1", "old"), gone=True)
     assert not cloud.inventory.is_gone("main-1")
     cloud.changed(PLACE, namespace("main-1", "new"), gone=False)
+    record = cloud.inventory.get("main-1")
+    assert record is not None
+    assert record.uid == "new"
+
+
+def test_list_of_a_watch_that_lacks_namespaces(cloud: KubeCloud) -> None:
+    """KU-11: what the list of a watch lacks is gone, also if something was told of its content since the list began."""
+    cloud.listed(PLACE, [namespace("main-1"), namespace("main-2")], 0.0)
+    started = monotonic()
+    pod = {"metadata": {"name": "p", "namespace": "main-1", "uid": "p"}, "status": {"phase": "Running"}}
+    cloud.changed(POD, pod, gone=False)
+    cloud.listed(PLACE, [namespace("main-2")], started)
+    assert cloud.inventory.is_gone("main-1")
+    assert cloud.inventory.get("main-1") is None
+    assert cloud.inventory.get("main-2") is not None
+
+
+def test_list_of_a_watch_that_is_older_than_what_is_known(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-11: a list that began earlier does not take the end of a namespace from one that was made since then."""
+    cloud.listed(PLACE, [namespace("main-1", "old")], 0.0)
+    older = monotonic()
+    # Another list began later, and has a new namespace of that name, and one more.
+    client.lists = [([namespace("main-1", "new"), namespace("main-2")], "2")]
+    cloud.inventory.refresh(complete=True)
+    cloud.listed(PLACE, [], older)
+    assert not cloud.inventory.is_gone("main-1")
+    assert sorted((record.id, record.uid) for record in cloud.inventory.known()) == [("main-1", "new"), ("main-2", "u")]
+
+
+def test_end_that_is_told_after_a_newer_list(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-10: the end of a namespace is not the end of another one that a list has shown under its name."""
+    cloud.listed(PLACE, [namespace("main-1", "old")], 0.0)
+    client.lists = [([namespace("main-1", "new")], "2")]
+    cloud.inventory.refresh(complete=True)
+    cloud.changed(PLACE, namespace("main-1", "old"), gone=True)
     record = cloud.inventory.get("main-1")
     assert record is not None
     assert record.uid == "new"

@@ -70,11 +70,39 @@ def test_namespace_of_the_same_name() -> None:
 
 def test_list_replaces() -> None:
     """KU-11: what a list lacks is gone."""
-    kept = NodeObjects()
-    kept.put(place("a-1"))
-    records, gone = kept.replace(PLACE, [place("a-2")])
+    kept = NodeObjects(lambda: 5.0)
+    kept.put(place("a-1", "one"))
+    kept.put(pod("a-1"))
+    records, gone = kept.replace(PLACE, [place("a-2")], 10.0)
     assert [record.id for record in records] == ["a-2"]
-    assert gone == {"a-1"}
+    assert gone == {"a-1": "one"}
+    record = kept.put(place("a-1", "one"))
+    assert record is not None
+    assert record.pod is None
+
+
+def test_list_that_is_older_than_what_was_told() -> None:
+    """KU-11: a list says nothing of a namespace that was told after the list began."""
+    now = [5.0]
+    kept = NodeObjects(lambda: now[0])
+    kept.put(place("a-1"))
+    now[0] = 15.0
+    kept.put(place("a-2", "new"))
+    kept.put(pod("a-2"))
+    records, gone = kept.replace(PLACE, [place("a-2", "old")], 10.0)
+    assert gone == {"a-1": "u"}
+    (record,) = records
+    assert (record.id, record.uid) == ("a-2", "new")
+    assert record.pod is not None
+
+
+def test_list_with_another_of_the_name() -> None:
+    """KU-10: a namespace that a list has under a name of before has nothing of the one before."""
+    kept = NodeObjects(lambda: 5.0)
+    kept.put(place("a-1", "old"))
+    kept.put(pod("a-1"))
+    (record,), gone = kept.replace(PLACE, [place("a-1", "new")], 10.0)
+    assert (record.uid, record.pod, gone) == ("new", None, {})
 
 
 def test_status() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.openshiftpods.cloud import PodCloud
 from nodepool.exceptions import NotFound
@@ -68,15 +69,36 @@ def test_no_project_at_all(cloud: PodCloud, client: StandIn) -> None:
         cloud.list_instances(None)
 
 
+def pod_of(project: str, uid: str = "u") -> dict[str, Any]:
+    labels = {"nodepool_provider_name": "os", "nodepool_node_id": "1"}
+    return {"metadata": {"name": "p-1", "namespace": project, "uid": uid, "labels": labels}}
+
+
 def test_list_of_one_project(cloud: PodCloud) -> None:
     """OS-6: a list of one project says nothing of another's pods."""
-    pods: dict[str, Any] = {
-        project: {"metadata": {"name": "p-1", "namespace": project, "uid": project, "labels": {}}}
-        for project in ("a", "a-b")
-    }
-    cloud.listed("a", [pods["a"]], 0.0)
-    cloud.listed("a-b", [pods["a-b"]], 0.0)
-    cloud.listed("a", [], 0.0)
+    cloud.listed("a", [pod_of("a")], monotonic())
+    cloud.listed("a-b", [pod_of("a-b")], monotonic())
+    cloud.listed("a", [], monotonic())
     assert cloud.inventory.get("a-p-1") is None
     assert cloud.inventory.is_gone("a-p-1")
     assert cloud.inventory.get("a-b-p-1") is not None
+
+
+def test_list_that_is_older_than_what_is_known(cloud: PodCloud, client: StandIn) -> None:
+    """OS-6: a pod that was made after the list of a watch began is not gone because that list lacks it."""
+    older = monotonic()
+    client.lists = [([], "1"), ([pod_of("a")], "1")]
+    cloud.inventory.refresh(complete=True)
+    cloud.listed("a", [], older)
+    assert cloud.inventory.get("a-p-1") is not None
+    assert not cloud.inventory.is_gone("a-p-1")
+
+
+def test_end_of_the_pod_before(cloud: PodCloud) -> None:
+    """OS-6: the next attempt has the same name; that a list lacks the last one's pod is not its end."""
+    cloud.listed("a", [pod_of("a", "old")], monotonic())
+    cloud.awaited("a-p-1", None)
+    cloud.made("a-p-1", "new")
+    cloud.listed("a", [], monotonic())
+    assert cloud.inventory.get("a-p-1") is None
+    assert not cloud.inventory.is_gone("a-p-1")

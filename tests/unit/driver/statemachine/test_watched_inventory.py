@@ -60,6 +60,38 @@ def test_ids_are_used_again() -> None:
     assert inventory.known() == [Seen("1")]
 
 
+def test_list_of_a_watch_that_is_older() -> None:
+    """O-8: the list of a watch that lacks an instance says nothing of one that was shown since it began."""
+    clock = Clock()
+    woken: list[str] = []
+    inventory = made(clock)
+    inventory.put(Seen("1"))
+    waiter = inventory.wait_for("boot", lambda: woken.append("x"), "1")
+    inventory.remove("1", since=clock.now)
+    assert inventory.known() == [Seen("1")]
+    assert not inventory.is_gone("1")
+    assert not woken
+    clock.now += 1
+    inventory.remove("1", since=clock.now)
+    assert inventory.known() == []
+    assert inventory.is_gone("1")
+    assert woken == ["x"]
+    inventory.done(waiter)
+
+
+def test_end_of_one_that_nobody_had_seen() -> None:
+    """O-8: an instance that may come yet, came, and went is gone: a list that is late does not bring it back."""
+    clock = Clock()
+    inventory = made(clock)
+    inventory.set_gone("1", was_there=False)
+    inventory.put(Seen("1"))
+    inventory.remove("1")
+    clock.now += 1
+    inventory.listed([Seen("1")], clock.now)
+    assert inventory.is_gone("1")
+    assert inventory.known() == []
+
+
 def test_no_lists_while_it_is_told() -> None:
     """O-8: nothing is listed while a watch lives; a watch that is silent for long may be dead."""
     clock = Clock()
