@@ -7,6 +7,7 @@ They are read again every ten minutes, when a name is not among them, and after 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -37,16 +38,13 @@ _VISIBILITY: Final = {"user": "private", "provider": "public"}
 
 
 class IbmFacts:
-    """Of one provider. Thread-safe; ``_lock`` guards the table of images, ``_making`` is held while a resource group is
-    made, and guards what could not be made.
-    """
+    """Of one provider. Thread-safe; ``_lock`` guards tables of images and groups, not held while IBM is asked."""
 
     def __init__(self, config: IbmProviderConfig, client: IbmVpc, clock: Callable[[], float] = monotonic) -> None:
         self._config = config
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
-        self._making = threading.Lock()
         self._vpcs: Fact[dict[str, str]] = Fact(client.vpcs, clock)
         self._subnets: Fact[list[IbmSubnet]] = Fact(client.subnets, clock)
         self._keys: Fact[dict[str, str]] = Fact(client.keys, clock)
@@ -54,8 +52,8 @@ class IbmFacts:
         self._groups: Fact[dict[str, str]] = Fact(client.groups, clock)
         self._images: dict[str, Fact[str]] = {}
         self._forgotten_at = float("-inf")
-        #: Resource groups that were made here: lists may be late. Replaced as a whole.
-        self._made: dict[str, str] = {}
+        #: Resource groups that were made here: lists may be late.
+        self._made: dict[str, Fact[str]] = {}
         #: Resource groups that IBM did not let us make: when, and why.
         self._refused: dict[str, tuple[float, CloudRefused]] = {}
 
@@ -82,8 +80,7 @@ class IbmFacts:
                 return
             self._forgotten_at = now
             self._images.clear()
-        # Without `_making`: that is held over calls.
-        self._made = {}
+            self._made.clear()
         for fact in (self._vpcs, self._subnets, self._keys, self._profiles, self._groups):
             fact.clear()
 
@@ -129,15 +126,18 @@ class IbmFacts:
         :raises CloudRefused: IBM does not let us make it. Many launches may want it at once: it is not asked again for
             `MISSING_SECONDS`.
         """
-        found = self._groups.get().get(name) or self._made.get(name)
+        found = self._groups.get().get(name)
         if found is not None:
             return found
-        with self._making:
-            found = self._made.get(name) or self._groups.get(MISSING_SECONDS).get(name)
-            if found is None:
-                found = self._make_group(name)
-                self._made = {**self._made, name: found}
-        return found
+        with self._lock:
+            made = self._made.get(name)
+            if made is None:
+                made = self._made[name] = Fact(lambda: self._new_group(name), self._clock)
+        return made.get(math.inf)
+
+    def _new_group(self, name: str) -> str:
+        """One that was not in the list. One thread at a time, for each name."""
+        return self._groups.get(MISSING_SECONDS).get(name) or self._make_group(name)
 
     def _make_group(self, name: str) -> str:
         refused = self._refused.get(name)

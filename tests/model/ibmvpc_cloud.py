@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated region of IBM VPC in a simulated world: the real driver, but no connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from nodepool.driver.ibmvpc import IbmVpcDriver
+from nodepool.driver.ibmvpc import credentials as c
+from nodepool.driver.ibmvpc.config import IbmProviderConfig
+from nodepool.driver.ibmvpc.names import node_metadata
+from nodepool.model import states
+from nodepool.testing.ibmvpc.application import IbmVpcApplication
+from nodepool.testing.ibmvpc.cloud import VpcRegion
+from nodepool.testing.ibmvpc.core import REGION, ZONES
+from nodepool.testing.ibmvpc.images import IMAGE_NAME
+from nodepool.testing.ibmvpc.resources import ADDRESSES, INSTANCES, VOLUMES
+from nodepool.testing.ibmvpc.settings import IbmVpcSettings, ProfileCapacity, VpcBootRule, VpcErrorRule
+from tests.model.cloud import ModelServer
+from tests.model.invariants import Invariants
+from tests.model.moves import Moves
+from tests.model.rest_cloud import RestModelCloud, RestWorld
+from tests.model.setup import Move, Setup
+
+if TYPE_CHECKING:
+    from nodepool.testing.ibmvpc.resources import VpcResource
+
+URL: Final = "http://ibm.invalid"
+#: Seconds from the order until an instance is gone.
+DELETE_SECONDS: Final = (0.0, 2.0)
+#: What a label's instances are.
+PROFILES: Final = {"small": "cx2-2x4", "large": "bx2-2x8"}
+#: Free floating IPs that a pool keeps.
+KEPT: Final = 1
+FIRST_ZONE: Final = next(iter(ZONES))
+
+
+class IbmModelCloud(RestModelCloud):
+    """:ivar region: what is there; the settings say what goes wrong."""
+
+    driver_name = "ibmvpc"
+
+    def __init__(self, world: IbmWorld) -> None:
+        boot = world.setup.boot_seconds
+        self.addresses = world.addresses
+        settings = IbmVpcSettings(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS)
+        self.region = VpcRegion(settings, world.setup.order, lambda: world.now)
+        super().__init__(world, IbmVpcApplication(self.region))
+
+    @property
+    def knobs(self) -> IbmVpcSettings:
+        return self.region.core.knobs
+
+    def make_driver(self) -> IbmVpcDriver:
+        return IbmVpcDriver()
+
+    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> IbmProviderConfig:
+        image = {"name": "debian", "image-name": IMAGE_NAME, "username": "root", "keys": ["zuul"]}
+        section = {
+            "name": name,
+            "driver": self.driver_name,
+            "vpc": "ci",
+            "region": REGION,
+            "rate": 0,
+            "public-ipv4": self.addresses,
+            "floating-ip-pool": KEPT,
+            "use-internal-ip": not self.addresses,
+            "cloud-images": [image],
+            "pools": [self._pool(name, pool) for pool in pools],
+        }
+        config = IbmProviderConfig(section)
+        config.getSchema()(section)
+        return config
+
+    def _pool(self, provider: str, pool: dict[str, Any]) -> dict[str, Any]:
+        labels = [
+            {"name": label["name"], "cloud-image": "debian", "profile": PROFILES[label["name"]]}
+            for label in pool["labels"]
+        ]
+        zones = list(ZONES)[:2]
+        places = {"zone": zones, "subnet": [f"ci-{zone}" for zone in zones]}
+        return {**pool, "labels": labels, **places, "host-key-checking": False}
+
+    @property
+    def creations(self) -> int:
+        return self.region.core.events["instances made"]
+
+    def servers(self) -> list[ModelServer]:
+        return [ModelServer(one.name, node_metadata(one.name, one.group_name)) for one in self._of(INSTANCES)]
+
+    def server_of(self, external_id: Any) -> str | None:
+        return external_id if isinstance(external_id, str) else None
+
+    def floating_ips(self) -> list[VpcResource]:
+        return self._of(ADDRESSES)
+
+    def volumes(self) -> list[VpcResource]:
+        return self._of(VOLUMES)
+
+    def _of(self, kind: str) -> list[VpcResource]:
+        self.region.core.run_due()
+        return list(self.region.resources.of(kind))
+
+    def lose_answer(self) -> None:
+        self._once("vpc.create_instance", "drop", after=True)
+
+    def fail_creation(self) -> None:
+        self.knobs.boots.append(VpcBootRule(count=1))
+
+    def refuse_for_quota(self) -> None:
+        self._once("vpc.create_instance", "400", code="over_quota")
+
+    def throttle(self) -> None:
+        """The next calls are put off."""
+        self._once("vpc.*", "429", count=3)
+
+    def lose_address(self) -> None:
+        """The next call that makes a floating IP or binds one works, and its answer is lost."""
+        self._once("vpc.*te_floating_ip", "drop", after=True)
+
+    def set_away(self, away: bool) -> None:
+        self.knobs.errors = [VpcErrorRule(operation="*", kind="503")] if away else []
+
+    def set_room(self, room: bool) -> None:
+        """Has the first of the zones some?"""
+        self.knobs.capacity = [] if room else [ProfileCapacity(zone=FIRST_ZONE)]
+
+    def set_addresses(self, room: bool) -> None:
+        """Are there more floating IPs?"""
+        self.knobs.quotas = {} if room else {"floating_ips": 1}
+
+    def set_lag(self, lags: bool) -> None:
+        """Do lists show late which instances are new, and which are gone?"""
+        self.knobs.hidden_rate = self.knobs.ghost_rate = 0.5 if lags else 0.0
+        # IBM documents none: the driver counts on a second.
+        self.knobs.hidden_seconds = self.knobs.ghost_seconds = (0.2, 0.9)
+
+    def heal(self) -> None:
+        self.set_away(False)
+        self.set_room(True)
+        self.set_addresses(True)
+        self.set_lag(False)
+        self.knobs.boots = []
+
+    def _once(self, operation: str, kind: str, *, after: bool = False, code: str = "", count: int = 1) -> None:
+        self.knobs.errors.insert(0, VpcErrorRule(operation=operation, kind=kind, after=after, code=code, count=count))
+
+
+class IbmInvariants(Invariants):
+    """Of floating IPs and volumes, too."""
+
+    def look(self) -> None:
+        """A node that can be used has the floating IP that its record names."""
+        super().look()
+        cloud = self._region
+        if not cloud.addresses:
+            return
+        bound: dict[str, list[str]] = {}
+        for floating in cloud.floating_ips():
+            if target := (floating.document.get("target") or {}).get("id"):
+                bound.setdefault(target, []).append(floating.document["address"])
+        for node_id, node in self._nodes().items():
+            if node is None or node["state"] not in (states.READY, states.IN_USE):
+                continue
+            instance = cloud.region.resources.named(INSTANCES, node["external_id"])
+            if instance is None:
+                continue
+            found = bound.get(instance.document["primary_network_interface"]["id"])
+            if found != [node["public_ipv4"]]:
+                self._world.violation(f"node {node_id} has floating IP {node['public_ipv4']}, bound are {found}")
+
+    def at_the_end(self) -> None:
+        """No volume is left over, and no more floating IPs than a pool keeps."""
+        super().at_the_end()
+        cloud = self._region
+        for volume in cloud.volumes():
+            if not volume.document["volume_attachments"]:
+                self._world.violation(f"volume {volume.name} is left over")
+        free: dict[str, list[str]] = {}
+        for floating in cloud.floating_ips():
+            if not floating.document.get("target"):
+                free.setdefault(floating.group_name, []).append(floating.name)
+        for group, names in free.items():
+            if len(names) > KEPT:
+                self._world.violation(f"free floating IPs of {group}: {names}")
+
+    @property
+    def _region(self) -> IbmModelCloud:
+        cloud = self._world.cloud
+        assert isinstance(cloud, IbmModelCloud)
+        return cloud
+
+
+class IbmMoves(Moves):
+    """What can happen in a region, too."""
+
+    @property
+    def _region(self) -> IbmModelCloud:
+        cloud = self._world.cloud
+        assert isinstance(cloud, IbmModelCloud)
+        return cloud
+
+    def do_throttled(self, _: int) -> None:
+        self._region.throttle()
+
+    def do_no_room(self, number: int) -> None:
+        self._region.set_room(number % 2 == 0)
+
+    def do_lag(self, number: int) -> None:
+        self._region.set_lag(number % 2 == 0)
+
+    def do_lost_address(self, _: int) -> None:
+        self._world.create_faults += 1
+        self._region.lose_address()
+
+    def do_no_addresses(self, number: int) -> None:
+        self._region.set_addresses(number % 2 == 0)
+
+
+class IbmWorld(RestWorld):
+    """:param addresses: do nodes get floating IPs?"""
+
+    def __init__(self, setup: Setup, *, addresses: bool = False, trace: bool = False) -> None:
+        self.addresses = addresses
+        super().__init__(setup, trace=trace)
+        self.moves = IbmMoves(self)
+
+    def make_cloud(self) -> IbmModelCloud:
+        return IbmModelCloud(self)
+
+    def make_invariants(self) -> IbmInvariants:
+        return IbmInvariants(self)
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        super().patch(patch)
+        values = {"APIKEY": IbmVpcSettings.api_key}
+        found = c.Credentials(c.IAM, "the world", values, URL, f"{URL}/v1", URL, URL)
+        patch.setattr(c, "read_credentials", lambda _path, _environment: found)
+
+
+def replay_ibmvpc(setup: Setup, *moves: Move, addresses: bool = False, trace: bool = False) -> None:
+    """One run. Raises `Violated`."""
+    with IbmWorld(setup, addresses=addresses, trace=trace) as made:
+        made.play(moves)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated world on IBM VPC: the real driver on the simulated region, under moves that Hypothesis picks.
+
+The invariants are those of `tests.model.test_world`: never two instances of a node, never more than the limits, nothing
+lost, and at the end nothing left. With floating IPs, too: a node keeps the one that its record names. See there for
+what a failure prints.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.model.budget import budget
+from tests.model.ibmvpc_cloud import IbmModelCloud, IbmWorld, replay_ibmvpc
+from tests.model.setup import Move, Setup
+from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
+
+REGION = ("throttled", "no_room", "no_room", "lag", "lag")
+ADDRESSES = ("lost_address", "lost_address", "no_addresses")
+SUBMITS = ("submit", "submit", "submit")
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.integers(1, 2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 2),
+        min_ready=st.sampled_from((0, 0, 1)),
+        order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *REGION), 18),
+)
+@budget(8)
+def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
+    """CM-7, CM-8: whatever fails, with lists that lag, lost answers, throttled calls, capacity that is missing late."""
+    replay_ibmvpc(setup, *moves)
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.integers(1, 2),
+        max_servers=st.integers(1, 3),
+        order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *REGION, *ADDRESSES), 18),
+)
+@budget(8)
+def test_a_node_keeps_its_floating_ip_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
+    """IV-4, IV-13: two launchers use the same free ones again, and delete those that are too many."""
+    replay_ibmvpc(setup, *moves, addresses=True)
+
+
+def test_a_lost_answer_is_asked_for_again_by_its_name() -> None:
+    """CM-8, IV-13: the world does meet such answers, of instances and of floating IPs, and uses free ones again."""
+    lost = [Move(150, "lost_create"), Move(0, "submit"), Move(300, "lost_address"), Move(10, "submit")]
+    again = [Move(150, "take"), Move(0, "release"), Move(300, "submit"), Move(300, "take")]
+    with IbmWorld(Setup(launchers=2, max_servers=3, order=1, boot_seconds=4.0), addresses=True) as world:
+        world.play([*lost, *again])
+        cloud = world.cloud
+        assert isinstance(cloud, IbmModelCloud)
+        events, calls = cloud.region.core.events, cloud.application.calls
+    assert events["calls drop after"] == 2
+    assert events["refused validation_unique_failed"] > 0
+    assert calls["vpc.update_floating_ip"] > 0
