@@ -180,11 +180,6 @@ class SimulatedCluster:
         with self.simulator.cloud():
             return sum(self.simulator.application.calls[operation] for operation in operations)
 
-    def all_calls(self) -> int:
-        """All calls so far, discovery and watches included."""
-        with self.simulator.cloud():
-            return int(self.simulator.application.calls.total())
-
     def objects(self, kind: Any, namespace: str = "") -> list[dict[str, Any]]:
         """Objects of this kind as they are."""
         with self.simulator.cloud() as cluster:
