@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated project of Google Compute Engine in a simulated world: the real driver, but no connection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+from google.auth import compute_engine
+
+from nodepool.driver.gce import GceDriver
+from nodepool.driver.gce.config import GceProviderConfig
+from nodepool.driver.gce.login import GoogleLogin
+from nodepool.driver.gce.names import record_id
+from nodepool.testing.gce.application import GceApplication
+from nodepool.testing.gce.cloud import FAMILY, Project
+from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
+from nodepool.testing.gce.settings import GceBootRule, GceErrorRule, GceSettings, ZoneCapacity
+from nodepool.testing.gce.token_api import METADATA_PATH
+from tests.model.cloud import ModelServer
+from tests.model.moves import Moves
+from tests.model.rest_cloud import RestModelCloud, RestWorld
+from tests.model.setup import Move, Setup
+
+REGION: Final = "us-central1"
+ZONES: Final = (f"{REGION}-a", f"{REGION}-b")
+#: Seconds from the order until an instance is gone.
+DELETE_SECONDS: Final = (0.0, 2.0)
+#: What a label's instances are.
+TYPES: Final = {"small": "e2-small", "large": "n1-standard-2"}
+#: More instances of a region than these are not begun at once.
+CONCURRENT: Final = 1
+
+
+class GceModelCloud(RestModelCloud):
+    """:ivar project: what is there; the settings say what goes wrong."""
+
+    driver_name = "gce"
+
+    def __init__(self, world: GceWorld) -> None:
+        boot = world.setup.boot_seconds
+        settings = GceSettings(boot_seconds=(boot / 2, boot), delete_seconds=DELETE_SECONDS)
+        self.project = Project(settings, world.setup.order, lambda: world.now)
+        super().__init__(world, GceApplication(self.project))
+
+    @property
+    def knobs(self) -> GceSettings:
+        return self.project.core.knobs
+
+    def is_login(self, path: str) -> bool:
+        return path.startswith(METADATA_PATH)
+
+    def make_driver(self) -> GceDriver:
+        return GceDriver()
+
+    def provider_config(self, name: str, pools: Sequence[dict[str, Any]]) -> GceProviderConfig:
+        image = {
+            "name": "debian",
+            "image-project": IMAGE_PROJECT,
+            "image-family": FAMILY,
+            "username": "zuul",
+            "key": "ssh-ed25519 A",
+        }
+        section = {
+            "name": name,
+            "driver": self.driver_name,
+            "project": PROJECT,
+            "region": REGION,
+            "zone": list(ZONES),
+            "endpoint": "http://gce.invalid",
+            "rate": 0,
+            "cloud-images": [image],
+            "pools": [self._pool(pool) for pool in pools],
+        }
+        config = GceProviderConfig(section)
+        config.getSchema()(section)
+        return config
+
+    @staticmethod
+    def _pool(pool: dict[str, Any]) -> dict[str, Any]:
+        labels = [
+            {"name": label["name"], "cloud-image": "debian", "instance-type": TYPES[label["name"]]}
+            for label in pool["labels"]
+        ]
+        return {**pool, "labels": labels, "host-key-checking": False}
+
+    @property
+    def creations(self) -> int:
+        return self.project.core.events["instances made"]
+
+    def servers(self) -> list[ModelServer]:
+        self.project.core.run_due()
+        found = self.project.instances.all()
+        return [ModelServer(record_id(one.spec.zone, one.name), one.spec.metadata) for one in found]
+
+    def server_of(self, external_id: Any) -> str | None:
+        return external_id if isinstance(external_id, str) else None
+
+    def lose_answer(self) -> None:
+        self._once("instances.insert", "drop", after=True)
+
+    def fail_creation(self) -> None:
+        self.knobs.boots.append(GceBootRule(count=1))
+
+    def refuse_for_quota(self) -> None:
+        """Its operation says it."""
+        rule = GceBootRule(code="QUOTA_EXCEEDED", message="Quota 'CPUS' exceeded.  Limit: 24.0", status=403, count=1)
+        self.knobs.boots.append(rule)
+
+    def throttle(self) -> None:
+        """The next calls are put off."""
+        self._once("*", "403", reason="rateLimitExceeded", count=3)
+
+    def set_away(self, away: bool) -> None:
+        self.knobs.errors = [GceErrorRule(operation="*", kind="503")] if away else []
+
+    def set_room(self, room: bool, late: bool) -> None:
+        """Has the first of the zones some? If not: does that show late?"""
+        self.knobs.capacity = [] if room else [ZoneCapacity(zone=ZONES[0], late=late)]
+
+    def set_crowded(self, crowded: bool) -> None:
+        """Are few insertions of a region possible at once? Operations of more say it."""
+        self.knobs.concurrent_operations = CONCURRENT if crowded else None
+
+    def set_silent(self, silent: bool, by_warning: bool) -> None:
+        """Does the first of the zones answer? If not: how do lists of all zones tell it?"""
+        self.knobs.unreachable = [ZONES[0]] if silent else []
+        self.knobs.unreachable_warnings = by_warning
+
+    def set_lag(self, lags: bool) -> None:
+        """Do lists show late which instances are new, and which are gone?"""
+        self.knobs.hidden_rate = self.knobs.ghost_rate = 0.5 if lags else 0.0
+        self.knobs.hidden_seconds = self.knobs.ghost_seconds = (0.5, 4.0)
+
+    def heal(self) -> None:
+        self.set_away(False)
+        self.set_room(True, False)
+        self.set_crowded(False)
+        self.set_silent(False, False)
+        self.set_lag(False)
+        self.knobs.boots = []
+
+    def _once(self, operation: str, kind: str, *, after: bool = False, reason: str = "", count: int = 1) -> None:
+        rule = GceErrorRule(operation=operation, kind=kind, after=after, reason=reason, count=count)
+        self.knobs.errors.insert(0, rule)
+
+
+class GceMoves(Moves):
+    """What can happen in a project, too."""
+
+    @property
+    def _project(self) -> GceModelCloud:
+        cloud = self._world.cloud
+        assert isinstance(cloud, GceModelCloud)
+        return cloud
+
+    def do_throttled(self, _: int) -> None:
+        self._project.throttle()
+
+    def do_no_room(self, number: int) -> None:
+        self._project.set_room(number % 3 == 0, number % 3 == 1)
+
+    def do_crowded(self, number: int) -> None:
+        self._project.set_crowded(number % 2 == 0)
+
+    def do_silent_zone(self, number: int) -> None:
+        # Nothing can be made or deleted there, and an instance there may be one that was not answered for.
+        self._world.create_faults += 1
+        self._project.set_silent(number % 3 != 0, number % 3 == 1)
+
+    def do_lag(self, number: int) -> None:
+        self._project.set_lag(number % 2 == 0)
+
+
+class GceWorld(RestWorld):
+    """See `World`."""
+
+    def __init__(self, setup: Setup, *, trace: bool = False) -> None:
+        super().__init__(setup, trace=trace)
+        self.moves = GceMoves(self)
+
+    def make_cloud(self) -> GceModelCloud:
+        return GceModelCloud(self)
+
+    def patch(self, patch: pytest.MonkeyPatch) -> None:
+        super().patch(patch)
+        # Tokens of the metadata server, without a look at the files of this machine.
+        patch.setattr(GoogleLogin, "_credentials", _metadata_credentials)
+
+
+def _metadata_credentials(*_: object) -> compute_engine.Credentials:
+    return compute_engine.Credentials()  # type: ignore[no-untyped-call]
+
+
+def replay_gce(setup: Setup, *moves: Move, trace: bool = False) -> None:
+    """One run. Raises `Violated`."""
+    with GceWorld(setup, trace=trace) as made:
+        made.play(moves)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated world on Google Compute Engine: the real driver on the simulated project, under moves that Hypothesis
+picks.
+
+The invariants are those of `tests.model.test_world`: never two instances of a node, never more than the limits, nothing
+lost, and at the end nothing left. See there for what a failure prints.
+"""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.model.budget import budget
+from tests.model.gce_cloud import GceModelCloud, GceWorld, replay_gce
+from tests.model.setup import Move, Setup
+from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
+
+PROJECT = ("throttled", "no_room", "no_room", "crowded", "silent_zone", "lag", "lag")
+SUBMITS = ("submit", "submit", "submit")
+
+
+@given(
+    setup=st.builds(
+        Setup,
+        launchers=st.integers(1, 2),
+        max_servers=st.integers(1, 3),
+        pools=st.integers(1, 2),
+        min_ready=st.sampled_from((0, 0, 1)),
+        order=ORDERS,
+        boot_seconds=st.sampled_from((0.0, 4.0)),
+        sends_after_death=st.booleans(),
+    ),
+    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *PROJECT), 18),
+)
+@budget(8)
+def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
+    """CM-7, CM-8, GC-5, GC-9: whatever fails, with lost answers, silent zones, and operations that fail late."""
+    replay_gce(setup, *moves)
+
+
+def test_a_lost_answer_is_asked_for_again_by_its_request_id() -> None:
+    """CM-8: the world does meet such answers; a second instance of the node would be a violation at once."""
+    lost = [Move(150, "lost_create"), Move(0, "submit"), Move(300, "lost_create"), Move(10, "submit")]
+    with GceWorld(Setup(launchers=2, max_servers=3, order=1, boot_seconds=4.0)) as world:
+        world.play([*lost, Move(150, "take")])
+        cloud = world.cloud
+        assert isinstance(cloud, GceModelCloud)
+        events = cloud.project.core.events
+    assert events["calls drop after"] == events["calls repeated"] > 0
