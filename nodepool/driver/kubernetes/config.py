@@ -280,7 +280,8 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         FLAG,
         False,
         "Nodes get their rights from the cluster roles ``nodepool-zuul`` and ``nodepool-zuul-restricted``, which are "
-        "made if they are missing, and not from a role in each namespace: one call less a node.",
+        "made if they are missing, and not from a role in each namespace: one call less a node. The job of a pod "
+        "without ``spec`` uses the account ``default``, which the cluster makes: another call less.",
     )
     cluster_room: bool = key(
         FLAG,

@@ -83,17 +83,26 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def content(self) -> list[tuple[str, api.Object]]:
         """What is made in the namespace, in this order: path and object."""
         name, labels, is_pod = self.name, self.labels, self.label.is_pod
-        found = [
-            (api.core("serviceaccounts", name), objects.service_account(labels)),
-            (api.core("secrets", name), objects.token_secret(labels)),
-        ]
         roles = self.cloud.shared_roles
-        if roles is None:
-            found.append((api.rbac("roles", name), objects.role(labels, is_pod)))
         shared = None if roles is None else roles.name_of(is_pod)
-        found.append((api.rbac("rolebindings", name), objects.role_binding(name, labels, is_pod, shared)))
+        # Rights of the account that the cluster makes must not be those of whatever runs in the namespace: there may be
+        # no pod but ours, and that must have no token. A ``spec`` is used as it is.
+        by_cluster = shared is not None and self.pod_name is not None and self.label.spec is None
+        account = objects.DEFAULT_ACCOUNT if by_cluster else objects.WORKER
+        secret = (api.core("secrets", name), objects.token_secret(labels, account))
+        found = []
+        if not by_cluster:
+            found += [(api.core("serviceaccounts", name), objects.service_account(labels)), secret]
+        if shared is None:
+            found.append((api.rbac("roles", name), objects.role(labels, is_pod)))
+        binding = objects.role_binding(name, labels, is_pod, shared, account)
+        found.append((api.rbac("rolebindings", name), binding))
         if self.pod_name is not None:
-            found.append((api.core("pods", name), objects.pod(self.pod_name, self.label, labels)))
+            pod = objects.pod(self.pod_name, self.label, labels, token=not by_cluster)
+            found.append((api.core("pods", name), pod))
+        if by_cluster:
+            # The API takes a pod only when the account is there. A secret that comes before the account is deleted.
+            found.append(secret)
         return found
 
     def make_place(self) -> None:

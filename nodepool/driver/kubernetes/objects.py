@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LABEL_KEY: Final = "nodepool_node_label"
 #: Of the service account, and of the secret with its token.
 WORKER: Final = "zuul-worker"
+#: The service account that the cluster makes in each namespace by itself.
+DEFAULT_ACCOUNT: Final = "default"
 ROLE: Final = "zuul"
 RESTRICTED_ROLE: Final = "zuul-restricted"
 BINDING: Final = "zuul-role"
@@ -91,11 +93,14 @@ def service_account(labels: Mapping[str, str]) -> Object:
     return {"metadata": {"name": WORKER, "labels": marks(labels)}}
 
 
-def token_secret(labels: Mapping[str, str]) -> Object:
-    """A secret into which the cluster writes a token of the service account, bound to both: it ends with them."""
+def token_secret(labels: Mapping[str, str], account: str = WORKER) -> Object:
+    """A secret into which the cluster writes a token of the service account, bound to both: it ends with them.
+
+    The account must be there, else the cluster deletes the secret.
+    """
     return {
         "type": TOKEN_TYPE,
-        "metadata": {"name": WORKER, "labels": marks(labels), "annotations": {ACCOUNT_KEY: WORKER}},
+        "metadata": {"name": WORKER, "labels": marks(labels), "annotations": {ACCOUNT_KEY: account}},
     }
 
 
@@ -110,13 +115,16 @@ def shared_role(is_pod: bool) -> Object:
     return {"metadata": {"name": SHARED + made["metadata"]["name"]}, "rules": made["rules"]}
 
 
-def role_binding(place: str, labels: Mapping[str, str], is_pod: bool, shared: str | None = None) -> Object:
+def role_binding(
+    place: str, labels: Mapping[str, str], is_pod: bool, shared: str | None = None, account: str = WORKER
+) -> Object:
     """:param place: the namespace.
     :param shared: the cluster role that is bound; None = the role of the namespace.
+    :param account: the service account that gets it.
     """
     return {
         "metadata": {"name": BINDING, "labels": marks(labels)},
-        "subjects": [{"kind": "ServiceAccount", "name": WORKER, "namespace": place}],
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": place}],
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole" if shared else "Role",
@@ -125,15 +133,16 @@ def role_binding(place: str, labels: Mapping[str, str], is_pod: bool, shared: st
     }
 
 
-def pod(name: str, label: PodLabel, labels: Mapping[str, str]) -> Object:
+def pod(name: str, label: PodLabel, labels: Mapping[str, str], token: bool = True) -> Object:
     """The pod of a node (KU-4 to KU-6). A ``spec`` of the label is used as it is.
 
     :param labels: as `labels_of` makes them.
+    :param token: let the cluster put a token of the namespace's account into the container, as it does by itself.
     """
-    return {
-        "metadata": {"name": name, "labels": dict(labels), "annotations": dict(label.annotations)},
-        "spec": label.spec if label.spec is not None else _spec(label),
-    }
+    spec = label.spec
+    if spec is None:
+        spec = _spec(label) if token else {**_spec(label), "automountServiceAccountToken": False}
+    return {"metadata": {"name": name, "labels": dict(labels), "annotations": dict(label.annotations)}, "spec": spec}
 
 
 def _spec(label: PodLabel) -> Object:

@@ -255,8 +255,10 @@ def test_quota(place: PodPlace, rig: KubernetesRig, cluster: RigCluster) -> None
         rig.call("DELETE", f"/api/v1/namespaces/{project}")
 
 
-def test_shared_roles(place: PodPlace, zuul: ZuulClient, rig: KubernetesRig, tmp_path: Path, workers: Any) -> None:
-    """KU-3: a cluster role that is bound in one namespace gives its rights there, and nowhere else."""
+def test_shared_roles(
+    place: PodPlace, zuul: ZuulClient, rig: KubernetesRig, cluster: RigCluster, tmp_path: Path, workers: Any
+) -> None:
+    """KU-2, KU-3: a cluster role that is bound in one namespace gives its rights there, and nowhere else."""
     place.provider.section["shared-roles"] = True
     place.launch()
     request = zuul.wait(zuul.submit(["pod"]), SECONDS)
@@ -268,6 +270,11 @@ def test_shared_roles(place: PodPlace, zuul: ZuulClient, rig: KubernetesRig, tmp
     workers.append(worker)
     assert [item.metadata.name for item in worker.core.list_namespaced_pod(namespace).items] == ["pod"]
     assert rig.call("GET", f"{RBAC}/namespaces/{namespace}/roles")["items"] == []
+    accounts = rig.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts")["items"]
+    assert [account["metadata"]["name"] for account in accounts] == ["default"]
+    # The account has the rights of the job: the pod itself has no token of it.
+    (pod,) = cluster.pods(namespace)
+    assert not any("token" in volume["name"] for volume in pod["spec"].get("volumes") or [])
     for call in (lambda: worker.core.list_namespaced_pod("default"), lambda: worker.add_pod(namespace, "other")):
         found = refusal(call)
         assert found is not None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.testing.kubernetes import KubernetesSimulator
-from nodepool.testing.kubernetes.kinds import BINDINGS, NAMESPACES, PODS, ROLES, SECRETS
+from nodepool.testing.kubernetes.kinds import ACCOUNTS, BINDINGS, NAMESPACES, PODS, ROLES, SECRETS
 from tests.support.kubernetes_client import KubernetesClient, refusal
 from tests.support.kubernetes_place import PROJECT, PodPlace, SimulatedCluster, every_driver
 
@@ -97,8 +97,12 @@ def test_namespaces(place: PodPlace, cluster: SimulatedCluster, kubeconfig: Path
     place.wait_empty()
 
 
-def test_the_token_of_a_pod_can_use_the_pod(place: PodPlace, cluster: SimulatedCluster, kubeconfig: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_token_of_a_pod_can_use_the_pod(
+    place: PodPlace, cluster: SimulatedCluster, kubeconfig: Path, shared: bool
+) -> None:
     """KU-3: the pod can be read, also its log; it cannot be deleted, and no other can be made."""
+    place.provider.section["shared-roles"] = shared
     place.launch()
     request = place.submit()
     node = place.fulfilled(request)
@@ -117,7 +121,10 @@ def test_the_token_of_a_pod_can_use_the_pod(place: PodPlace, cluster: SimulatedC
             assert found.status == 403
     finally:
         worker.close()
-    assert [role["metadata"]["name"] for role in cluster.objects(ROLES, namespace)] == ["zuul-restricted"]
+    roles = [role["metadata"]["name"] for role in cluster.objects(ROLES, namespace)]
+    assert roles == ([] if shared else ["zuul-restricted"])
+    accounts = {account["metadata"]["name"] for account in cluster.objects(ACCOUNTS, namespace)}
+    assert accounts == ({"default"} if shared else {"default", "zuul-worker"})
     assert [binding["metadata"]["name"] for binding in cluster.objects(BINDINGS, namespace)] == ["zuul-role"]
     place.give_back(request)
     place.wait_empty()
@@ -170,9 +177,11 @@ def test_token_secrets_that_come_by_themselves_do_not_disturb(
     place.wait_empty()
 
 
-def test_slow_tokens_and_accounts(place: PodPlace, simulator: KubernetesSimulator) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_slow_tokens_and_accounts(place: PodPlace, simulator: KubernetesSimulator, shared: bool) -> None:
     """The controllers take their time: a pod is refused until its namespace has an account (KU-2)."""
     simulator.change(token_seconds=(1, 2), account_seconds=(1, 2))
+    place.provider.section["shared-roles"] = shared
     place.launch()
     requests = [place.submit() for _ in range(3)]
     for request in requests:

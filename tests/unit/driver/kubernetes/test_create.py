@@ -133,8 +133,8 @@ def test_not_for_ever(cloud: KubeCloud, client: StandIn) -> None:
     assert machine.put_off(refused.value) is None
 
 
-@pytest.mark.parametrize(("kind", "calls"), [("pod", 5), ("namespace", 4)])
-def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str, calls: int) -> None:
+@pytest.mark.parametrize("kind", ["pod", "namespace"])
+def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str) -> None:
     """KU-3: a cluster role is made once for all nodes, and bound in the namespace: one call less a node."""
     cloud.shared_roles = SharedRoles(client)
     creation(cloud, type=kind).create(KEY)
@@ -147,7 +147,46 @@ def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str, calls: int) 
     assert not any(path.endswith("/roles") for _, path, _ in client.calls)
     before = len(client.calls)
     creation(cloud, type=kind).create(KEY)
-    assert len(client.calls) - before == calls
+    # With the deletion that makes five.
+    assert len(client.calls) - before == 4
+
+
+def bodies(client: StandIn) -> dict[str, Any]:
+    """What was made, by kind."""
+    return {path.rpartition("/")[2]: body for _, path, body in client.calls}
+
+
+def test_account_of_the_cluster(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: with shared roles the account is the one that the cluster makes; the pod itself gets no token of it."""
+    cloud.shared_roles = SharedRoles(client)
+    creation(cloud).create(KEY)
+    made = bodies(client)
+    # The API takes the pod when the account is there, and a secret that came before the account would be deleted.
+    assert list(made) == ["namespaces", "clusterroles", "rolebindings", "pods", "secrets"]
+    (subject,) = made["rolebindings"]["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": "default", "namespace": "main-7"}
+    assert made["secrets"]["metadata"]["annotations"] == {"kubernetes.io/service-account.name": "default"}
+    assert made["secrets"]["metadata"]["name"] == "zuul-worker"
+    assert made["pods"]["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("keys", [{"type": "namespace"}, {"type": "pod", "spec": {"containers": []}}])
+def test_account_of_its_own(cloud: KubeCloud, client: StandIn, keys: dict[str, Any]) -> None:
+    """KU-3, KU-5: what a job runs in its namespace, and a pod whose spec we do not change, get no rights by it."""
+    cloud.shared_roles = SharedRoles(client)
+    creation(cloud, **keys).create(KEY)
+    made = bodies(client)
+    assert made["serviceaccounts"]["metadata"]["name"] == "zuul-worker"
+    (subject,) = made["rolebindings"]["subjects"]
+    assert subject["name"] == "zuul-worker"
+    if "pods" in made:
+        assert made["pods"]["spec"] == keys["spec"]
+
+
+def test_pod_as_released(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-4: without shared roles nothing is said about the token that the cluster puts into a container."""
+    creation(cloud).create(KEY)
+    assert "automountServiceAccountToken" not in bodies(client)["pods"]["spec"]
 
 
 def test_shared_role_that_is_there(cloud: KubeCloud, client: StandIn) -> None:
