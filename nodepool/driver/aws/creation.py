@@ -109,7 +109,11 @@ class AwsCreation(CreationMachine[AwsRecord]):
 
     def begin_anew(self, error: LaunchError) -> float | None:
         """In another place, if AWS ended the instance because there was no room for it. A step: it must not block."""
-        if not isinstance(error, CloudNoCapacityLater) or len(self._places) < 2:
+        return self.leave_place(error) if isinstance(error, CloudNoCapacityLater) else None
+
+    def leave_place(self, error: LaunchError) -> float | None:
+        """What was made at the present place came to nothing; None = there is no other place. Does not block."""
+        if len(self._places) < 2:
             return None
         place = self._places.pop(0)
         self.log.info("No room for %s, trying %s: %s", place, self._places[0], error)

@@ -4,6 +4,9 @@
 ::
 
     start -> allocating -> host -> (as other launches)
+      ^                               |
+      |                               v
+      +------ (released) <----- no room for the instance: another place is tried with a host of its own
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import ClassVar, Final
 from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.host_client import AVAILABLE, FAILED, AwsHost
 from nodepool.driver.aws.instance import external_id
+from nodepool.driver.aws.instances import AwsDeletion
 from nodepool.driver.aws.launch_batch import token_of
 from nodepool.driver.aws.launch_spec import run_arguments, with_tags
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity
@@ -53,7 +57,7 @@ class HostCreation(AwsCreation):
 
     def _allocated(self) -> str:
         """In a thread of the cloud. The token says which call it is: sent again, it allocates no second host."""
-        key = CreationKey(self.cloud.provider, self.node_id, self.attempt)
+        key = self.key()
         while True:
             place = self.places()[0]
             try:
@@ -112,9 +116,24 @@ class HostCreation(AwsCreation):
         given = with_tags(arguments, self._tags, token_of([key], place))
         return self.cloud.client.run_instances(given, 1, self.permit)[0].id
 
-    def begin_anew(self, error: LaunchError) -> None:
-        """Never: the host is there, and stays where it is."""
-        return
+    def refused(self, error: Exception) -> Exception:
+        if isinstance(error, CloudNoCapacity):
+            # The host is there, and AWS has no room on it.
+            self.cloud.places.no_room(self._places[0])
+        return super().refused(error)
+
+    def begin_anew(self, error: LaunchError) -> float | None:
+        """In another place, with another host, if there is no room for the instance. A step: it must not block."""
+        pause = self.leave_place(error) if isinstance(error, CloudNoCapacity) else super().begin_anew(error)
+        if pause is not None:
+            self._host_id = None
+            self._allocations = self._lost_looks = 0
+            self._next_at = float("-inf")
+        return pause
+
+    def leftovers(self) -> AwsDeletion | None:
+        """The instance, if there is one, and its host."""
+        return AwsDeletion(self.cloud, self.external_id, self.log)
 
     def stored_id(self, record_id: str) -> dict[str, str]:
         return external_id(record_id, self._host_id)

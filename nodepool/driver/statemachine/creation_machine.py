@@ -147,6 +147,10 @@ class CreationMachine(InventoryMachine[R]):
         """Deletes what a creation left that is begun anew."""
         return DeletionMachine(self.cloud, record_id, self.log, self.clock)
 
+    def leftovers(self) -> DeletionMachine[R] | None:
+        """Deletes all that a creation left that is begun anew; None = it made nothing. Does not block."""
+        return None if self.record_id is None else self.discard(self.record_id)
+
     def unlisted(self) -> None:
         """A step: the creation was accepted, and its instance is in no list, or not any more. Does not block.
 
@@ -350,9 +354,9 @@ class CreationMachine(InventoryMachine[R]):
         self._begin_at = self.clock() + pause
         self.stop_waiting(False)
         self.forget_call()
-        if self.record_id is None:
+        self._deletion = self.leftovers()
+        if self._deletion is None:
             return self.go(self.PAUSING)
-        self._deletion = self.discard(self.record_id)
         self._deletion.wake = self.wake
         return self.go(self.CLEARING)
 

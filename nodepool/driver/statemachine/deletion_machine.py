@@ -61,6 +61,8 @@ class DeletionMachine(InventoryMachine[R]):
         self._accepted_at = float("-inf")
         self._resend_at = float("inf")
         self._not_before = float("-inf")
+        #: When the first deletion was sent: the instance is older than that.
+        self._first_sent_at: float | None = None
 
     # -- what the driver says --
 
@@ -133,6 +135,8 @@ class DeletionMachine(InventoryMachine[R]):
 
     def _send(self) -> bool:
         record_id = self.external_id
+        if self._first_sent_at is None:
+            self._first_sent_at = self.clock()
         self._shown = self._shown or self.cloud.inventory.get(record_id) is not None
         if not self.waiting:
             self.wait_for("delete", record_id)
@@ -147,7 +151,7 @@ class DeletionMachine(InventoryMachine[R]):
         try:
             self.answer()
         except NotFound:
-            return self._gone()
+            return self._unknown()
         except (LaunchError, OSError) as error:
             if cloud_is_away(error) or (isinstance(error, LaunchError) and self.busy(error)):
                 return self._error(error)
@@ -157,6 +161,17 @@ class DeletionMachine(InventoryMachine[R]):
         self._accepted_at = self.clock()
         self._resend_at = self._accepted_at + RESEND.pause(self._accepted)
         return self.go(self.WAITING)
+
+    def _unknown(self) -> bool:
+        """The cloud does not know the instance: it is gone, or so new that not all of the cloud knows it yet."""
+        assert self._first_sent_at is not None
+        old_at = self._first_sent_at + self.cloud.lag_seconds
+        if self._accepted or not self.cloud.new_may_be_unknown or self.clock() >= old_at:
+            return self._gone()
+        self.log.debug("Instance %s is not known, it may be too new; asked again in a while", self.external_id)
+        self._not_before = old_at
+        self.reached(old_at)
+        return False
 
     def _waiting(self) -> bool:
         inventory = self.cloud.inventory

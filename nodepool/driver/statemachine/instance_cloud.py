@@ -45,6 +45,8 @@ class InstanceCloud(abc.ABC, Generic[R]):
     lists_changes: ClassVar[bool] = False
     #: What happened so long before a list begins may be missing in it, in seconds.
     lag_seconds: ClassVar[float] = 0.0
+    #: Do deletions of an instance that was just made answer for ``lag_seconds`` that there is none?
+    new_may_be_unknown: ClassVar[bool] = False
     #: Between two lists, in seconds, at least; but for a few that follow instances which come quickly.
     shortest_list_pause: ClassVar[float] = 0.0
     #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.

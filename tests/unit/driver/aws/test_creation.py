@@ -258,10 +258,29 @@ def test_deletion(rig: Rig) -> None:
 
 @pytest.mark.parametrize("stored", ["i-1", {"instance": "i-1"}])
 def test_deletion_of_what_is_gone(rig: Rig, stored: Any) -> None:
-    """CM-7, AW-7: EC2 says so; its absence from a list does not."""
+    """CM-7, AW-7: EC2 says so, and says it again when it must know; its absence from a list does not count."""
     rig.region.answers["terminate_instances"] = error("InvalidInstanceID.NotFound")
     deletion = rig.adapter.getDeleteStateMachine(stored, LOG)
+    deletion.clock = rig.clock
     deletion.advance()
+    assert not deletion.complete
+    rig.clock.now += rig.cloud.lag_seconds
+    deletion.advance()
+    assert deletion.complete
+    assert rig.region.count("terminate_instances") == 2
+
+
+def test_deletion_of_what_is_not_known_everywhere(rig: Rig) -> None:
+    """AW-15: just after its creation EC2 may say that there is no such instance: it is ended all the same."""
+    rig.region.answers["terminate_instances"] = [error("InvalidInstanceID.NotFound"), {}]
+    deletion = rig.adapter.getDeleteStateMachine({"instance": "i-1"}, LOG)
+    deletion.clock = rig.clock
+    deletion.advance()
+    rig.show(instance())
+    rig.clock.now += rig.cloud.lag_seconds
+    deletion.advance()
+    assert (deletion.state, rig.region.count("terminate_instances")) == ("waiting", 2)
+    rig.show(instance(state="terminated"))
     deletion.advance()
     assert deletion.complete
 

@@ -150,6 +150,54 @@ def test_no_host_here() -> None:
         advance(rig, rig.creation(), 3)
 
 
+def released(rig: Rig) -> list[str]:
+    return [host_id for name, given in rig.region.calls if name == "release_hosts" for host_id in given["HostIds"]]
+
+
+@pytest.mark.parametrize("code", ["InsufficientHostCapacity", "InsufficientCapacityOnHost"])
+def test_no_room_on_the_host(code: str) -> None:
+    """No attempt is spent: the host is released, and another one is allocated in the next zone. The first one rests."""
+    rig = rig_of(zones=["a", "b"])
+    rig.region.answers["allocate_hosts"] = [{"HostIds": ["h-1"]}, {"HostIds": ["h-2"]}]
+    rig.region.answers["run_instances"] = [error(code), {"Instances": [instance("i-2", "pending")]}]
+    creation = rig.creation()
+    advance(rig, creation, 10, seconds=0)
+    assert creation.external_id == {"instance": "i-2", "host": "h-2"}
+    assert released(rig) == ["h-1"]
+    first, second = [arguments for name, arguments in rig.region.calls if name == "allocate_hosts"]
+    assert (first["AvailabilityZone"], second["AvailabilityZone"]) == ("a", "b")
+    assert first["ClientToken"] != second["ClientToken"]
+    assert rig.region.last("run_instances")["Placement"]["HostId"] == "h-2"
+    assert [place.zone for place in rig.cloud.places.to_try(rig.label)] == ["b"]
+
+
+def test_no_room_on_the_host_that_shows_later() -> None:
+    """The same when AWS ends the instance: it is gone before its host is released."""
+    rig = rig_of(zones=["a", "b"])
+    rig.region.answers["allocate_hosts"] = [{"HostIds": ["h-1"]}, {"HostIds": ["h-2"]}]
+    creation = rig.creation()
+    advance(rig, creation, 4, seconds=0)
+    assert creation.external_id == {"instance": "i-1", "host": "h-1"}
+    reason = {"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}
+    rig.show(instance(state="terminated", StateReason=reason))
+    rig.region.answers["run_instances"] = {"Instances": [instance("i-2", "pending")]}
+    advance(rig, creation, 10, seconds=0)
+    assert creation.external_id == {"instance": "i-2", "host": "h-2"}
+    assert released(rig) == ["h-1"]
+
+
+def test_no_room_on_the_only_host() -> None:
+    """Without another place it is a failed attempt; the place rests, and the node's record names the host."""
+    rig = rig_of()
+    rig.region.answers["run_instances"] = error("InsufficientHostCapacity")
+    creation = rig.creation()
+    with pytest.raises(CloudNoCapacity):
+        advance(rig, creation, 5, seconds=0)
+    assert creation.external_id == {"host": "h-1"}
+    assert released(rig) == []
+    assert rig.cloud.places.rests(rig.cloud.places.to_try(rig.label)[0])
+
+
 def test_deletion() -> None:
     """AW-6: the instance first, then the host."""
     rig = rig_of()

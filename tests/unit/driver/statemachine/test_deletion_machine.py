@@ -71,6 +71,49 @@ def test_one_instance(cloud: StubInstances) -> None:
     assert cloud.inventory._pause() == float("inf"), "nobody waits any more"
 
 
+def test_instance_that_not_all_of_the_cloud_knows_yet(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X-4: just after its creation, "there is none" proves nothing; it is ordered again when that must be known."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 5.0)
+    monkeypatch.setattr(StubInstances, "new_may_be_unknown", True)
+    cloud.answers["delete"] = [NotFound("a"), None]
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    assert (deletion.state, cloud.count("delete")) == ("deleting", 1)
+    assert not cloud.inventory.is_gone("a")
+    cloud.clock.now += 4
+    deletion.advance()
+    assert cloud.count("delete") == 1
+    cloud.clock.now += 1
+    deletion.advance()
+    assert (deletion.state, cloud.count("delete")) == ("waiting", 2)
+
+
+def test_instance_that_is_unknown_for_longer(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X-4: an instance that the cloud does not know after that time is gone."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 5.0)
+    monkeypatch.setattr(StubInstances, "new_may_be_unknown", True)
+    cloud.answers["delete"] = NotFound("a")
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    cloud.clock.now += 5
+    deletion.advance()
+    assert (deletion.complete, cloud.count("delete")) == (True, 2)
+    assert cloud.inventory.is_gone("a")
+
+
+def test_deletion_that_was_accepted_before(cloud: StubInstances, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X-4: once the cloud has known it, "there is none" is the end."""
+    monkeypatch.setattr(StubInstances, "lag_seconds", 5.0)
+    monkeypatch.setattr(StubInstances, "new_may_be_unknown", True)
+    cloud.answers["delete"] = [None, NotFound("a")]
+    deletion = deletion_of(cloud)
+    deletion.advance()
+    for _ in range(20):
+        cloud.show(seen("a"))
+        deletion.advance()
+    assert (deletion.complete, cloud.count("delete")) == (True, 2)
+
+
 def test_is_woken_at_the_end(cloud: StubInstances) -> None:
     """Not when the cloud has begun: there is nothing to do."""
     woken: list[str] = []
