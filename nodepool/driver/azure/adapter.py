@@ -79,7 +79,7 @@ class AzureAdapter(Adapter):
         az: str | None,
         log: Log,
     ) -> AzureCreation:
-        return AzureCreation(self.machines, hostname, label, image_external_id, metadata, request, log)
+        return AzureCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> AzureDeletion:
         name = external_id.lower() if isinstance(external_id, str) else None

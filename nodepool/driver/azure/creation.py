@@ -36,6 +36,7 @@ class AzureCreation(CreationMachine[VmRecord]):
     """Makes a VM and waits until it can be reached. A creation without an answer is sent again: its name is its key.
 
     :param image_name: of the upload; None = the label's cloud image.
+    :param az: the zone of a node that the request has already.
     """
 
     idempotent = True
@@ -50,12 +51,15 @@ class AzureCreation(CreationMachine[VmRecord]):
         image_name: str | None,
         metadata: Mapping[str, str],
         request: NodeRequest | None,
+        az: str | None,
         log: Log,
     ) -> None:
         super().__init__(cloud, label.name, metadata, log)
         self._hostname = hostname
         self._label = label
         self._image_name = image_name
+        self._request = request
+        self._az = az
         self._tags = vm_tags(label, metadata, request, log)
         #: Where to try it, the present one first. One thread at a time works on it.
         self._places: list[VmPlace] = []
@@ -70,7 +74,7 @@ class AzureCreation(CreationMachine[VmRecord]):
         # Azure keeps the name of a network interface for 180 s after a failure, and may still show the VM of before.
         name = key.name(self._hostname)
         if not self._places:
-            self._places = self.cloud.places.awake(places_of(self._label))
+            self._places = self.cloud.places.to_try(places_of(self._label), self._request, self._az)
         while True:
             try:
                 return self._create_at(self._places[0], name)
@@ -80,7 +84,7 @@ class AzureCreation(CreationMachine[VmRecord]):
 
     def _another_place(self, error: Exception) -> bool:
         """The present place has no capacity. Is there another one?"""
-        self.cloud.places.no_room(self._places[0])
+        self.cloud.places.no_room_for(self._places[0], self._request)
         if len(self._places) == 1:
             return False
         self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
@@ -149,6 +153,8 @@ class AzureCreation(CreationMachine[VmRecord]):
             raise self.gone()
         if not self._is_up(record):
             return False
+        if self._places:
+            self.cloud.places.made(self._places[0], self._request)
         return AzureInstance(record, self.cloud.limits.use_of(record))
 
     def _failed(self, record: VmRecord) -> bool:

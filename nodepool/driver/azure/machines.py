@@ -12,7 +12,7 @@ from nodepool.driver.azure.places import VmPlace
 from nodepool.driver.azure.proof import MANY, AbsenceProof
 from nodepool.driver.azure.types import CREATING, DELETING, SUCCEEDED, Addresses, VmRecord, addresses_of, by_id
 from nodepool.driver.framework.batches import Batches
-from nodepool.driver.framework.resting_places import RestingPlaces
+from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 
@@ -51,7 +51,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.client = client
         self.facts = facts
         self.limits = limits
-        self.places: RestingPlaces[VmPlace] = RestingPlaces()
+        self.places: ZonePlaces[VmPlace] = ZonePlaces()
         #: Addresses of VMs, which do not change, by ``vm_id``. Only the thread that lists uses it.
         self._addresses: dict[str, Addresses] = {}
         #: Names of spot VMs of ours that a list has shown, the latest last. The same thread changes it.

@@ -20,7 +20,7 @@ from nodepool.driver.gce.instances import GceDeletion, GceInstances
 from nodepool.driver.gce.launch_spec import instance_body
 from nodepool.driver.gce.names import record_id, request_id
 from nodepool.driver.gce.operations import Insert
-from nodepool.driver.gce.places import GcePlace
+from nodepool.driver.gce.places import GcePlace, places_of
 from nodepool.driver.gce.types import ENDING, RUNNING, GceRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
@@ -79,7 +79,7 @@ class GceCreation(CreationMachine[GceRecord]):
 
     def id_in_advance(self) -> str:
         if not self._places:
-            self._places = self.cloud.places.to_try(self._label, self._request, self._az)
+            self._places = self.cloud.places.to_try(places_of(self._label), self._request, self._az)
         return record_id(self._places[0].zone, self.key().name(self._hostname))
 
     def stored_id(self, record_id: str) -> str:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.driver.framework.batches import Batches
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.repeats import Repeats
+from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
 from nodepool.driver.gce.errors import BUSY
 from nodepool.driver.gce.names import record_id, zone_and_name
 from nodepool.driver.gce.operations import InsertOperations
-from nodepool.driver.gce.places import GcePlaces
+from nodepool.driver.gce.places import GcePlace
 from nodepool.driver.gce.proof import MANY, DeletionProof
 from nodepool.driver.gce.types import ENDING, GceRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
@@ -54,7 +55,7 @@ class GceInstances(InstanceCloud[GceRecord]):
         self.client = client
         self.facts = facts
         self.limits = limits
-        self.places = GcePlaces()
+        self.places: ZonePlaces[GcePlace] = ZonePlaces()
         self.operations = InsertOperations(config.name, client)
         #: Metadata of instances without labels, by id. One thread at a time lists, and uses it.
         self._items: dict[str, dict[str, str]] = {}

@@ -20,7 +20,7 @@ from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.launch_spec import instance_body
 from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
 from nodepool.driver.ibmvpc.names import group_of_pool
-from nodepool.driver.ibmvpc.places import IbmPlace
+from nodepool.driver.ibmvpc.places import IbmPlace, places_of
 from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
@@ -80,7 +80,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
         if not self._places:
             with nothing_sent():
                 subnets = self.cloud.facts.subnets(self._label.pool)
-            self._places = self.cloud.places.to_try(self._label, subnets, self._request, self._az)
+            self._places = self.cloud.places.to_try(places_of(self._label, subnets), self._request, self._az)
         while True:
             try:
                 return self._create_at(self._places[0], name)

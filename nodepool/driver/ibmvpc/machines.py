@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
 from nodepool.driver.ibmvpc.errors import busy
-from nodepool.driver.ibmvpc.places import IbmPlaces
+from nodepool.driver.ibmvpc.places import IbmPlace
 from nodepool.driver.ibmvpc.preempted import StoppedInstances
 from nodepool.driver.ibmvpc.types import DELETING, IbmRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
@@ -44,7 +45,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         self.client = client
         self.facts = facts
         self.floating = floating
-        self.places = IbmPlaces()
+        self.places: ZonePlaces[IbmPlace] = ZonePlaces()
         self._stopped = StoppedInstances(config.name)
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}

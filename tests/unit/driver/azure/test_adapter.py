@@ -12,6 +12,7 @@ from unittest.mock import ANY
 import pytest
 
 from nodepool.driver.azure.names import disk_name
+from nodepool.driver.framework import resting_places
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNoCapacity,
@@ -21,11 +22,24 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
 )
+from nodepool.driver.statemachine import Instance, metadata
 from nodepool.driver.statemachine.metadata import node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from nodepool.model.request import NodeRequest
 from nodepool.testing.azure import ArmErrorRule, SizeCapacity, VmBootRule, VmDeleteRule
 from tests.support.wait import wait_for
-from tests.unit.driver.azure.support import HOST, METADATA, NODE, PROVIDER, Here, at_simulator, drive, label_of, section
+from tests.unit.driver.azure.support import (
+    HOST,
+    LOG,
+    METADATA,
+    NODE,
+    PROVIDER,
+    Here,
+    at_simulator,
+    drive,
+    label_of,
+    section,
+)
 
 
 @pytest.fixture
@@ -208,13 +222,14 @@ def test_quota_that_shows_late(here: Here) -> None:
     here.delete(HOST)
 
 
+TWO_ZONES = {"availability-zones": ["1", "2"]}
 PLACES: dict[str, Any] = {
     "label": {
         "hardware-profile": {"vm-size": ["Standard_B1s", "Standard_B2ms"]},
         "use-spot": True,
         "spot-fallback": True,
     },
-    "pool": {"availability-zones": ["1", "2"]},
+    "pool": TWO_ZONES,
 }
 
 
@@ -230,6 +245,30 @@ def test_next_place(tmp_path: Path) -> None:
         here.delete(f"{HOST}-2")
 
 
+def launch_of(here: Here, node_id: str, request: NodeRequest | None, az: str | None = None) -> Instance:
+    """The instance of a node of a request."""
+    label = label_of(here.adapter.config)
+    make = here.adapter.getCreateStateMachine
+    found = drive(make(f"np{node_id}", label, None, metadata.for_node(node_id, "main", PROVIDER), request, az, LOG))
+    assert found is not None
+    return found
+
+
+def test_nodes_of_a_request_are_in_one_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-7: the first node that is made decides, or a ready one; a zone without capacity is left only before."""
+    monkeypatch.setattr(resting_places, "REST_SECONDS", 0.0)
+    data = section({"hardware-profile": {"vm-size": ["Standard_B1s", "Standard_B2ms"]}}, TWO_ZONES)
+    with at_simulator(tmp_path, data, capacity=[SizeCapacity(zone="1")]) as here:
+        request = NodeRequest("100-1")
+        request.node_types = ["small", "small", "small"]
+        found = [launch_of(here, "1", request)]
+        here.simulator.change(capacity=[SizeCapacity(size="*B1s", zone="2", room=1)])
+        found += [launch_of(here, "2", request), launch_of(here, "3", None, "2")]
+        assert [one.az for one in found] == ["2"] * 3
+        for one in found:
+            here.delete(one.external_id)
+
+
 def test_no_place(here: Here) -> None:
     here.simulator.change(capacity=[SizeCapacity()])
     with pytest.raises(CloudNoCapacity, match="AllocationFailed"):
@@ -239,7 +278,7 @@ def test_no_place(here: Here) -> None:
 
 def test_capacity_that_shows_late(tmp_path: Path) -> None:
     """AZ-10: the operation says so; the next place is tried, and no attempt is spent."""
-    data = section(pool={"availability-zones": ["1", "2"]})
+    data = section(pool=TWO_ZONES)
     with at_simulator(tmp_path, data, capacity=[SizeCapacity(zone="1", late=True)]) as here:
         found = here.launch()
         assert (found.external_id, found.az) == (f"{HOST}-1-1", "2")
