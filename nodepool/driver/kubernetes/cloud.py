@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient
+from nodepool.driver.kubernetes.looks import AwaitedContent
 from nodepool.driver.kubernetes.records import (
     PLACE,
     POD,
@@ -57,6 +58,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     def __init__(self, provider: str, client: KubeClient) -> None:
         super().__init__(provider)
         self.client = client
+        self.clock: Callable[[], float] = monotonic
         self.selector = api.selector_of(provider)
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
@@ -73,8 +75,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         #: Kinds that are not watched.
         self._asked = {kind for kind in WATCHED if kind not in self.watched}
         self.inventory.lists = bool(self._asked)
-        #: Namespaces whose launch waits, and the name of the pod, if there is one.
-        self._awaited: dict[str, str | None] = {}
+        #: Namespaces whose launch waits.
+        self._awaited: dict[str, AwaitedContent] = {}
         #: The unique id of the namespace that was made last under a name.
         self._made: dict[str, str] = {}
 
@@ -145,12 +147,19 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         """A launch begins."""
         self.inventory.revive(name)
         with self._kinds_lock:
-            self._awaited[name] = pod
+            self._awaited[name] = AwaitedContent(pod)
 
     def made(self, name: str, uid: str) -> None:
         """Its namespace was made."""
         with self._kinds_lock:
             self._made[name] = uid
+
+    def filled(self, name: str) -> None:
+        """All that belongs into it was made."""
+        with self._kinds_lock:
+            content = self._awaited.get(name)
+            if content is not None:
+                content.made(self.clock())
 
     def made_anew(self, name: str, uid: str | None) -> bool:
         """Was another one made under the name of one that is gone, of which no watch has told yet?"""
@@ -174,23 +183,28 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         if PLACE in asked:
             self.objects.replace(PLACE, views, started)
         for view in views:
-            if view.name in awaited and not view.terminating:
-                self._ask_for_content(view.name, awaited[view.name], asked)
+            content = awaited.get(view.name)
+            if content is not None and not view.terminating and content.is_due(self.clock()):
+                self._ask_for_content(view.name, content.pod, asked)
+                content.looked(self.clock())
         return [self.objects.record_of(view) for view in views]
 
     def _ask_for_content(self, name: str, pod: str | None, asked: set[str]) -> None:
-        """Ask for what a launch waits for, and no watch tells."""
+        """Ask for what a launch waits for, and no watch tells: the pod, and when that runs the token."""
         known = self.objects.get(name)
         try:
+            if POD in asked and pod is not None:
+                found = pod_view(self.client.call("GET", f"{api.core('pods', name)}/{pod}"))
+                self.objects.put(found)
+                if not found.verdict.ready:
+                    return
             if SECRET in asked and (known is None or known.token is None or not known.token.token):
                 token = token_view(self.client.call("GET", f"{api.core('secrets', name)}/{objects.WORKER}"))
                 if token is not None:
                     self.objects.put(token)
-            if POD in asked and pod is not None:
-                self.objects.put(pod_view(self.client.call("GET", f"{api.core('pods', name)}/{pod}")))
-        except CloudNotFound:
-            # Not made yet.
-            return
+        except CloudRefused as error:
+            # It may be gone, or our rights in it. That is the matter of its launch: the others wait for this list.
+            log.debug("Provider %s: what is in %s cannot be read: %s", self.provider, name, error)
 
     def get_instance(self, record_id: str) -> KubeRecord:
         view = self.view_of_place(self.client.call("GET", f"{self.places_path}/{record_id}"))

@@ -78,6 +78,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self.permit()
             api.create(self.cloud.client, path, body)
             self._left.popleft()
+        self.cloud.filled(self.name)
         return self.name
 
     def content(self) -> list[tuple[str, api.Object]]:

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.client import KubeClient
@@ -38,7 +37,6 @@ class ProjectCloud(KubeCloud):
         super().__init__(provider, client)
         # Projects do not have our labels.
         self.selector_of_places = ""
-        self.clock: Callable[[], float] = monotonic
         #: Guards what follows.
         self._rights_lock = threading.Lock()
         #: When we had rights in a project last, and since when we have none in one in which we never had any.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,8 +12,9 @@ import pytest
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.records import PLACE, POD
+from nodepool.driver.kubernetes.records import PLACE, POD, SECRET
 from nodepool.exceptions import NotFound
+from tests.support.manual_clock import ManualClock
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 OURS = {"nodepool_provider_name": "cluster", "nodepool_node_id": "1"}
@@ -138,7 +140,10 @@ def test_what_cannot_be_watched_is_asked_for(cloud: KubeCloud, client: StandIn) 
     pod = {"metadata": {"name": "p", "namespace": "main-1", "uid": "p"}, "status": {"phase": "Running"}}
     client.answers["GET", "/api/v1/namespaces/main-1/pods/p"] = pod
     cloud.awaited("main-1", "p")
-    client.lists = [([namespace("main-1")], "1"), ([namespace("main-1")], "2")]
+    client.lists = [([namespace("main-1")], str(version)) for version in range(3)]
+    cloud.list_instances(None)
+    assert not client.calls, "the pod is not made yet"
+    cloud.filled("main-1")
     (record,) = cloud.list_instances(None)
     assert record.pod is not None
     cloud.over("main-1")
@@ -146,3 +151,52 @@ def test_what_cannot_be_watched_is_asked_for(cloud: KubeCloud, client: StandIn) 
     assert len(client.calls) == 1
     cloud.refused(POD, None)
     assert not cloud.inventory.lists
+
+
+POD_1 = "/api/v1/namespaces/main-1/pods/p"
+SECRET_1 = "/api/v1/namespaces/main-1/secrets/zuul-worker"
+
+
+def test_looks_depend_on_the_age_of_a_launch(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-3: however often lists come, a launch looks at its pod ever more seldom, at the token when the pod runs."""
+    clock = cloud.clock = ManualClock()
+    cloud.listed(PLACE, [namespace("main-1")], 0.0)
+    for kind in (POD, SECRET):
+        cloud.refused(kind, CloudSetup("no", 403))
+    pod = {"metadata": {"name": "p", "namespace": "main-1", "uid": "p"}, "status": {"phase": "Pending"}}
+    client.answers["GET", POD_1] = pod
+    data = {"token": base64.b64encode(b"secret").decode()}
+    meta = {"name": "zuul-worker", "namespace": "main-1", "uid": "s"}
+    client.answers["GET", SECRET_1] = {"type": "kubernetes.io/service-account-token", "metadata": meta, "data": data}
+    cloud.awaited("main-1", "p")
+    cloud.filled("main-1")
+    for _ in range(100):
+        client.lists = [([namespace("main-1")], "1")]
+        cloud.list_instances(None)
+        clock.pass_seconds(0.1)
+    paths = [path for _, path, _ in client.calls]
+    assert SECRET_1 not in paths
+    # With a look in each list it would be 100.
+    assert 10 <= len(paths) <= 18
+    pod["status"] = {"phase": "Running"}
+    clock.pass_seconds(5.0)
+    client.lists = [([namespace("main-1")], "1")]
+    (record,) = cloud.list_instances(None)
+    assert record.token is not None
+    assert [path for _, path, _ in client.calls][-2:] == [POD_1, SECRET_1]
+
+
+def test_what_may_not_be_read_disturbs_no_other_launch(cloud: KubeCloud, client: StandIn) -> None:
+    """OS-1, OS-5: rights in one namespace have not come, or have gone: the list is that of all launches."""
+    cloud.listed(PLACE, [namespace("main-1"), namespace("main-2")], 0.0)
+    cloud.refused(POD, CloudSetup("no", 403))
+    client.answers["GET", POD_1] = CloudSetup("forbidden", 403)
+    pod = {"metadata": {"name": "p", "namespace": "main-2", "uid": "p"}, "status": {"phase": "Running"}}
+    client.answers["GET", "/api/v1/namespaces/main-2/pods/p"] = pod
+    for name in ("main-1", "main-2"):
+        cloud.awaited(name, "p")
+        cloud.filled(name)
+    client.lists = [([namespace("main-1"), namespace("main-2")], "1")]
+    first, second = cloud.list_instances(None)
+    assert first.pod is None
+    assert second.pod is not None

@@ -40,12 +40,12 @@ def simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kuber
 
 
 @pytest.fixture
-def adapter_of(simulator: KubernetesSimulator) -> Iterator[Callable[[str], Any]]:
+def adapter_of(simulator: KubernetesSimulator) -> Iterator[Callable[..., Any]]:
     """Makes adapters; they are stopped."""
     made: list[Any] = []
 
-    def make(driver: str) -> Any:
-        made.append(make_adapter(driver))
+    def make(driver: str, **keys: Any) -> Any:
+        made.append(make_adapter(driver, **keys))
         return made[-1]
 
     yield make
@@ -133,16 +133,18 @@ def test_watches_end(simulator: KubernetesSimulator, adapter_of: Callable[[str],
     wait_for("nothing is left", lambda: not SimulatedCluster(simulator).names())
 
 
+@pytest.mark.parametrize("driver", ["kubernetes", "openshift"])
 def test_what_is_stuck_in_terminating_is_told(
     simulator: KubernetesSimulator,
-    adapter_of: Callable[[str], Any],
+    adapter_of: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    driver: str,
 ) -> None:
-    """KU-11: the machine waits until the namespace is gone, and says which finalizer holds it."""
+    """KU-11, OS-5: the machine waits until the namespace is gone, and says which finalizer holds it."""
     monkeypatch.setattr(deletions, "STUCK_SECONDS", 0.2)
-    adapter = adapter_of("kubernetes")
-    machine = creation_of(adapter, "kubernetes", label="space")
+    adapter = adapter_of(driver, context="admin")
+    machine = creation_of(adapter, driver, label="space")
     drive(machine)
     with simulator.cloud() as cluster:
         cluster.hold(machine.external_id)
@@ -152,6 +154,19 @@ def test_what_is_stuck_in_terminating_is_told(
     with simulator.cloud() as cluster:
         cluster.release(machine.external_id)
     drive(deletion)
+
+
+def test_stuck_project_of_a_self_provisioner(simulator: KubernetesSimulator, adapter_of: Callable[..., Any]) -> None:
+    """OS-5: the rights in a project go before it: what its owner does not see any more is gone, as documented."""
+    adapter = adapter_of("openshift")
+    machine = creation_of(adapter, "openshift", label="space")
+    drive(machine)
+    with simulator.cloud() as cluster:
+        cluster.hold(machine.external_id)
+    drive(adapter.getDeleteStateMachine(machine.external_id, LOG))
+    with simulator.cloud() as cluster:
+        assert machine.external_id in cluster.namespaces()
+        cluster.release(machine.external_id)
 
 
 def test_pod_that_vanishes(simulator: KubernetesSimulator, adapter_of: Callable[[str], Any]) -> None:
