@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of builds below ``images-dir`` (rules B-10, R-9, R-15).
 
-``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it; ``<image>-<build id>.d`` is the
-directory in which diskimage-builder tells what it built. What a name says of image and build is all that there is to
+``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it, and with ``.<provider>.upload``
+for each upload that can be taken up again; ``<image>-<build id>.d`` is the directory in which diskimage-builder tells
+what it built. What a name says of image and build is all that there is to
 know whose a file is.
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from nodepool.builder.as_root import run_as_root
+from nodepool.driver.framework.upload_state import SUFFIX as UPLOAD_STATE
 
 log = logging.getLogger("nodepool.builder.image_files")
 
@@ -37,7 +39,8 @@ _BLOCK_BYTES: Final = 512
 class BuildFile:
     """A file or directory of a build.
 
-    :param extension: what follows the id: a format, a format with a checksum, `MANIFEST`, or something else.
+    :param extension: what follows the id: a format, a format with a checksum or with the state of an upload,
+        `MANIFEST`, or something else.
     """
 
     path: Path
@@ -48,14 +51,17 @@ class BuildFile:
     @property
     def format(self) -> str | None:
         """Of an image; None: it is not one."""
-        extension = self.extension
-        return None if extension == MANIFEST or extension.rpartition(".")[2] in CHECKSUMS else extension
+        tail = self.extension.rpartition(".")[2]
+        return None if self.extension == MANIFEST or tail in CHECKSUMS or tail == UPLOAD_STATE else self.extension
 
     @property
     def format_it_belongs_to(self) -> str | None:
-        """Of an image or of a checksum; None: it belongs to the whole build."""
+        """Of an image, of a checksum or of the state of an upload; None: it belongs to the whole build."""
         head, _, tail = self.extension.rpartition(".")
-        return head if tail in CHECKSUMS and head else self.format
+        if tail == UPLOAD_STATE:
+            # In between it says of which provider.
+            head = head.rpartition(".")[0]
+        return head if tail in (*CHECKSUMS, UPLOAD_STATE) and head else self.format
 
 
 @dataclass(frozen=True)

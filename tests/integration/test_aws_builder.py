@@ -56,24 +56,12 @@ def builder(
     assert not [line for line in lines if "Traceback" in line and " DEBUG " not in line]
 
 
-def uploads(builder: FakeBuilder) -> list[dict[str, Any]]:
-    """Records, without those that stay for a minute after their images were deleted."""
-    found = []
-    for build_id in builder.builds():
-        root = f"/nodepool/images/{IMAGE}/builds/{build_id}/providers/{PROVIDER}/images"
-        for number in builder.znodes.children(root):
-            record = None if number == "lock" else builder.znodes.read(f"{root}/{number}")
-            if record is not None and record["state"] != "deleting":
-                found.append(record)
-    return found
-
-
 def uploaded(builder: FakeBuilder, region: AwsSimulator) -> None:
     """Wait until there is one upload, ready, and nothing but its image in the region."""
 
     def look() -> bool:
         assert builder.running, builder.log_text()
-        records = uploads(builder)
+        records = builder.uploads(PROVIDER)
         with region.cloud() as cloud:
             ours = [image_id for image_id in cloud.images.images if image_id != cloud.image_id]
             left = {kind: number for kind, number in cloud.left_of_uploads().items() if number}
@@ -100,7 +88,7 @@ def test_builder_ends_while_aws_imports(builder: FakeBuilder, region: AwsSimulat
         builder.kill()
     else:
         assert builder.stop(number, seconds=60) == 0
-    assert [record["state"] for record in uploads(builder)] == ["uploading"]
+    assert [record["state"] for record in builder.uploads(PROVIDER)] == ["uploading"]
     builder.start()
     wait_for("it is taken up", lambda: "is taken up again" in builder.log_text())
     with region.cloud() as cloud:
@@ -121,4 +109,4 @@ def test_image_that_is_not_wanted_any_more(builder: FakeBuilder, region: AwsSimu
     builder.configure({})
     builder.start()
     wait_for("nothing is left", lambda: imports(region, lambda cloud: set(cloud.left_of_uploads().values())) == {0})
-    assert not uploads(builder)
+    assert not builder.uploads(PROVIDER)

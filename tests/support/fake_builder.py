@@ -75,6 +75,17 @@ class FakeBuilder(BuilderProcess):
         found = {build_id: self.znodes.read(f"{root}/{build_id}") for build_id in ids}
         return {build_id: build for build_id, build in found.items() if build is not None}
 
+    def uploads(self, provider: str, image: str = IMAGE) -> list[dict[str, Any]]:
+        """Records of uploads, without those that stay for a minute after their images were deleted."""
+        found = []
+        for build_id in self.builds(image):
+            root = f"/nodepool/images/{image}/builds/{build_id}/providers/{provider}/images"
+            for number in self.znodes.children(root):
+                record = None if number == "lock" else self.znodes.read(f"{root}/{number}")
+                if record is not None and record["state"] != "deleting":
+                    found.append(record)
+        return found
+
     def in_state(self, state: str, image: str = IMAGE) -> list[str]:
         """Ids of the builds in a state."""
         return [build_id for build_id, build in self.builds(image).items() if build["state"] == state]

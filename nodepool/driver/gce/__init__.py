@@ -11,7 +11,7 @@ Where to begin to read:
 * ``names.py``, ``labels.py``, ``places.py``, ``launch_spec.py``: what an instance is to be like; ``creation.py``: how
   it is made; ``operations.py``: how its creation ends; ``preemptions.py``: which spot instances were taken away;
 * ``instances.py``: what launches and deletions share;
-* ``image_calls.py``, ``images.py``, ``tarball.py``: uploads;
+* ``image_calls.py``, ``images.py``, ``object_upload.py``, ``tarball.py``: uploads;
 * ``preflight.py``: what ``nodepool check`` looks at;
 * ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
 """

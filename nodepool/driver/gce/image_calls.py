@@ -7,7 +7,7 @@ import re
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
@@ -20,6 +20,8 @@ from nodepool.exceptions import ImageCreateException
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.rest_calls import RestAnswer
+
+T = TypeVar("T")
 
 #: Class of the calls of Cloud Storage, which takes thousands a second.
 STORAGE: Final = "storage"
@@ -63,10 +65,13 @@ class GceImageCalls:
         query = {"uploadType": "resumable", "name": name}
         answer = self._again(lambda: self._call("POST", url, what, body=body, query=query))
         where = answer.headers.get("Location") or ""
-        if not where.startswith(f"{self._endpoint}/"):
-            # No other host is to see our token.
+        if not self.is_address(where):
             raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: no address at {self._endpoint}")
         return where
+
+    def is_address(self, where: object) -> bool:
+        """Is it one of Cloud Storage? No other host is to see our token."""
+        return isinstance(where, str) and where.startswith(f"{self._endpoint}/")
 
     def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, Mapping[str, Any] | None]:
         """Send a piece of an object.
@@ -84,6 +89,16 @@ class GceImageCalls:
         """How many bytes of an object are stored, after an error."""
         return self._stored(where, "bytes */*", b"")
 
+    def stored_before(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
+        """The same of an upload that was interrupted; raises CloudRefused if Google knows it no more."""
+        return self._again(lambda: self.stored(where))
+
+    def object(self, name: str) -> Mapping[str, Any]:
+        """Name, size and checksum of an object; raises CloudNotFound."""
+        query = {"fields": "name,size,md5Hash"}
+        data = self._again(lambda: self._call("GET", self._object_url(name), "reading an object", query=query)).data
+        return data if isinstance(data, dict) else {}
+
     def _stored(self, where: str, span: str, data: bytes) -> tuple[int, Mapping[str, Any] | None]:
         answer = self._call(
             "PUT", where, "sending an image", content=data, headers={"Content-Range": span}, seconds=PIECE_SECONDS
@@ -95,9 +110,8 @@ class GceImageCalls:
 
     def delete_object(self, name: str) -> None:
         """One that is gone is no error."""
-        url = f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o/{_quoted(name)}"
         try:
-            self._again(lambda: self._call("DELETE", url, "deleting an object"))
+            self._again(lambda: self._call("DELETE", self._object_url(name), "deleting an object"))
         except CloudNotFound:
             return
 
@@ -163,11 +177,14 @@ class GceImageCalls:
     def _image_path(self, name: str) -> str:
         return f"{self.client.project}/global/images/{_quoted(name)}"
 
+    def _object_url(self, name: str) -> str:
+        return f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o/{_quoted(name)}"
+
     def _call(self, method: str, url: str, what: str, **more: Any) -> RestAnswer:
         return self.client.calls.call(STORAGE, method, url, what, **{"seconds": CALL_SECONDS, **more})
 
     @staticmethod
-    def _again(call: Callable[[], RestAnswer]) -> RestAnswer:
+    def _again(call: Callable[[], T]) -> T:
         """The same again makes nothing new."""
         for _ in range(ATTEMPTS - 1):
             try:

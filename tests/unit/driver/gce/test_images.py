@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import threading
-from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.framework.upload_progress import UploadGivenUp
-from nodepool.driver.gce import images, tarball
-from nodepool.driver.gce.images import SEND_ATTEMPTS, ObjectUpload, image_labels
+from nodepool.driver.gce import object_upload, tarball
+from nodepool.driver.gce.images import image_labels
 from nodepool.exceptions import ImageCreateException
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.gce import GceErrorRule
@@ -40,7 +37,7 @@ METADATA = {
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", UNIT)
     # So that there are several pieces.
-    monkeypatch.setattr(images, "PIECE_BYTES", 256 * 1024)
+    monkeypatch.setattr(object_upload, "PIECE_BYTES", 256 * 1024)
     with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}]), disk_unit_bytes=UNIT) as made:
         yield made
 
@@ -105,8 +102,8 @@ def test_name_that_does_not_fit(here: Here, file: Path) -> None:
 @pytest.mark.parametrize("change", [{"upload_cut_rate": 0.3}, {"upload_short_rate": 0.5}])
 def test_broken_connections(here: Here, file: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not stored is sent again; what arrives is what was sent."""
-    monkeypatch.setattr(images, "SEND_AGAIN", Backoff(0.0, 0.0))
-    monkeypatch.setattr(images, "SEND_ATTEMPTS", 100)
+    monkeypatch.setattr(object_upload, "SEND_AGAIN", Backoff(0.0, 0.0))
+    monkeypatch.setattr(object_upload, "SEND_ATTEMPTS", 100)
     here.simulator.change(**change)
     upload(here, file)
     here.simulator.change(**dict.fromkeys(change, 0.0))
@@ -237,105 +234,6 @@ def test_object_goes_although_the_image_stays(
         upload(here, file)
     assert f"What was uploaded of image {IMAGE} could not be removed" in caplog.text
     assert left(here) == before
-
-
-class Storage:
-    """Cloud Storage that has trouble: calls that send fail as often as ``away`` says, and calls that ask likewise.
-
-    What is sent meanwhile with ``half`` is stored up to its half; what is sent with ``full`` is not stored.
-    """
-
-    def __init__(self, away: int = 0, deaf: int = 0, half: bool = False, full: bool = False) -> None:
-        self.away, self.deaf = away, deaf
-        self.half, self.full = half, full
-        self.kept = b""
-        self.calls = 0
-        self.stopped = threading.Event()
-        self.pauses: list[float] = []
-
-    def begin_object(self, name: str, labels: Any) -> str:
-        return "where"
-
-    def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, dict[str, Any] | None]:
-        self.calls += 1
-        assert offset == len(self.kept)
-        if self.away:
-            self.away -= 1
-            if self.half:
-                self.kept += data[: len(data) // 2]
-            raise CloudAway("no answer")
-        if self.full:
-            return len(self.kept), None
-        self.kept += data
-        md5 = b64encode(hashlib.md5(self.kept, usedforsecurity=False).digest()).decode()
-        return len(self.kept), {"md5Hash": md5} if last else None
-
-    def stored(self, where: str) -> tuple[int, dict[str, Any] | None]:
-        self.calls += 1
-        if self.deaf:
-            self.deaf -= 1
-            raise CloudAway("no answer, either")
-        return len(self.kept), None
-
-    def wait(self, seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:
-        self.pauses.append(seconds)
-        wanted()
-        return not stopped.is_set()
-
-
-def send(storage: Storage, file: Path) -> None:
-    calls: Any = storage
-    ObjectUpload(calls, "it", str(file), {}, storage.wait).run()
-
-
-@pytest.fixture
-def small(file: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What is sent in several pieces."""
-    monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", UNIT)
-    monkeypatch.setattr(images, "PIECE_BYTES", 256 * 1024)
-    return file
-
-
-def test_storage_is_away_for_a_while(small: Path) -> None:
-    """What is not stored is sent again, after pauses that grow; each piece has its own."""
-    storage = Storage(away=1, deaf=4)
-    send(storage, small)
-    assert storage.pauses == [0, 1, 2, 4, 8]
-    storage = Storage(away=10, half=True)
-    send(storage, small)
-    assert storage.pauses == [0] * 10, "each time some of it was stored"
-
-
-@pytest.mark.parametrize(
-    ("storage", "calls", "told"),
-    [
-        (Storage(away=1000), 2 * SEND_ATTEMPTS - 1, "no answer"),
-        (Storage(away=1000, deaf=1000), SEND_ATTEMPTS, "no answer, either"),
-        (Storage(full=True), SEND_ATTEMPTS, "does not store the piece at 0 of it"),
-    ],
-)
-def test_storage_stays_away(small: Path, storage: Storage, calls: int, told: str) -> None:
-    """The upload ends: it does not go on for ever, whether Cloud Storage says that it has nothing, or nothing."""
-    with pytest.raises(CloudAway, match=told):
-        send(storage, small)
-    assert (storage.calls, storage.pauses) == (calls, [0, 1, 2, 4, 8, 16, 30])
-
-
-def test_given_up_while_storage_is_away(small: Path) -> None:
-    """Somebody may end the upload, or stop the provider, in between."""
-    storage = Storage(away=1000)
-
-    def give_up() -> None:
-        if storage.calls == 3:
-            raise UploadGivenUp("not wanted")
-
-    with upload_progress.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
-        send(storage, small)
-    storage = Storage(away=1000)
-    storage.stopped.set()
-    with pytest.raises(ImageCreateException, match="the provider was stopped"):
-        send(storage, small)
-    assert storage.calls == 1
 
 
 def test_killed_builder(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
