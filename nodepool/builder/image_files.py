@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from nodepool.builder.as_root import run_as_root
-from nodepool.driver.framework.upload_state import SUFFIX as UPLOAD_STATE
+from nodepool.driver.framework.interrupted_upload import SUFFIX as UPLOAD_STATE
 
 log = logging.getLogger("nodepool.builder.image_files")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.interrupted_upload import InterruptedUpload
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.framework.upload_progress import UploadInterrupted
-from nodepool.driver.framework.upload_state import UploadState
 from nodepool.driver.gce import tarball
 from nodepool.driver.gce.image_calls import GceImageCalls
 from nodepool.driver.gce.labels import label_value
@@ -68,7 +68,7 @@ class GceImages:
             raise ImageCreateException(f"there is an image {made} of another upload; give it another name")
         wanted = upload_progress.checker()
         wanted()
-        state = UploadState(path, self._config.name)
+        state = InterruptedUpload(path, self._config.name)
         upload = ObjectUpload(self.calls, self._object_name(made), path, labels, state)
         with OnError(lambda error: self._ended(error, upload, state, made, own)):
             try:
@@ -106,7 +106,12 @@ class GceImages:
             return None
 
     def _ended(
-        self, error: BaseException, upload: ObjectUpload, state: UploadState, name: str, own: Mapping[str, str | None]
+        self,
+        error: BaseException,
+        upload: ObjectUpload,
+        state: InterruptedUpload,
+        name: str,
+        own: Mapping[str, str | None],
     ) -> None:
         """An upload ended with an error."""
         if isinstance(error, UploadInterrupted):

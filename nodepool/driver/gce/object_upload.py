@@ -25,7 +25,7 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.upload_state import UploadState
+    from nodepool.driver.framework.interrupted_upload import InterruptedUpload
     from nodepool.driver.gce.image_calls import GceImageCalls
 
 log = logging.getLogger("nodepool.driver.gce.images")
@@ -60,7 +60,7 @@ class ObjectUpload:
         name: str,
         path: str,
         labels: Mapping[str, str],
-        state: UploadState,
+        state: InterruptedUpload,
         wait: Callable[[float, threading.Event, Callable[[], None]], bool] = wait_wanted,
     ) -> None:
         self.name = name

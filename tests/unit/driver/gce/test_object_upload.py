@@ -16,8 +16,8 @@ import pytest
 
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.interrupted_upload import InterruptedUpload
 from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
-from nodepool.driver.framework.upload_state import UploadState
 from nodepool.driver.gce import object_upload, tarball
 from nodepool.driver.gce.object_upload import SEND_ATTEMPTS, ObjectUpload
 from nodepool.exceptions import ImageCreateException
@@ -94,7 +94,7 @@ class Storage:
 
 def send(storage: Storage, file: Path) -> None:
     calls: Any = storage
-    ObjectUpload(calls, "it", str(file), {}, UploadState(file, PROVIDER), storage.wait).run()
+    ObjectUpload(calls, "it", str(file), {}, InterruptedUpload(file, PROVIDER), storage.wait).run()
 
 
 def test_storage_is_away_for_a_while(small: Path) -> None:
@@ -179,7 +179,7 @@ def whole(here: Here, file: Path, number: int) -> None:
     assert image.metadata["nodepool_upload_id"] == f"{number:010}"
     with here.simulator.cloud() as cloud:
         assert cloud.objects.count() == 0
-    assert os.listdir(file.parent).count(UploadState(file, PROVIDER).path.name) == 0
+    assert os.listdir(file.parent).count(InterruptedUpload(file, PROVIDER).path.name) == 0
 
 
 def test_interrupted_upload_goes_on(here: Here, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,14 +237,14 @@ def test_stopped_provider(here: Here, small: Path) -> None:
 
     with upload_progress.watched(report), pytest.raises(UploadInterrupted, match="the provider was stopped"):
         upload(here, small, 1)
-    assert UploadState(small, PROVIDER).read() is not None
+    assert InterruptedUpload(small, PROVIDER).read() is not None
 
 
 @pytest.mark.parametrize("gone", ["session", "object", "bucket"])
 def test_nothing_to_go_on_with(here: Here, small: Path, gone: str, caplog: pytest.LogCaptureFixture) -> None:
     """It begins anew: Google forgets an upload after a week, somebody deletes the object, or the bucket is another."""
     interrupted(here, small, UploadInterrupted("the builder stops"), after=5 if gone == "object" else 3)
-    state = UploadState(small, PROVIDER)
+    state = InterruptedUpload(small, PROVIDER)
     known = state.read()
     assert known is not None
     with here.simulator.cloud() as cloud:
@@ -290,7 +290,7 @@ def test_more_is_stored_than_there_is(here: Here, small: Path) -> None:
 def test_address_of_another_host(here: Here, small: Path) -> None:
     """Nobody else sees the token, whatever the file says."""
     interrupted(here, small, UploadInterrupted("the builder stops"))
-    state = UploadState(small, PROVIDER)
+    state = InterruptedUpload(small, PROVIDER)
     known = state.read()
     assert known is not None
     state.write({**known, "address": "http://127.0.0.1:9/upload"})
@@ -318,10 +318,10 @@ def test_storage_that_went_away(here: Here, small: Path, monkeypatch: pytest.Mon
 def test_given_up_upload_leaves_nothing(here: Here, small: Path) -> None:
     """U-9: nobody goes on with what is not wanted, nor with what Google refused."""
     interrupted(here, small, UploadGivenUp("not wanted"))
-    assert UploadState(small, PROVIDER).read() is None
+    assert InterruptedUpload(small, PROVIDER).read() is None
     here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="400")])
     with pytest.raises(CloudRefused):
         upload(here, small, 2)
-    assert UploadState(small, PROVIDER).read() is None
+    assert InterruptedUpload(small, PROVIDER).read() is None
     with here.simulator.cloud() as cloud:
         assert cloud.objects.count() == 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`UploadState`: what the next upload of a build must know to go on with one that was interrupted.
+"""`InterruptedUpload`: what the next upload of a build must know to go on with one that was interrupted.
 
 For clouds that cannot be asked for it, such as Cloud Storage, whose uploads have secret addresses. It is in a file
 beside the image, which only the builder's user can read, and which the builder removes with the image.
@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-log = logging.getLogger("nodepool.driver.framework.UploadState")
+log = logging.getLogger("nodepool.driver.framework.InterruptedUpload")
 
 #: Last part of the name of each such file; the name of the image's file is its beginning.
 SUFFIX: Final = "upload"
 _FILE: Final = "file"
 
 
-class UploadState:
+class InterruptedUpload:
     """Of one image file and one provider. All methods block for the file system, and raise nothing: without the file
     an upload begins anew.
 

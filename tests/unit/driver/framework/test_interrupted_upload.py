@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.builder.image_files import ImageFiles
-from nodepool.driver.framework.upload_state import UploadState
+from nodepool.driver.framework.interrupted_upload import InterruptedUpload
 
 BUILD = "b" * 32
 
@@ -24,28 +24,28 @@ def image(tmp_path: Path) -> Path:
 
 
 def test_it_is_kept_for_a_provider(image: Path) -> None:
-    state = UploadState(image, "north")
+    state = InterruptedUpload(image, "north")
     assert state.read() is None
     state.write({"address": "first"})
     state.write({"address": "second"})
-    assert UploadState(image, "north").read() == {"address": "second"}
-    assert UploadState(image, "south").read() is None
+    assert InterruptedUpload(image, "north").read() == {"address": "second"}
+    assert InterruptedUpload(image, "south").read() is None
     state.remove()
     state.remove()
-    assert UploadState(image, "north").read() is None
+    assert InterruptedUpload(image, "north").read() is None
     assert os.listdir(image.parent) == [image.name]
 
 
 def test_nobody_else_may_read_it(image: Path) -> None:
     """Who has the address may write to the upload."""
-    state = UploadState(image, "north")
+    state = InterruptedUpload(image, "north")
     state.write({"address": "secret"})
     assert state.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_it_is_of_one_file(image: Path) -> None:
     """Another file of the name is sent from its beginning."""
-    state = UploadState(image, "north")
+    state = InterruptedUpload(image, "north")
     state.write({"address": "first"})
     image.write_bytes(b"other")
     os.utime(image, ns=(1, 1))
@@ -54,7 +54,7 @@ def test_it_is_of_one_file(image: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '"text"', "{", json.dumps({"address": "x"})])
 def test_a_file_that_is_none(image: Path, text: str) -> None:
-    state = UploadState(image, "north")
+    state = InterruptedUpload(image, "north")
     state.path.write_text(text, encoding="utf-8")
     assert state.read() is None
     state.write({"address": "first"})
@@ -63,7 +63,7 @@ def test_a_file_that_is_none(image: Path, text: str) -> None:
 
 def test_a_directory_that_cannot_be_written(image: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The upload goes on; only an interruption costs more."""
-    state = UploadState(image.parent / "gone" / image.name, "north")
+    state = InterruptedUpload(image.parent / "gone" / image.name, "north")
     with caplog.at_level(logging.WARNING):
         state.write({"address": "first"})
     assert "an upload that is interrupted will begin anew" in caplog.text
@@ -73,7 +73,7 @@ def test_a_directory_that_cannot_be_written(image: Path, caplog: pytest.LogCaptu
 
 def test_the_builder_removes_it_with_the_image(image: Path) -> None:
     """R-9: it is a file of the build, of the format of its image, and no image."""
-    UploadState(image, "pro.vider").write({"address": "first"})
+    InterruptedUpload(image, "pro.vider").write({"address": "first"})
     files = ImageFiles(image.parent)
     assert files.formats("fedora", BUILD) == {"raw"}
     files.remove("fedora", BUILD, ["qcow2"])
