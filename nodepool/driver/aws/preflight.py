@@ -182,7 +182,7 @@ class AwsPreflight:
                     if not need:
                         continue
                     most = math.floor(limit / need)
-                    told.append(f"{code}: {limit:g}")
+                    told.append(f"{code}: {limit:.15g}")
                     if most < 1 or pool.max_servers > most:
                         results.append(self._short(label, code, limit, most))
         return results or [CheckResult("quota", True, ", ".join(sorted(set(told))) or "no limit concerns the labels")]
@@ -191,7 +191,7 @@ class AwsPreflight:
         pool = label.pool
         wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
         text = (
-            f"limit {code} of the account is {limit:g}: it allows {most} nodes of label {label.name}, "
+            f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
             f"max-servers of pool {pool.name} allows {wanted}"
         )
         remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"

@@ -81,11 +81,12 @@ class AzurePreflight:
         if vms is None:
             return []
         wanted = sum(pool.max_servers for pool in self._config.pools.values())
-        told = f"VMs: {vms.used:g} of {vms.limit:g} in use"
+        told = f"VMs: {vms.used:.15g} of {vms.limit:.15g} in use"
         if wanted <= vms.limit:
             return [CheckResult("quota", True, told)]
         allowed = "any number" if math.isinf(wanted) else f"{wanted:g}"
-        remedy = "lower max-servers, or ask for more under Quotas in the portal; the smaller one counts"
+        change = "set" if math.isinf(wanted) else "lower"
+        remedy = f"{change} max-servers, or ask for more under Quotas in the portal; the smaller one counts"
         return [CheckResult("quota", True, f"{told}; max-servers of the pools allow {allowed}", remedy)]
 
     # -- inside --

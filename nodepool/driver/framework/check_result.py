@@ -4,6 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+#: How errors of `nodepool.driver.framework.http` begin when nobody answers, and what to do then.
+_NO_ANSWER: Final = "no answer from "
+_REACH: Final = "correct the address, or let this machine reach it: network, firewall, proxy"
 
 
 @dataclass(frozen=True)
@@ -33,4 +38,6 @@ def failure(subject: str, error: object) -> CheckResult:
     """The result for an error; what its text says after its last semicolon is the remedy."""
     text = " ".join(str(error).split()) or type(error).__name__
     said, found, remedy = text.rpartition("; ")
-    return CheckResult(subject, False, said, remedy) if found else CheckResult(subject, False, text)
+    if found:
+        return CheckResult(subject, False, said, remedy)
+    return CheckResult(subject, False, text, _REACH if _NO_ANSWER in text else "")

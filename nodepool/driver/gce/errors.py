@@ -75,6 +75,8 @@ REMEDIES: Final = {
 }
 #: Google does not know a zone: the same code as for a label whose parts do not fit together.
 _UNKNOWN_ZONE: Final = "Unknown zone"
+#: The project of a path is not there. Nothing else is known of what was asked for.
+_NO_PROJECT: Final = re.compile(r"resource 'projects/[^/']+' was not found")
 #: A limit of calls whose reason is that of a quota.
 _RATE_WORDS: Final = re.compile(r"per (?:minute|second|100 seconds)", re.IGNORECASE)
 
@@ -174,6 +176,9 @@ def meaning(head: str, errors: list[GceError], status: int = 0) -> CloudRefused 
     remedy = next((REMEDIES[error.code] for error in errors if error.code in REMEDIES), None)
     if any(_UNKNOWN_ZONE in error.message for error in errors):
         remedy = "correct zone of the provider"
+    if status == 404 and any(_NO_PROJECT.search(error.message) for error in errors):
+        # A machine type that is not found is another matter, and a deletion there was no success.
+        return CloudSetup(f"{text}; correct project", code=last, status=status)
     told = f"{text}; {remedy}" if remedy else text
     if status == 404:
         return CloudNotFound(told, code=last, status=status)

@@ -43,9 +43,6 @@ class GcePreflight:
         project = f"project {self._config.project}"
         try:
             self._client.exists(self._client.project, "reading the project")
-        except CloudNotFound as error:
-            yield failure(project, f"{self._without_provider(error)}; correct project")
-            return
         except LaunchError as error:
             # Nothing else can be asked.
             yield failure(project, self._without_provider(error))
@@ -147,7 +144,7 @@ class GcePreflight:
                     need = needs.get(name, 0)
                     if not need or math.isinf(limit):
                         continue
-                    told.add(f"{name}: {limit:g}")
+                    told.add(f"{name}: {limit:.15g}")
                     most = math.floor(limit / need)
                     if most < 1 or pool.max_servers > most:
                         results.append(self._short(label, name, limit, most))
@@ -158,7 +155,7 @@ class GcePreflight:
         pool = label.pool
         wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
         text = (
-            f"quota {name} is {limit:g}: it allows {most} nodes of label {label.name}, "
+            f"quota {name} is {limit:.15g}: it allows {most} nodes of label {label.name}, "
             f"max-servers of pool {pool.name} allows {wanted}"
         )
         remedy = f"ask for more of {name} under Quotas in the Google Cloud console, or lower max-servers"

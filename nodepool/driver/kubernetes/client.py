@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from nodepool import fast_json
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.http.no_answer import no_answer
 from nodepool.driver.kubernetes.access import ApiAnswer, ClusterAccess
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.errors import error_of
@@ -212,4 +213,5 @@ def _value(content: bytes) -> Any:
 
 
 def _said(error: BaseException) -> str:
-    return one_line(f"{type(error).__name__}: {error}")
+    text = one_line(f"{type(error).__name__}: {error}")
+    return no_answer(text) or text

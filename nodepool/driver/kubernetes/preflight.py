@@ -29,9 +29,9 @@ class Right(NamedTuple):
     group: str = ""
 
     @property
-    def text(self) -> str:
-        """For people."""
-        return f"{self.verb} {self.resource}{f' ({self.group})' if self.group else ''}"
+    def target(self) -> str:
+        """What it is a right for, for people."""
+        return f"{self.resource}{f' ({self.group})' if self.group else ''}"
 
 
 def rights(resource: str, verbs: str, group: str = "") -> list[Right]:
@@ -114,10 +114,16 @@ def reach(provider: str, client: KubeClient, context: str | None) -> CheckResult
 
 
 def told_rights(subject: str, missing: Sequence[Right], remedy: str) -> list[CheckResult]:
-    """A line for each right that is missing, or one that says that there is none."""
+    """A line for each resource with the rights that are missing, or one that says that there is none."""
     if not missing:
         return [CheckResult(subject, True, "all rights that launches need are there")]
-    return [CheckResult(subject, False, f"we may not {right.text}", remedy) for right in missing]
+    verbs: dict[str, list[str]] = {}
+    for right in missing:
+        verbs.setdefault(right.target, []).append(right.verb)
+    return [
+        CheckResult(subject, False, f"we may not {', '.join(found)} {target}", remedy)
+        for target, found in verbs.items()
+    ]
 
 
 def quotas(client: KubeClient, namespace: str, wanted: float) -> list[CheckResult]:

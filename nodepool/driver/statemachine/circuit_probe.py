@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from nodepool.driver.framework.repeats import Repeats
 from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.guard import Guard
@@ -42,6 +43,9 @@ class CircuitProbe:
         self._provider = provider
         self._executor = executor
         self._call: Future[None] | None = None
+        #: The opening was logged just now.
+        self._repeats = Repeats()
+        self._repeats.worth_saying(provider.name)
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
@@ -64,6 +68,7 @@ class CircuitProbe:
 
     def _ask(self) -> None:
         """One call; blocks."""
-        text = "Provider %s still fails"
-        with Guard(self._provider.log, text, self._provider.name, level=logging.WARNING, traceback=False):
+        name = self._provider.name
+        level = logging.WARNING if self._repeats.worth_saying(name) else logging.DEBUG
+        with Guard(self._provider.log, "Provider %s still fails", name, level=level, traceback=False):
             self._provider.calls.list_instances()

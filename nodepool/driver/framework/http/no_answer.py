@@ -12,7 +12,7 @@ _ADDRESS: Final = (
         r"(?:Unable to establish connection to|SSL exception connecting to|Request to) "
         r"(https?://[^\s:]+(?::\d+)?[^\s:]*)"
     ),
-    re.compile(r"Pool\(host='([^']+)', port='?(\d+)'?\)"),
+    re.compile(r"(?:Pool|Connection)\(host='([^']+)', port='?(\d+)'?\)"),
 )
 #: What is found in a text -> the cause; the first that matches counts. ``{}`` is what the expression found.
 _CAUSES: Final = (

@@ -23,3 +23,10 @@ def test_failure() -> None:
     assert failure("cloud", error) == CheckResult("cloud", False, "the login is refused: a; b", "check the password")
     assert failure("cloud", ValueError("broken")) == CheckResult("cloud", False, "broken")
     assert failure("cloud", KeyError()) == CheckResult("cloud", False, "KeyError")
+
+
+def test_no_answer() -> None:
+    """What to do when nobody answers is the same for all clouds."""
+    found = failure("cloud", "listing failed: no answer from cloud:5000: connection refused")
+    assert found.text.endswith("connection refused")
+    assert found.remedy.startswith("correct the address, ")

@@ -50,6 +50,9 @@ def operation(code: str, message: str = "it says", status: int = 400, **more: An
         (answer(412, "conditionNotMet"), CloudSetup),
         (answer(400, "invalid"), CloudSetup),
         (answer(404, "notFound"), CloudNotFound),
+        (answer(404, "notFound", "The resource 'projects/p/zones/z/machineTypes/m' was not found"), CloudNotFound),
+        # Neither is a label broken then, nor an instance deleted.
+        (answer(404, "notFound", "The resource 'projects/p' was not found"), CloudSetup),
         (answer(409, "alreadyExists"), CloudRefused),
         (answer(400, "resourceNotReady"), CloudRefused),
         (answer(500, "backendError"), CloudAway),
@@ -70,6 +73,12 @@ def test_answers(given: HttpAnswer, expected: type[Exception]) -> None:
 def test_remedy_of_what_is_invalid(message: str, remedy: str) -> None:
     """CM-6: Google has one code for a zone that does not exist and for a label whose parts do not fit together."""
     assert f"; {remedy}" in str(GceApi().error(HEAD, answer(400, "invalid", message)))
+
+
+def test_remedy_without_the_project() -> None:
+    """CM-6: whatever is asked for, Google says that the project is not there."""
+    found = GceApi().error(HEAD, answer(404, "notFound", "The resource 'projects/other' was not found"))
+    assert str(found).endswith("'projects/other' was not found; correct project")
 
 
 def test_what_was_surely_not_done() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import pytest
 
 from nodepool.driver.framework.check_result import CheckResult
 from nodepool.driver.kubernetes import KubernetesDriver
+from nodepool.driver.kubernetes.preflight import RBAC_GROUP, rights, told_rights
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from tests.support.ports import free_ports
 from tests.support.provider_sections import load_section
 
 DRIVERS: dict[str, Any] = {
@@ -52,12 +55,36 @@ def test_all_is_well(simulator: KubernetesSimulator, driver: str) -> None:
 
 @pytest.mark.parametrize("driver", list(DRIVERS))
 def test_rights_that_are_missing(simulator: KubernetesSimulator, driver: str) -> None:
-    """KU-3: each by its name, with a remedy."""
+    """KU-3: each by its name, with a remedy, a line for each resource."""
     first, *missing = results(driver, "nobody")
     assert first.ok
     assert missing
     assert all(result.status == "failed" and result.text.startswith("we may not ") for result in missing)
     assert all(result.remedy for result in missing)
+    resources = [result.text.rpartition(" (")[0] or result.text for result in missing]
+    resources = [text.rpartition(" ")[2] for text in resources]
+    assert len(set(resources)) == len(resources)
+
+
+def test_verbs_of_a_resource() -> None:
+    """KU-3."""
+    wanted = [*rights("pods", "create list"), *rights("roles", "create", RBAC_GROUP), *rights("pods", "watch")]
+    assert [result.text for result in told_rights("rights", wanted, "give them")] == [
+        "we may not create, list, watch pods",
+        "we may not create roles (rbac.authorization.k8s.io)",
+    ]
+
+
+def test_cluster_that_does_not_answer(
+    simulator: KubernetesSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KU-1: address, cause and remedy, without the names of classes."""
+    there = (tmp_path / "kubeconfig").read_text()
+    (tmp_path / "kubeconfig").write_text(there.replace(simulator.url, f"http://127.0.0.1:{free_ports(1)[0]}"))
+    (found,) = results("kubernetes", "admin")
+    assert found.status == "failed"
+    assert re.fullmatch(r"GET /version: no answer from 127\.0\.0\.1:\d+: connection refused", found.text)
+    assert found.remedy
 
 
 def test_self_provisioner(simulator: KubernetesSimulator) -> None:

@@ -43,6 +43,12 @@ def test_cause(text: str, cause: str) -> None:
     assert no_answer(text) == f"no answer from https://cloud:5000/v3: {cause}"
 
 
+def test_address_of_urllib3() -> None:
+    """J-7: a connection of a class of its own."""
+    text = "NewConnectionError: _HttpsConnection(host='cloud', port=6443): Failed: [Errno 111] Connection refused"
+    assert no_answer(text) == "no answer from cloud:6443: connection refused"
+
+
 def test_address_of_requests() -> None:
     """J-7."""
     text = "HTTPConnectionPool(host='cloud', port=80): Read timed out. (read timeout=60)"
