@@ -12,8 +12,9 @@ from __future__ import annotations
 import http.cookiejar
 import logging
 import socket
+import urllib.parse
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 import requests
 from urllib3 import exceptions as u
@@ -24,6 +25,7 @@ from nodepool.driver.framework.cloud_texts import one_line, without_login
 from nodepool.driver.framework.http import bounded
 from nodepool.driver.framework.http.http_session import HttpSession
 from nodepool.driver.framework.http.no_answer import no_answer
+from nodepool.driver.framework.http.quick_exchange import QuickExchange
 from nodepool.version import release_string
 
 #: Time-out of a call that names none, in seconds: for each wait for bytes. The whole answer has twice as long.
@@ -83,6 +85,7 @@ class PlainHttp:
         session.headers["User-Agent"] = f"nodepool/{release_string()}"
         bounded.mount(session, connections, _Adapter)
         self._session = HttpSession(session)
+        self._quick = QuickExchange(session.headers)
 
     def close(self) -> None:
         """Close the connections that are idle."""
@@ -104,15 +107,14 @@ class PlainHttp:
         :param seconds: for each wait; the answer as a whole may take twice as long.
         :raises NoAnswer: there is none.
         """
+        if query:
+            url = f"{url}{'&' if '?' in url else '?'}{urllib.parse.urlencode(query)}"
         try:
+            answer = self._quick.call(method, url, headers, body, seconds) if _is_whole(body) else None
+            if answer is not None:
+                return HttpAnswer(answer.status_code, answer.headers, answer.content)
             response = self._session.request(
-                method,
-                url,
-                headers=dict(headers),
-                data=body,
-                params=dict(query) if query else None,
-                timeout=seconds,
-                allow_redirects=False,
+                method, url, headers=dict(headers), data=body, timeout=seconds, allow_redirects=False
             )
         except requests.RequestException as error:
             text = no_answer(without_login(str(error))) or f"no answer from {_host(url)}: {_cause(error)}"
@@ -121,7 +123,12 @@ class PlainHttp:
             # Of a connection that another thread closes, and of a URL or header that is none.
             sent = not isinstance(error, ValueError)
             raise NoAnswer(f"no answer from {_host(url)}: {_cause(error)}", sent) from error
+        self._quick.learn(response)
         return HttpAnswer(response.status_code, response.headers, response.content)
+
+
+def _is_whole(body: Body) -> TypeGuard[bytes | None]:
+    return body is None or isinstance(body, bytes)
 
 
 def _surely_not_sent(error: requests.RequestException) -> bool:
