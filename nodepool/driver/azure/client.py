@@ -166,6 +166,14 @@ class Arm:
     def interfaces(self) -> list[Interface]:
         return [Interface.of(data) for data in self._list(INTERFACES)]
 
+    def interface(self, name: str) -> Interface:
+        """One of them; raises CloudNotFound."""
+        return Interface.of(self._get(self._path(INTERFACES, name), NETWORK_VERSION, "reading an interface").data)
+
+    def address(self, name: str) -> PublicAddress:
+        """A public address; raises CloudNotFound."""
+        return PublicAddress.of(self._get(self._path(ADDRESSES, name), NETWORK_VERSION, "reading an address").data)
+
     def addresses(self) -> list[PublicAddress]:
         return [PublicAddress.of(data) for data in self._list(ADDRESSES)]
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,8 +12,20 @@ from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CALL_SECONDS, VMS, Arm
 from nodepool.driver.azure.places import VmPlace
 from nodepool.driver.azure.proof import MANY, AbsenceProof
-from nodepool.driver.azure.types import CREATING, DELETING, SUCCEEDED, Addresses, VmRecord, addresses_of, by_id
+from nodepool.driver.azure.types import (
+    CREATING,
+    DELETING,
+    SUCCEEDED,
+    Addresses,
+    Interface,
+    PublicAddress,
+    VmRecord,
+    addresses_of,
+    by_id,
+    name_of,
+)
 from nodepool.driver.framework.batches import Batches
+from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
@@ -20,6 +34,8 @@ if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
     from nodepool.driver.azure.facts import AzureFacts
     from nodepool.driver.azure.quota import SubscriptionLimits
+
+log = logging.getLogger("nodepool.driver.azure.machines")
 
 #: While more VMs are being made, addresses are looked up so often at most, in seconds.
 LOOK_UP_SECONDS: Final = 1.0
@@ -42,7 +58,9 @@ class AzureMachines(InstanceCloud[VmRecord]):
     other_threads = 16
     most_threads = 36
     # A VM takes some 20 s to boot, and a list of many VMs is a large answer.
-    shortest_list_pause = 0.5
+    shortest_list_pause = 1.0
+    list_price = 1.0
+    looks_singly = 2
     absence_is_proved = True
 
     def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts, limits: SubscriptionLimits) -> None:
@@ -63,12 +81,20 @@ class AzureMachines(InstanceCloud[VmRecord]):
         records = self.client.vms()
         self._note_spot(records)
         unknown = [record for record in records if self._lacks_addresses(record)]
-        if unknown and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or not self._more_come(records)):
+        if len(unknown) == 1:
+            self._look_up_one(unknown[0])
+        elif unknown and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or not self._more_come(records)):
             self._looked_up_at = monotonic()
             self._look_up(unknown)
         there = {record.vm_id for record in records}
         self._addresses = {vm_id: found for vm_id, found in self._addresses.items() if vm_id in there}
         return [record._replace(addresses=self._addresses.get(record.vm_id, record.addresses)) for record in records]
+
+    def look_at(self, record_id: str) -> VmRecord:
+        record = self.client.vm(record_id)
+        if self._lacks_addresses(record):
+            self._look_up_one(record)
+        return record._replace(addresses=self._addresses.get(record.vm_id, record.addresses))
 
     def _note_spot(self, records: list[VmRecord]) -> None:
         self._spot |= {record.id: None for record in records if record.spot and self._is_ours(record)}
@@ -94,18 +120,27 @@ class AzureMachines(InstanceCloud[VmRecord]):
     def _look_up(self, records: list[VmRecord]) -> None:
         """Two lists for all VMs that have become ready since the last time."""
         interfaces = {interface.id: interface for interface in self.client.interfaces()}
-        wants_public = any(
-            configuration.public_id
-            for record in records
-            if (interface := interfaces.get(record.interface_id)) is not None
-            for configuration in interface.configurations
-        )
-        public = by_id(self.client.addresses()) if wants_public else {}
+        wanted = (interfaces.get(record.interface_id) for record in records)
+        public = by_id(self.client.addresses()) if any(one.public_ids for one in wanted if one is not None) else {}
         for record in records:
-            interface = interfaces.get(record.interface_id)
-            found = None if interface is None else addresses_of(interface, public)
-            if found is not None:
-                self._addresses[record.vm_id] = found
+            self._note_addresses(record, interfaces.get(record.interface_id), public)
+
+    def _look_up_one(self, record: VmRecord) -> None:
+        """The same for one VM: its interface and its public addresses alone."""
+        try:
+            interface = self.client.interface(name_of(record.interface_id))
+            public = by_id([self.client.address(name_of(public_id)) for public_id in interface.public_ids])
+        except CloudNotFound as error:
+            log.debug("Provider %s: the addresses of VM %s are not there yet: %s", self.provider, record.id, error)
+        else:
+            self._note_addresses(record, interface, public)
+
+    def _note_addresses(
+        self, record: VmRecord, interface: Interface | None, public: Mapping[str, PublicAddress]
+    ) -> None:
+        found = None if interface is None else addresses_of(interface, public)
+        if found is not None:
+            self._addresses[record.vm_id] = found
 
     def get_instance(self, record_id: str) -> VmRecord:
         # Its addresses are in the next list.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.azure.client import Arm
 from nodepool.driver.azure.names import interface_name
 from nodepool.driver.framework.cloud_errors import CloudNotFound
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: So many VMs are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
+#: From one of these calls to the next, in seconds.
+PAUSE_SECONDS: Final = 1.5
 #: VMs that one list of interfaces proves to be gone.
 MANY: Final = 1000
 
@@ -30,14 +33,20 @@ class AbsenceProof:
     call instead of one for each. All methods block; any thread may call them.
     """
 
-    def __init__(self, client: Arm) -> None:
+    def __init__(self, client: Arm, clock: Callable[[], float] = monotonic) -> None:
         self._client = client
+        self._clock = clock
+        #: When the last call of a proof began. One thread at a time uses it.
+        self._looked_at = float("-inf")
 
     def look(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
         """For `nodepool.driver.framework.batches.Batches`: NotFound for each VM that is gone; nothing = not known yet.
 
         :param take: gives the names of VMs.
         """
+        # Those that go meanwhile need no call of their own.
+        self._client.calls.pause(self._looked_at + PAUSE_SECONDS - self._clock())
+        self._looked_at = self._clock()
         names = take()
         if len(names) <= FEW:
             return {name: error for name in names if (error := self._ask(name)) is not None}

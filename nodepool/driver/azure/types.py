@@ -114,6 +114,11 @@ class Interface(NamedTuple):
     used: bool
     configurations: tuple[PrivateAddress, ...]
 
+    @property
+    def public_ids(self) -> list[str]:
+        """Ids of its public addresses."""
+        return [configuration.public_id for configuration in self.configurations if configuration.public_id]
+
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Interface:
         properties = properties_of(data)

@@ -14,8 +14,9 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.inventory import Inventory, R, no_changes
-from nodepool.driver.statemachine.list_pace import Waiter
+from nodepool.driver.statemachine.list_pace import PRICE_SECONDS, Waiter
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
+from nodepool.driver.statemachine.single_looks import SingleLooks
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import leaks
 
@@ -49,6 +50,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
     new_may_be_unknown: ClassVar[bool] = False
     #: Between two lists, in seconds, at least; but for a few that follow instances which come quickly.
     shortest_list_pause: ClassVar[float] = 0.0
+    #: What those who wait must have lost together to be worth one of these few lists, in seconds.
+    list_price: ClassVar[float] = PRICE_SECONDS
+    #: While at most so many instances are waited for, `look_at` is asked for each, in place of a list; 0 = never.
+    looks_singly: ClassVar[int] = 0
     #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.
     absence_is_proved: ClassVar[bool] = False
     #: `WatchedInventory` for a cloud that tells what changes.
@@ -62,7 +67,8 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self.inventory: Inventory[R] = self.inventory_class(
             provider, self.list_instances, since, self.lag_seconds, clock
         )
-        self.inventory.shortest_pause(self.shortest_list_pause)
+        self.inventory.set_pace(self.shortest_list_pause, self.list_price)
+        self.inventory.look_singly(SingleLooks(self.look_at, self.looks_singly))
         self.inventory.on_news = self.delete_strays
         self.inventory.on_list = self._listed
         self.creations = LostCreations(provider, clock)
@@ -101,6 +107,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
         ``lag_seconds`` lets it be one.
         """
         raise NotImplementedError
+
+    def look_at(self, record_id: str) -> R:
+        """One instance as a list would show it now; raises NotFound when it is gone. Only in the thread that lists."""
+        return self.get_instance(record_id)
 
     def begin_proof(self, record_id: str) -> Future[R | None]:
         """Find out whether an instance is gone that lists have shown, and do not show any more; does not block.

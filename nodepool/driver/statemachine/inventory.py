@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.list_pace import ListPace, Waiter
+from nodepool.driver.statemachine.single_looks import SingleLooks
 
 log = logging.getLogger("nodepool.driver.statemachine.Inventory")
 
@@ -115,6 +116,7 @@ class Inventory(Generic[R]):
         self.failures = 0
         #: Lists that failed since the beginning.
         self.failed_lists = 0
+        self._looks: SingleLooks[R] | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True), clock)
@@ -123,10 +125,14 @@ class Inventory(Generic[R]):
         #: Told after each list, in the thread that listed, whether there is news or not.
         self.on_list: Callable[[], None] = lambda: None
 
-    def shortest_pause(self, seconds: float) -> None:
-        """How much time there is between two lists at least, see `ListPace`. Before the first of them."""
+    def set_pace(self, shortest_seconds: float, price_seconds: float) -> None:
+        """How much time there is between two lists at least, and what one costs, see `ListPace`. Before the first."""
         with self._changed:
-            self._pace.shortest_seconds = seconds
+            self._pace.shortest_seconds, self._pace.price_seconds = shortest_seconds, price_seconds
+
+    def look_singly(self, looks: SingleLooks[R]) -> None:
+        """Ask for few instances one by one. Before the first list."""
+        self._looks = looks
 
     # -- who waits --
 
@@ -266,15 +272,22 @@ class Inventory(Generic[R]):
                 self._by_changes = False
             since = None
             records = list(self._fetch(None))
-        news, wake = self._take(records, started, complete=since is None)
+        self._tell(*self._take(records, started, complete=since is None))
+
+    def _tell(self, news: list[R], wake: list[Waiter]) -> None:
         if news:
             self.on_news(news)
         for waiter in wake:
             waiter.wake()
         self.on_list()
 
-    def _take(self, records: list[R], started: float, complete: bool) -> tuple[list[R], list[Waiter]]:
-        """Store a list; returns what is new, and who is to be woken."""
+    def _take(
+        self, records: list[R], started: float, complete: bool, gone: Iterable[str] = ()
+    ) -> tuple[list[R], list[Waiter]]:
+        """Store a list; returns what is new, and who is to be woken.
+
+        :param gone: instances of which the cloud has said so.
+        """
         news: list[R] = []
         changed: set[str] = set()
         with self._changed:
@@ -298,6 +311,11 @@ class Inventory(Generic[R]):
                     self._records[record.id] = record
                     changed.add(record.id)
                     news.append(record)
+            for record_id in gone:
+                self._records.pop(record_id, None)
+                self._seen.pop(record_id, None)
+                self._gone[record_id] = started
+                changed.add(record_id)
             if complete:
                 self._forget_absent(started, changed)
             self.listed_at = max(self.listed_at, started)
@@ -335,6 +353,10 @@ class Inventory(Generic[R]):
         with self._changed:
             return self._clock() - self.complete_at > COMPLETE_SECONDS or self._pace.complete_wanted()
 
+    def _few(self, looks: SingleLooks[R]) -> Set[str]:
+        with self._changed:
+            return looks.choose(self._pace.awaited(), self._records.keys())
+
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nothing waits. Called with the lock."""
         now = self._clock()
@@ -344,7 +366,10 @@ class Inventory(Generic[R]):
         """One turn of the thread: list, and decide when to list again. Does not raise."""
         started = self._clock()
         try:
-            if complete or not self._by_changes:
+            if self._looks is not None and not complete and (few := self._few(self._looks)):
+                looked = self._looks.look(few)
+                self._tell(*self._take(looked.found, started, complete=False, gone=looked.gone))
+            elif complete or not self._by_changes:
                 # Others may want one, too, and nobody lists beside them.
                 self._complete.get_new()
             else:

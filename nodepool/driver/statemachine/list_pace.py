@@ -69,6 +69,8 @@ class ListPace:
     def __init__(self) -> None:
         #: A pause is not shorter, however many share a list; those that are paid for are.
         self.shortest_seconds = 0.0
+        #: As `PRICE_SECONDS`, for this cloud.
+        self.price_seconds = PRICE_SECONDS
         self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
         self._durations: dict[str, deque[float]] = {}
         #: The shortest of them; each waiter is judged by it with each list.
@@ -102,6 +104,12 @@ class ListPace:
             durations.append(now - waiter.since)
             self._shortest[waiter.kind] = min(durations)
             self._paid = min(PAID_LISTS, self._paid + LISTS_PER_WAIT)
+
+    def awaited(self) -> set[str] | None:
+        """The instances of which news are waited for; None = somebody waits for something else."""
+        found = {waiter.record_id for waiter in self._waiters if waiter.record_id is not None and not waiter.complete}
+        others = any(waiter.record_id is None or waiter.complete for waiter in self._waiters)
+        return None if others else found
 
     def complete_wanted(self) -> bool:
         """Does a waiter need complete lists?"""
@@ -167,7 +175,7 @@ class ListPace:
             for waiter in self._waiters
             if not waiter.told and waiter.kind in self._shortest
         ]
-        return max(worth_a_list(ends), self._paid_not_before)
+        return max(worth_a_list(ends, self.price_seconds), self._paid_not_before)
 
     def _due(self, waiter: Waiter, now: float, listed_at: float) -> float:
         """When to list for one waiter: seldom before about the shortest time that such a wait took lately.
@@ -186,15 +194,15 @@ class ListPace:
         return min(1.0, max(SHORTEST_PART, MANY_WAITERS / max(1.0, self._many)))
 
 
-def worth_a_list(ends: Iterable[float]) -> float:
-    """When all together have lost `PRICE_SECONDS`; infinite if there are none.
+def worth_a_list(ends: Iterable[float], price: float) -> float:
+    """When all together have lost the price; infinite if there are none.
 
     :param ends: from when on news of each can be expected: from then on time is lost.
     """
     lost, count, last = 0.0, 0, float("inf")
     for end in sorted(ends):
-        if count and lost + count * (end - last) >= PRICE_SECONDS:
+        if count and lost + count * (end - last) >= price:
             break
         lost += count * (end - last) if count else 0.0
         count, last = count + 1, end
-    return last + (PRICE_SECONDS - lost) / count if count else last
+    return last + (price - lost) / count if count else last

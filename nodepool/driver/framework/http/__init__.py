@@ -3,6 +3,7 @@
 
 * ``bounded.py``: no answer is longer or takes longer than it may;
 * ``kept_connections.py``, ``answer_reader.py``: calls over open connections, for a tenth of the CPU;
+* ``quick_exchange.py``: usual calls over them, written as bytes;
 * ``http_session.py``: a session of requests whose calls cost less;
 * ``plain_http.py``: one call: what is sent, what comes back, and whether the cloud may have received it;
 * ``rest_calls.py``: calls of one provider: pace, repeats, login, JSON, errors; ``retry_after.py``;

@@ -150,6 +150,11 @@ class RestCalls:
                 self._sleep(READ_AGAIN.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
+    def pause(self, seconds: float) -> None:
+        """Wait; raises CloudAway when the provider is stopped."""
+        if seconds > 0:
+            self._sleep(seconds)
+
     # -- inside --
 
     def _send(

@@ -420,6 +420,31 @@ def test_leftovers_that_cannot_be_listed(here: Here, refused: str, caplog: pytes
     assert caplog.text.count("cannot be listed") == 1
 
 
+def test_one_node_among_many(here: Here) -> None:
+    """O-8: who waits for one VM asks for it and its addresses alone, when a list has shown it; so does a deletion."""
+    here.simulator.change(boot_seconds=(0, 0))
+    with here.simulator.cloud() as cloud:
+        for number in range(30):
+            cloud.add_vm(f"other{number}")
+    here.simulator.change(boot_seconds=(0.5, 0.5), delete_seconds=(0.5, 0.5))
+    assert here.launch().public_ipv4
+    here.delete(HOST)
+    assert here.calls("virtualMachines.get") > 0
+    kinds = ("networkInterfaces", "publicIPAddresses")
+    assert [here.calls(f"{kind}.{call}") for kind in kinds for call in ("get", "list")] == [1, 0, 1, 0]
+    assert here.contents()["vms"] == 30
+
+
+def test_public_addresses_of_one_node(tmp_path: Path) -> None:
+    """AZ-7: each public address is asked for by itself."""
+    pool = {"public-ipv4": True, "ipv6": True, "public-ipv6": True}
+    with at_simulator(tmp_path, section(pool=pool), boot_seconds=(0.5, 0.5)) as here:
+        found = here.launch()
+        assert all([found.public_ipv4, found.public_ipv6, found.private_ipv4, found.private_ipv6])
+        assert (here.calls("publicIPAddresses.get"), here.calls("publicIPAddresses.list")) == (2, 0)
+        here.delete(HOST)
+
+
 def test_list_instances(here: Here) -> None:
     """CM-4, Q-4: as they are now, also those of others, over all pages."""
     here.simulator.change(page_limit=2)

@@ -103,7 +103,7 @@ def test_many_waiters() -> None:
 )
 def test_worth_a_list(ends: list[float], expected: float) -> None:
     """What all lose together counts, from when on there can be news of each."""
-    assert worth_a_list(ends) == pytest.approx(expected, rel=1e-9)
+    assert worth_a_list(ends, PRICE) == pytest.approx(expected, rel=1e-9)
 
 
 def paid_pace(waits: int = 1000, seconds: float = 0.1) -> ListPace:
