@@ -19,7 +19,7 @@ from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
 from nodepool.testing.gce.settings import GceBootRule, GceErrorRule, GceSettings, ZoneCapacity
 from nodepool.testing.gce.token_api import METADATA_PATH
 from tests.model.cloud import ModelServer
-from tests.model.moves import Moves
+from tests.model.moves import LAUNCH_RETRIES, Moves
 from tests.model.rest_cloud import RestModelCloud, RestWorld
 from tests.model.setup import Move, Setup
 
@@ -123,10 +123,11 @@ class GceModelCloud(RestModelCloud):
         """Are few insertions of a region possible at once? Operations of more say it."""
         self.knobs.concurrent_operations = CONCURRENT if crowded else None
 
-    def set_silent(self, silent: bool, by_warning: bool) -> None:
-        """Does the first of the zones answer? If not: how do lists of all zones tell it?"""
+    def set_silent(self, silent: bool, by_warning: bool, whole: bool) -> None:
+        """Does the first of the zones answer? If not: how do lists of all zones tell it, and do only lists fail?"""
         self.knobs.unreachable = [ZONES[0]] if silent else []
         self.knobs.unreachable_warnings = by_warning
+        self.knobs.unreachable_seconds = 0.0 if whole else None
 
     def set_lag(self, lags: bool) -> None:
         """Do lists show late which instances are new, and which are gone?"""
@@ -137,7 +138,7 @@ class GceModelCloud(RestModelCloud):
         self.set_away(False)
         self.set_room(True, False)
         self.set_crowded(False)
-        self.set_silent(False, False)
+        self.set_silent(False, False, False)
         self.set_lag(False)
         self.knobs.boots = []
 
@@ -166,8 +167,8 @@ class GceMoves(Moves):
 
     def do_silent_zone(self, number: int) -> None:
         # Nothing can be made or deleted there, and an instance there may be one that was not answered for.
-        self._world.create_faults += 1
-        self._project.set_silent(number % 3 != 0, number % 3 == 1)
+        self._world.create_faults += LAUNCH_RETRIES
+        self._project.set_silent(number % 3 != 0, number % 3 == 1, number % 2 == 0)
 
     def do_lag(self, number: int) -> None:
         self._project.set_lag(number % 2 == 0)

@@ -8,6 +8,7 @@ Where to begin to read:
 * ``login.py``: tokens; ``client.py``: all calls for instances; ``types.py``: what Compute Engine says; ``errors.py``:
   what can go wrong;
 * ``facts.py``: what seldom changes; ``quota.py``, ``quota_names.py``: limits;
+* ``silent_zones.py``: zones that do not answer;
 * ``names.py``, ``labels.py``, ``places.py``, ``launch_spec.py``: what an instance is to be like; ``creation.py``: how
   it is made; ``operations.py``: how its creation ends; ``preemptions.py``: which spot instances were taken away;
 * ``instances.py``: what launches and deletions share;

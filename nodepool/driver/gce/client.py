@@ -7,16 +7,17 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.errors import GceApi
+from nodepool.driver.gce.errors import THROTTLED, GceApi
 from nodepool.driver.gce.labels import LabelReader
+from nodepool.driver.gce.silent_zones import SilentZones
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
-    from nodepool.driver.framework.http.rest_calls import RestLogin
+    from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.gce.config import GceProviderConfig
 
 #: Groups of calls as Google counts them, each so often a minute for a project and a region:
@@ -59,6 +60,7 @@ class ComputeEngine:
         self.project = f"projects/{_quoted(config.project)}"
         sizes = group_sizes(config.rate)
         self.calls = RestCalls(config.name, http, GceApi(), login, sizes, BucketSize(1, 0))
+        self.silent_zones = SilentZones(config.name, self.zones)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin."""
@@ -85,10 +87,10 @@ class ComputeEngine:
 
     def insert(self, zone: str, body: Mapping[str, Any], request_id: str, permit: Callable[[], None]) -> t.Operation:
         """Order an instance; the operation says whether there is one in the end."""
-        url = self._url(self._zonal(zone, "instances"))
+        path = self._zonal(zone, "instances")
         query = {"requestId": request_id}
         what = "creating an instance"
-        answer = self.calls.call(WRITE, "POST", url, what, body=body, query=query, seconds=CALL_SECONDS, permit=permit)
+        answer = self._call(WRITE, "POST", path, what, body=body, query=query, permit=permit)
         return t.Operation.of(self._checked(answer.data, what))
 
     def delete_instance(self, zone: str, name: str) -> None:
@@ -198,11 +200,30 @@ class ComputeEngine:
         return "/".join((self.project, "zones", _quoted(zone), *map(_quoted, parts)))
 
     def _get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
-        answer = self.calls.call(group, "GET", self._url(path), what, query={"fields": fields}, seconds=_seconds(group))
+        answer = self._call(group, "GET", path, what, query={"fields": fields})
         return self._checked(answer.data, what)
 
     def _delete(self, path: str, what: str) -> None:
-        self.calls.call(WRITE, "DELETE", self._url(path), what, seconds=CALL_SECONDS)
+        self._call(WRITE, "DELETE", path, what)
+
+    def _call(self, group: str, method: str, path: str, what: str, **more: Any) -> RestAnswer:
+        """A call that may be of a zone."""
+        seconds = OPERATION_SECONDS if group == OPERATION else CALL_SECONDS
+        zone = _zone_of(path)
+        if zone is None:
+            return self.calls.call(group, method, self._url(path), what, seconds=seconds, **more)
+        self.silent_zones.check(zone)
+        try:
+            answer = self.calls.call(group, method, self._url(path), what, seconds=seconds, **more)
+        except CloudAway as error:
+            if error.maybe_done and error.code not in THROTTLED:
+                self.silent_zones.no_answer(zone)
+            raise
+        except CloudRefused:
+            self.silent_zones.answered(zone)
+            raise
+        self.silent_zones.answered(zone)
+        return answer
 
     def _checked(self, data: Any, what: str) -> Mapping[str, Any]:
         if not isinstance(data, dict):
@@ -240,7 +261,7 @@ class ComputeEngine:
         """Each page is a call."""
         whole = {**query, "maxResults": str(PAGE), "fields": f"{fields},nextPageToken"}
         for _ in range(MOST_PAGES):
-            answer = self.calls.call(group, "GET", self._url(path), what, query=whole, seconds=_seconds(group))
+            answer = self._call(group, "GET", path, what, query=whole)
             page = self._checked(answer.data, what)
             yield page
             token = page.get("nextPageToken")
@@ -250,8 +271,10 @@ class ComputeEngine:
         raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
 
 
-def _seconds(group: str) -> float:
-    return OPERATION_SECONDS if group == OPERATION else CALL_SECONDS
+def _zone_of(path: str) -> str | None:
+    """The zone of a path; None = it is of none, or of all."""
+    _, found, rest = path.partition("/zones/")
+    return urllib.parse.unquote(rest.partition("/")[0]) if found else None
 
 
 def _quoted(text: str) -> str:

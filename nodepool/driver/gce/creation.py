@@ -74,12 +74,16 @@ class GceCreation(CreationMachine[GceRecord]):
         self._insert: Insert | None = None
         #: How often too many operations were under way.
         self._crowded = 0
+        #: Was there an order at the present place, with or without an answer?
+        self._ordered = False
 
     # -- making it --
 
     def id_in_advance(self) -> str:
         if not self._places:
-            self._places = self.cloud.places.to_try(places_of(self._label), self._request, self._az)
+            places, silent = places_of(self._label), self.cloud.client.silent_zones
+            answering = [place for place in places if not silent.silent(place.zone)]
+            self._places = self.cloud.places.to_try(answering or places, self._request, self._az)
         return record_id(self._places[0].zone, self.key().name(self._hostname))
 
     def stored_id(self, record_id: str) -> str:
@@ -87,11 +91,16 @@ class GceCreation(CreationMachine[GceRecord]):
 
     def create(self, key: CreationKey) -> str:
         place, name = self._places[0], key.name(self._hostname)
-        with nothing_sent():
-            if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
-                # Not of this zone, so nothing is wrong with the label as long as there is another place.
-                raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
-            image = self.cloud.facts.image_link(self._label, self._image_name)
+        self._check_answers(place)
+        try:
+            with nothing_sent():
+                if self.cloud.facts.machine_type(place.zone, place.machine_type) is None:
+                    # Not of this zone, so nothing is wrong with the label as long as there is another place.
+                    raise CloudNoCapacity(f"{self.where}: {place}: {_NOT_HERE}", code="notFound")
+                image = self.cloud.facts.image_link(self._label, self._image_name)
+        except CloudAway:
+            self._check_answers(place)
+            raise
         body = instance_body(name, self._label, place, image, self.metadata)
         try:
             operation = self.cloud.client.insert(place.zone, body, request_id(key, place.zone), self._permit_at(place))
@@ -108,6 +117,11 @@ class GceCreation(CreationMachine[GceRecord]):
             self._insert = self.cloud.operations.watch(operation, head, lambda: self.wake())
         return record_id(place.zone, name)
 
+    def _check_answers(self, place: GcePlace) -> None:
+        """:raises CloudNoCapacity: the zone does not answer, nothing was ordered there, and there is another place."""
+        if len(self._places) > 1 and not self._ordered and self.cloud.client.silent_zones.silent(place.zone):
+            raise CloudNoCapacity(f"{self.where}: {place}: the zone does not answer", code="UNREACHABLE")
+
     def _permit_at(self, place: GcePlace) -> Callable[[], None]:
         def permit() -> None:
             self.permit()
@@ -117,6 +131,7 @@ class GceCreation(CreationMachine[GceRecord]):
                     f"{self.where}: {place}: there was no capacity for another launch",
                     code="ZONE_RESOURCE_POOL_EXHAUSTED",
                 )
+            self._ordered = True
 
         return permit
 
@@ -146,6 +161,7 @@ class GceCreation(CreationMachine[GceRecord]):
             return None
         self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
         del self._places[0]
+        self._ordered = False
         return 0.0
 
     def discard(self, record_id: str) -> GceDeletion:

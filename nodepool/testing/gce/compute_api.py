@@ -107,7 +107,10 @@ class GoogleComputeApi:
             region = self.cloud.region_of(values[1]) if place == "zones" else values[1] if place == "regions" else ""
             if region and region not in REGIONS:
                 raise invalid("region", region, "Unknown region.")
-            if self.cloud.core.knobs.throttles:
+            knobs = self.cloud.core.knobs
+            if place == "zones" and knobs.unreachable_seconds is not None and values[1] in knobs.unreachable:
+                return Answer(silence=knobs.unreachable_seconds)
+            if knobs.throttles:
                 self.limits.take(route.name, region)
             return route.handler(request, values)
         except ApiError as error:

@@ -104,6 +104,8 @@ class GceSettings(SimulatorSettings):
     :param unreachable: zones that do not answer: lists of several zones name them in ``unreachables`` if the client
         takes a part (``returnPartialSuccess``), and fail otherwise.
     :param unreachable_warnings: such lists tell it by a warning of the zone, UNREACHABLE, instead.
+    :param unreachable_seconds: all calls of such zones get no answer, and their connections end after so long; None =
+        only lists fail.
     :param throttles: whether the calls of a minute are limited as Google documents it (`call_groups`).
     :param concurrent_operations: most inserts at once in a region; None = no limit. More end with
         CONCURRENT_OPERATIONS_QUOTA_EXCEEDED.
@@ -131,6 +133,7 @@ class GceSettings(SimulatorSettings):
     page_limit: int = 500
     unreachable: list[str] = field(default_factory=list)
     unreachable_warnings: bool = False
+    unreachable_seconds: float | None = None
     throttles: bool = False
     concurrent_operations: int | None = None
     boots: list[GceBootRule] = field(default_factory=list)
