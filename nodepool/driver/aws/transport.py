@@ -52,6 +52,7 @@ _SHARES: Final = {RUN: 1.0, TERMINATE: 2.5, TAG: 5.0, CHANGE: 2.5, QUOTAS: 1.0}
 
 #: Exceptions of botocore for calls that never left this machine, and for credentials that are not there.
 _NOT_SENT: Final = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConnectionError")
+_REACH: Final = "correct region-name or the endpoint, or let this machine reach it: network, firewall, proxy"
 _NO_LOGIN: Final = ("Credential", "SSO", "Token", "Login", "ProfileNotFound")
 #: botocore writes tokens of sessions to its log at DEBUG.
 _TALKATIVE: Final = ("botocore", "boto3", "s3transfer")
@@ -202,6 +203,12 @@ class AwsTransport:
             raise self._translated(head, error) from error
         except (OSError, ResponseParserError) as error:
             raise CloudAway(f"{head}: {type(error).__name__}: {one_line(str(error))}") from error
+        except ValueError as error:
+            # What botocore makes of an address that is none.
+            if not str(error).startswith("Invalid endpoint"):
+                raise
+            told = f"{head}: {one_line(str(error))}; correct AWS_ENDPOINT_URL, or endpoint_url of the profile"
+            raise CloudAway(told, maybe_done=False) from error
 
     def sleep(self, seconds: float) -> None:
         """Block for some seconds.
@@ -232,7 +239,9 @@ class AwsTransport:
         if any(word in kind for word in _NO_LOGIN):
             advice = "check the credentials: the environment, ~/.aws of the daemon's user, or the role of the machine"
             return CloudAway(f"{text}; {advice}", maybe_done=False, code=kind)
-        return CloudAway(text, maybe_done=kind not in _NOT_SENT, code=kind)
+        if kind in _NOT_SENT:
+            return CloudAway(f"{text}; {_REACH}", maybe_done=False, code=kind)
+        return CloudAway(text, code=kind)
 
     def _client(self, service: str, attempts: int = 1) -> Any:
         client = self._clients.get((service, attempts))

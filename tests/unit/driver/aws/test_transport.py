@@ -131,6 +131,8 @@ def test_arguments_when_the_turn_has_come(transport: Paced, region: Region) -> N
     ("raised", "expected", "maybe_done", "words"),
     [
         (exceptions.EndpointConnectionError(endpoint_url="http://x"), CloudAway, False, "http://x"),
+        (exceptions.EndpointConnectionError(endpoint_url="http://x"), CloudAway, False, "; correct region-name or "),
+        (ValueError("Invalid endpoint: x"), CloudAway, False, "; correct AWS_ENDPOINT_URL"),
         (exceptions.ConnectTimeoutError(endpoint_url="http://x"), CloudAway, False, "http://x"),
         (exceptions.ReadTimeoutError(endpoint_url="http://x"), CloudAway, True, "http://x"),
         (exceptions.ConnectionClosedError(endpoint_url="http://x"), CloudAway, True, "closed"),

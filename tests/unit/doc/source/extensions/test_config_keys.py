@@ -62,6 +62,19 @@ CONTRACT: Final = {
     "min-retention-time max-age host-key-checking",
 }
 DRIVERS: Final = ("openstack", "static", "metastatic", "example", "fake")
+#: Driver -> directories with its pages: the keys that it has of another driver are in the pages of that one.
+PAGES: Final = {
+    "openstack": ("openstack",),
+    "aws": ("aws",),
+    "azure": ("azure",),
+    "gce": ("gce",),
+    "ibmvpc": ("ibmvpc",),
+    "kubernetes": ("kubernetes",),
+    "openshift": ("openshift", "kubernetes"),
+    "openshiftpods": ("openshiftpods", "openshift", "kubernetes"),
+    "static": ("static",),
+    "metastatic": ("metastatic",),
+}
 
 
 def sections(top: type) -> set[type]:
@@ -94,6 +107,21 @@ def test_every_key_is_in_the_reference(top: str) -> None:
         for key in keys_of(section):
             row = (f"``{key.name}``", config_keys.type_text(key), config_keys.default_text(key), key.help)
             assert row in shown, f"{section.__name__}: {key.name}"
+
+
+@pytest.mark.parametrize("driver", PAGES)
+def test_every_key_is_in_the_pages_of_its_driver(driver: str) -> None:
+    """Those of every provider and pool are in the reference of the file."""
+    pages = [page for name in PAGES[driver] for page in sorted((SOURCE / "drivers" / name).glob("*.rst"))]
+    shown = {row for page in [*pages, PAGE] for row in rows(page)}
+    kind = type(Drivers.get(driver).getProviderConfig({"name": "x"}))
+    missing = [
+        f"{section.__name__}: {key.name}"
+        for section in sections(kind)
+        for key in keys_of(section)
+        if (f"``{key.name}``", config_keys.type_text(key), config_keys.default_text(key), key.help) not in shown
+    ]
+    assert not missing
 
 
 @pytest.mark.parametrize(
