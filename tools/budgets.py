@@ -69,7 +69,10 @@ BEFORE_A_RELEASE = (
 WITH_CONTAINERS = Environment("functional-containers", 20 * 60, tests=True)
 
 #: Only where a Debian can be made (tools/functional-install says how).
-WITH_DEBIAN = Environment("functional-install", 10 * 60, tests=True)
+WITH_DEBIAN = (
+    Environment("functional-install", 20 * 60, tests=True),
+    Environment("functional-tutorial", 25 * 60, tests=True),
+)
 
 #: Seconds for everything together with ``--all``.
-TOTAL_BUDGET_OF_ALL = 150 * 60
+TOTAL_BUDGET_OF_ALL = 190 * 60

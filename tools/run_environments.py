@@ -94,12 +94,13 @@ def beside(options: argparse.Namespace) -> list[Environment]:
 def additional(options: argparse.Namespace) -> list[Environment]:
     """Environments that run after the default ones of the first row."""
     chosen = (
-        (options.cloud, ON_A_CLOUD),
-        (options.builds, WITH_BUILDS),
-        (options.containers, WITH_CONTAINERS),
+        (options.cloud, [ON_A_CLOUD]),
+        (options.builds, [WITH_BUILDS]),
+        (options.containers, [WITH_CONTAINERS]),
         (options.debian, WITH_DEBIAN),
+        (options.all, BEFORE_A_RELEASE),
     )
-    return [*(environment for wanted, environment in chosen if wanted), *(BEFORE_A_RELEASE if options.all else ())]
+    return [environment for wanted, environments in chosen if wanted for environment in environments]
 
 
 if __name__ == "__main__":

@@ -32,6 +32,8 @@ def debootstrap(directory: Path, packages: Sequence[str]) -> None:
             [*command, str(directory)], stdout=output, stderr=output, timeout=DEADLINE_SECONDS, check=False
         )
     assert done.returncode == 0, log.read_text(encoding="utf-8", errors="replace")[-2000:]
+    # It is thrown away: dpkg need not wait for the disk.
+    (directory / "etc" / "dpkg" / "dpkg.cfg.d" / "unsafe-io").write_text("force-unsafe-io\n", encoding="ascii")
     for archive in (directory / "var" / "cache" / "apt" / "archives").glob("*.deb"):
         archive.unlink()
 
@@ -58,11 +60,16 @@ class DebianTree:
     """Runs commands in the tree, with the network of this machine.
 
     :param root: the tree. :param mounts: path of this machine -> where it can be read, and only read, in the tree.
+    :param user_namespaces: commands may make some, as bubblewrap does; the tree has the package mount then. The kernel
+        refuses them after chroot.
     """
 
-    def __init__(self, root: Path, mounts: Mapping[Path, str]) -> None:
+    def __init__(self, root: Path, mounts: Mapping[Path, str], *, user_namespaces: bool = False) -> None:
         self.root = root
-        lines = ["mount --make-rprivate /", f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev"]
+        lines = ["mount --make-rprivate /"]
+        if user_namespaces:
+            lines.append(f"mount --bind {root} {root}")
+        lines += [f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev"]
         for source, place in mounts.items():
             target = self.path(place)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +79,14 @@ class DebianTree:
                 target.touch()
             lines += [f"mount --bind {source} {target}", f"mount -o remount,bind,ro {target}"]
         environment = ["env", "-i", f"PATH={_PATH}", "HOME=/root", "LANG=C.UTF-8"]
+        if user_namespaces:
+            lines += [f"cd {root}", "pivot_root . .", "umount -l .", "cd /"]
+            into = environment
+        else:
+            into = ["chroot", str(root), *environment]
         # The mounts are gone with the last process of the command.
-        lines.append(shlex.join(["exec", "chroot", str(root), *environment]) + ' "$@"')
-        self._before = ["unshare", "--mount", "sh", "-ec", "\n".join(lines), "chroot"]
+        lines.append(f'exec {shlex.join(into)} "$@"')
+        self._before = ["sh", "-ec", "\n".join(lines), "tree"]
 
     def path(self, place: str) -> Path:
         """Where a place of the tree is on this machine."""
@@ -83,7 +95,7 @@ class DebianTree:
     def __call__(self, *command: str) -> Result:
         """Run a command to its end. Blocks."""
         done = subprocess.run(
-            [*self._before, *command],
+            ["unshare", "--mount", *self._before, *command],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -98,8 +110,12 @@ class DebianTree:
         assert done.status == 0, f"{' '.join(command)}:\n{done.out[-4000:]}\n{done.err[-4000:]}"
         return done.out
 
-    def daemon(self, command: Sequence[str], log: Path) -> ChildProcess:
-        """Start a command that goes on; the caller stops it."""
-        process = ChildProcess([*self._before, *command], log)
+    def daemon(self, command: Sequence[str], log: Path, *, with_children: bool = False) -> ChildProcess:
+        """Start a command that goes on; the caller stops it.
+
+        :param with_children: what it leaves running ends with it. It is ended by SIGKILL only.
+        """
+        options = ["--mount", "--pid", "--fork", "--kill-child"] if with_children else ["--mount"]
+        process = ChildProcess(["unshare", *options, *self._before, *command], log)
         process.start()
         return process

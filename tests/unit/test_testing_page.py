@@ -26,5 +26,5 @@ def test_environments() -> None:
     assert on_a_cloud == {ON_A_CLOUD.name, WITH_BUILDS.name}
     on_a_rig = {name for name, part in listed.items() if part == "``test``, where there is a rig"}
     assert on_a_rig == {ON_KUBERNETES.name}
-    slow = {environment.name for environment in (*BEFORE_A_RELEASE, WITH_CONTAINERS, WITH_DEBIAN)}
+    slow = {environment.name for environment in (*BEFORE_A_RELEASE, WITH_CONTAINERS, *WITH_DEBIAN)}
     assert {name for name, part in listed.items() if part == "``--all``"} == slow

@@ -24,12 +24,13 @@ def make_debian() -> Iterator[Callable[..., DebianTree]]:
     # Not below /tmp, which may be in memory.
     directory = Path(tempfile.mkdtemp(prefix="nodepool-install-", dir="/var/tmp"))
 
-    def make(*packages: str) -> DebianTree:
+    def make(*packages: str, user_namespaces: bool = False) -> DebianTree:
         debootstrap(directory / "debian", ["systemd", "ca-certificates", *packages])
         # What has no part in it may be large.
         left_out = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info")
         shutil.copytree(ROOT, directory / "source", ignore=left_out, symlinks=True)
-        return DebianTree(directory / "debian", {directory / "source": SOURCE, **pip_files(directory)})
+        mounts = {directory / "source": SOURCE, **pip_files(directory)}
+        return DebianTree(directory / "debian", mounts, user_namespaces=user_namespaces)
 
     try:
         yield make

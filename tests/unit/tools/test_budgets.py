@@ -26,7 +26,7 @@ from budgets import (
 NAMES = ("kubernetes", "cloud", "builds", "containers", "debian", "all")
 ROOT = Path(__file__).resolve().parents[3]
 EVERY = [environment for row in ROWS for environment in row]
-FIRST = [ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, WITH_DEBIAN, *BEFORE_A_RELEASE]
+FIRST = [ON_A_CLOUD, WITH_BUILDS, WITH_CONTAINERS, *WITH_DEBIAN, *BEFORE_A_RELEASE]
 MORE = [ON_KUBERNETES, *FIRST]
 
 
