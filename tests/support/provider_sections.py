@@ -3,19 +3,40 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from nodepool.config.objects import Config, Label
+from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.config.validator import validate
 from nodepool.driver.interface import Driver
 
 
+def section_with(
+    section: dict[str, Any],
+    label: dict[str, Any] | None = None,
+    pool: dict[str, Any] | None = None,
+    **provider: Any,
+) -> dict[str, Any]:
+    """A section of a provider with one pool and one label, changed.
+
+    :param label: more keys of the label; ``pool`` and ``provider`` likewise, the latter with ``_`` for ``-``.
+    """
+    made = copy.deepcopy(section)
+    made |= {name.replace("_", "-"): value for name, value in provider.items()}
+    made["pools"][0] |= pool or {}
+    made["pools"][0]["labels"][0] |= label or {}
+    return made
+
+
 def load_section(driver: Driver, data: dict[str, Any]) -> Any:
-    """The `ProviderConfig` of a section, checked and loaded."""
+    """The `ProviderConfig` of a section, checked and loaded in a configuration that has its labels and images."""
     whole = Config()
+    for image in data.get("diskimages", []):
+        whole.diskimages[image["name"]] = DiskImage(image["name"])
+        whole.diskimages[image["name"]].username = "builder"
     for name in _label_names(data):
         whole.labels[name] = Label(name)
     made = driver.getProviderConfig(data)

@@ -28,18 +28,8 @@ from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationExcep
 from nodepool.model.request import NodeRequest
 from nodepool.testing.azure import ArmErrorRule, SizeCapacity, VmBootRule, VmDeleteRule
 from tests.support.wait import wait_for
-from tests.unit.driver.azure.support import (
-    HOST,
-    LOG,
-    METADATA,
-    NODE,
-    PROVIDER,
-    Here,
-    at_simulator,
-    drive,
-    label_of,
-    section,
-)
+from tests.unit.driver.azure.support import METADATA, PROVIDER, Here, at_simulator, label_of, section
+from tests.unit.driver.simulated_adapter import HOST, LOG, NODE, drive
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
 from nodepool.driver.azure.vhd import MIB, fixed_footer
 from nodepool.exceptions import LaunchStatusException
 from nodepool.testing.azure import ArmErrorRule, VmBootRule
-from tests.unit.driver.azure.support import HOST, Here, at_simulator, section
+from tests.unit.driver.azure.support import Here, at_simulator, section
+from tests.unit.driver.simulated_adapter import HOST
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "doc/source/drivers/azure/behaviour.rst").read_text(encoding="utf-8")

@@ -12,7 +12,8 @@ import pytest
 
 from nodepool.driver.azure.launch_spec import generated_password, vm_body, vm_tags
 from nodepool.driver.azure.places import VmPlace
-from tests.unit.driver.azure.support import HOST, LOG, METADATA, PROVIDER, label_of, load, section
+from tests.unit.driver.azure.support import METADATA, PROVIDER, label_of, load, section
+from tests.unit.driver.simulated_adapter import HOST, LOG
 
 SUBNET = "/subscriptions/s/subnet"
 

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
-from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.gce import GceDriver
 from nodepool.driver.gce.config import GceProviderConfig
+from tests.support.provider_sections import load_section, section_with
 
 PROVIDER = "north"
 #: Of the simulated cloud, as is the project.
@@ -42,25 +41,12 @@ def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = N
 
     :param label: more keys of it; ``pool`` and ``provider`` likewise, with ``-`` for ``_``.
     """
-    made = copy.deepcopy(_SECTION)
-    made |= {name.replace("_", "-"): value for name, value in provider.items()}
-    made["pools"][0] |= pool or {}
-    made["pools"][0]["labels"][0] |= label or {}
-    return made
+    return section_with(_SECTION, label, pool, **provider)
 
 
 def load(data: dict[str, Any]) -> GceProviderConfig:
     """Load a section in a configuration that has its labels and images."""
-    whole = Config()
-    for image in data.get("diskimages", []):
-        whole.diskimages[image["name"]] = DiskImage(image["name"])
-        whole.diskimages[image["name"]].username = "builder"
-    for pool in data["pools"]:
-        for label in pool.get("labels", []):
-            whole.labels[label["name"]] = Label(label["name"])
-    made = GceDriver().getProviderConfig(data)
-    made.getSchema()(data)
-    made.load(whole)
+    made: GceProviderConfig = load_section(GceDriver(), data)
     return made
 
 

@@ -26,7 +26,8 @@ from nodepool.plan.backoff import Backoff
 from nodepool.testing.gce import GceBootRule, GceErrorRule, ZoneCapacity
 from nodepool.testing.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROJECT, PROVIDER, ZONES, label_of, section
-from tests.unit.driver.gce.support import HOST, LOG, METADATA, NODE, Here, at_simulator, drive
+from tests.unit.driver.gce.support import METADATA, Here, at_simulator
+from tests.unit.driver.simulated_adapter import HOST, LOG, NODE, drive
 
 TWO_ZONES = section(zone=ZONES)
 

@@ -14,7 +14,8 @@ from nodepool.driver.gce.client import CALLS_A_MINUTE, group_sizes
 from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
 from nodepool.testing.gce import ZoneCapacity
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, section
-from tests.unit.driver.gce.support import HOST, at_simulator
+from tests.unit.driver.gce.support import at_simulator
+from tests.unit.driver.simulated_adapter import HOST
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "doc/source/drivers/gce/behaviour.rst").read_text(encoding="utf-8")

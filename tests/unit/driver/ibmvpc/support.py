@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from typing import Any
 
-from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
 from nodepool.driver.ibmvpc.errors import IbmError, meaning
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from nodepool.driver.statemachine import metadata
+from tests.support.provider_sections import load_section, section_with
+from tests.unit.driver.simulated_adapter import NODE
 
 PROVIDER = "south"
-NODE = "0000000042"
-HOST = f"np{NODE}"
 GROUP = f"np_{PROVIDER}_main"
 METADATA = metadata.for_node(NODE, "main", PROVIDER)
 
@@ -39,25 +37,13 @@ def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = N
 
     :param label: more keys of it; ``pool`` and ``provider`` likewise, with ``-`` for ``_``; None takes one away.
     """
-    made = copy.deepcopy(_SECTION)
-    made |= {name.replace("_", "-"): value for name, value in provider.items()}
-    made["pools"][0] |= pool or {}
-    made["pools"][0]["labels"][0] |= label or {}
+    made = section_with(_SECTION, label, pool, **provider)
     return {name: value for name, value in made.items() if value is not None}
 
 
 def load(data: dict[str, Any]) -> IbmProviderConfig:
     """Load a section in a configuration that has its labels and images."""
-    whole = Config()
-    for image in data.get("diskimages", []):
-        whole.diskimages[image["name"]] = DiskImage(image["name"])
-        whole.diskimages[image["name"]].username = "builder"
-    for pool in data["pools"]:
-        for label in pool.get("labels", []):
-            whole.labels[label["name"]] = Label(label["name"])
-    made = IbmVpcDriver().getProviderConfig(data)
-    made.getSchema()(data)
-    made.load(whole)
+    made: IbmProviderConfig = load_section(IbmVpcDriver(), data)
     return made
 
 

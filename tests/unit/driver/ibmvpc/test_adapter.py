@@ -23,8 +23,9 @@ from nodepool.driver.statemachine.metadata import NODE_KEY, node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from nodepool.testing.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.support.wait import wait_for
-from tests.unit.driver.ibmvpc.region import Here, at_simulator, drive, section
-from tests.unit.driver.ibmvpc.support import GROUP, HOST, METADATA, PROVIDER, label_of
+from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
+from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, label_of
+from tests.unit.driver.simulated_adapter import HOST, drive
 
 PUBLIC = {"public-ipv4": True}
 ZONES: dict[str, Any] = {"zone": ["us-south-1", "us-south-2"], "subnet": ["ci-us-south-1", "ci-us-south-2"]}

@@ -12,7 +12,8 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
 from nodepool.driver.ibmvpc.login import IbmLogin
-from tests.unit.driver.ibmvpc.support import HOST, Http, load, section
+from tests.unit.driver.ibmvpc.support import Http, load, section
+from tests.unit.driver.simulated_adapter import HOST
 
 BASE = "https://us-south.iaas.cloud.ibm.com/v1"
 COMMON = {"version": VERSION, "generation": "2"}

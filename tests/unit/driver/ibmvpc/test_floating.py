@@ -20,7 +20,8 @@ from nodepool.driver.ibmvpc.floating import (
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from nodepool.exceptions import LaunchStatusException
 from tests.support.manual_clock import ManualClock
-from tests.unit.driver.ibmvpc.support import GROUP, HOST, floating, load, refusal, section
+from tests.unit.driver.ibmvpc.support import GROUP, floating, load, refusal, section
+from tests.unit.driver.simulated_adapter import HOST
 
 ZONE = "us-south-1"
 NIC = "nic-42"

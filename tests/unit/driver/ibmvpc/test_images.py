@@ -24,7 +24,8 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.testing.ibmvpc import ImageImportRule, VpcErrorRule
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
-from tests.unit.driver.ibmvpc.support import HOST, PROVIDER, load
+from tests.unit.driver.ibmvpc.support import PROVIDER, load
+from tests.unit.driver.simulated_adapter import HOST
 
 MIB = 1024 * 1024
 BUILD = "0123456789abcdef0123456789abcdef"

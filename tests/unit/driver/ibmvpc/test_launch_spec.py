@@ -7,7 +7,8 @@ from typing import Any
 
 from nodepool.driver.ibmvpc.launch_spec import LaunchIds, instance_body
 from nodepool.driver.ibmvpc.places import IbmPlace
-from tests.unit.driver.ibmvpc.support import HOST, METADATA, label_of, load, section
+from tests.unit.driver.ibmvpc.support import METADATA, label_of, load, section
+from tests.unit.driver.simulated_adapter import HOST
 
 IDS = LaunchIds("vpc-id", "group-id", {"id": "image-id"}, ["key-1", "key-2"])
 
