@@ -8,8 +8,7 @@ makes one instance where a call wants several: it says what a node costs, not ho
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,10 @@ from benchmarks.suite.goals import Bound, TimesReleased
 from benchmarks.suite.model import LIMIT, Metric, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
-from benchmarks.support.cloud_scenarios import CloudBench, CloudResult
+from benchmarks.support.cloud_burst import CORRECT, burst, burst_row, cost_metrics
 from benchmarks.support.costs import Costs
 from benchmarks.support.place import Stage
 from benchmarks.support.simulated_aws import AwsProvider, moto_region, simulated_region
-from nodepool.testing.simulator.client import AdminClient
 
 BURST, MOTO = "aws-burst", "aws-moto"
 #: Seconds that the region takes to boot and to end an instance.
@@ -30,49 +28,23 @@ BOOT_SECONDS, END_SECONDS = (1.0, 3.0), (0.5, 1.5)
 CALLS_AT_ONCE, CALLS_A_SECOND, NODES_A_CALL = 5, 2, 20
 
 SECONDS = Metric("over_boot_s", "over the longest boot", "s", plot=True)
-COSTS = (
-    Metric("cpu_ms", "CPU", "ms", plot=True),
-    Metric("received", "packets"),
-    Metric("calls", "cloud calls", plot=True),
-    Metric("memory_mib", "memory", "MiB"),
-    Metric("double_nodes", "nodes with two instances", more_is_better=None),
-    Metric("failed", "failed", more_is_better=None),
-)
-CORRECT = (Bound("failed", at_most=0), Bound("double_nodes", at_most=0))
+METRICS = (SECONDS, *cost_metrics("instances"))
 
 
 def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
     """With the buckets that AWS documents."""
     settings = {"boot_seconds": BOOT_SECONDS, "end_seconds": END_SECONDS, "throttles": True}
     directory = Path(tempfile.mkdtemp(prefix="region-", dir=stage.directory))
-    with simulated_region(directory, settings) as cloud, _bench(stage, candidate, cloud, AwsProvider()) as bench:
-        result = bench.burst(size["nodes"])
-        calls = ", ".join(f"{name} {number}" for name, number in sorted(cloud.state()["calls"].items()))
-        stage.progress.step(f"calls of {candidate.name}: {calls}")
-    return [_row(BURST, result, result.requests, BOOT_SECONDS[1])]
+    with simulated_region(directory, settings) as cloud:
+        result = burst(stage, candidate, cloud, AwsProvider(), size["nodes"])
+    return [burst_row(BURST, result, SECONDS.key, BOOT_SECONDS[1])]
 
 
 def run_moto(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
     directory = Path(tempfile.mkdtemp(prefix="moto-", dir=stage.directory))
-    with moto_region(directory) as (cloud, image), _bench(stage, candidate, cloud, AwsProvider(image)) as bench:
-        result = bench.burst(size["nodes"])
-    return [_row(MOTO, result, result.requests, 0.0)]
-
-
-@contextmanager
-def _bench(stage: Stage, candidate: Candidate, cloud: AdminClient, provider: AwsProvider) -> Iterator[CloudBench]:
-    with stage.place(candidate) as place:
-        place.launch([provider])
-        bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, "instances")
-        bench.warm_up()
-        yield bench
-
-
-def _row(scenario: str, result: CloudResult, nodes: int, boot_seconds: float) -> Row:
-    found = {key: value for key, value in result.as_dict().items() if key in {metric.key for metric in COSTS}}
-    assert result.rate is not None
-    seconds = nodes / result.rate - boot_seconds
-    return Row(scenario, str(nodes), result.candidate, rounded({"over_boot_s": seconds, **found}))
+    with moto_region(directory) as (cloud, image):
+        result = burst(stage, candidate, cloud, AwsProvider(image), size["nodes"])
+    return [burst_row(MOTO, result, SECONDS.key)]
 
 
 def limit_burst(costs: Costs, rows: Sequence[Row]) -> list[Row]:
@@ -91,7 +63,7 @@ SCENARIOS = (
     Scenario(
         name=BURST,
         title="AWS, 300 nodes at once, with the limits of calls that AWS documents",
-        metrics=(SECONDS, *COSTS),
+        metrics=METRICS,
         goals=(Bound("over_boot_s", at_most=12), Bound("calls", at_most=2), TimesReleased("cpu_ms", 2), *CORRECT),
         run=run_burst,
         sizes={"nodes": 300},
@@ -102,7 +74,7 @@ SCENARIOS = (
     Scenario(
         name=MOTO,
         title="AWS, nodes on moto: CPU and calls of a node",
-        metrics=(SECONDS, *COSTS),
+        metrics=METRICS,
         goals=(TimesReleased("cpu_ms", 1.5), *CORRECT),
         run=run_moto,
         sizes={"nodes": 60},

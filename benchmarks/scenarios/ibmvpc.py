@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suite.goals import Bound
-from benchmarks.suite.model import LIMIT, RELEASED, Metric, Row, Scenario, cases
+from benchmarks.suite.model import LIMIT, RELEASED, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
-from benchmarks.support.cloud_scenarios import CloudBench
+from benchmarks.support.cloud_burst import CORRECT, UNTIL_READY, burst, burst_row, cost_metrics
 from benchmarks.support.costs import Costs
 from benchmarks.support.place import Stage
 from benchmarks.support.simulated_ibmvpc import ibmvpc_provider, simulated_ibm_cloud
@@ -27,17 +27,6 @@ PLAIN, ADDRESSES = "ibmvpc", "ibmvpc-floating-ips"
 RATE = 20
 #: Seconds that the region takes to boot and to delete an instance, and to answer an order.
 BOOT_SECONDS, DELETE_SECONDS, ORDER_SECONDS = (10.0, 15.0), (3.0, 6.0), (0.2, 0.6)
-
-SECONDS = Metric("until_ready_s", "until all are ready", "s", plot=True)
-COSTS = (
-    Metric("calls", "cloud calls", plot=True),
-    Metric("cpu_ms", "CPU", "ms", plot=True),
-    Metric("received", "packets"),
-    Metric("memory_mib", "memory", "MiB"),
-    Metric("double_nodes", "nodes with two instances", more_is_better=None),
-    Metric("failed", "failed", more_is_better=None),
-)
-CORRECT = (Bound("failed", at_most=0), Bound("double_nodes", at_most=0))
 
 
 def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
@@ -49,17 +38,10 @@ def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size
         "latencies": {"vpc.create_*": ORDER_SECONDS, "vpc.delete_*": ORDER_SECONDS},
     }
     directory = Path(tempfile.mkdtemp(prefix="region-", dir=stage.directory))
-    with simulated_ibm_cloud(directory, settings) as (cloud, credentials), stage.place(candidate) as place:
-        place.launch([ibmvpc_provider(credentials, RATE, addresses, size["nodes"])])
-        bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, "instances")
-        bench.warm_up()
-        result = bench.burst(size["nodes"])
-        calls = ", ".join(f"{name} {number}" for name, number in sorted(cloud.state()["calls"].items()))
-        stage.progress.step(f"calls of {candidate.name}: {calls}")
-    found = {key: value for key, value in result.as_dict().items() if key in {metric.key for metric in COSTS}}
-    assert result.rate is not None
-    seconds = size["nodes"] / result.rate
-    return [Row(scenario, str(size["nodes"]), result.candidate, rounded({"until_ready_s": seconds, **found}))]
+    with simulated_ibm_cloud(directory, settings) as (cloud, credentials):
+        provider = ibmvpc_provider(credentials, RATE, addresses, size["nodes"])
+        result = burst(stage, candidate, cloud, provider, size["nodes"])
+    return [burst_row(scenario, result)]
 
 
 def limit(scenario: str, calls: float, costs: Costs, rows: Sequence[Row]) -> list[Row]:
@@ -75,7 +57,7 @@ def _scenario(name: str, title: str, addresses: bool, least: float, most: float,
     return Scenario(
         name=name,
         title=title,
-        metrics=(SECONDS, *COSTS),
+        metrics=(UNTIL_READY, *cost_metrics("instances")),
         goals=(Bound("calls", at_most=most), *CORRECT),
         run=partial(run, name, addresses),
         sizes={"nodes": 100},

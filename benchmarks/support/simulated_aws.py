@@ -3,26 +3,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.support.environment import environment_with
 from benchmarks.support.simulated_cloud import LABEL
+from benchmarks.support.simulator_process import simulator_process
 from nodepool.testing.aws import AwsSimulatorClient, environment
 from nodepool.testing.aws.images import IMAGE_NAME
 from nodepool.testing.simulator.client import AdminClient
 from tests.support.moto_server import KEY_NAME, REGION, MotoServer
-from tests.support.ports import free_ports
-from tests.support.process import ChildProcess
-from tests.support.wait import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 #: A call in the log of moto's web server.
 _CALL: Final = re.compile(r'"(?:POST|GET) / HTTP')
 
@@ -64,37 +59,16 @@ class AwsProvider:
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Launchers inherit it."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
 def simulated_region(directory: Path, settings: dict[str, Any]) -> Iterator[AwsSimulatorClient]:
     """Starts it and tells launchers, which inherit the environment, where it is. The process ends with the block.
 
     :param settings: as `nodepool.testing.aws.AwsSettings`.
     """
-    (port,) = free_ports(1)
-    client = AwsSimulatorClient(f"http://127.0.0.1:{port}")
-    command = [sys.executable, "-m", "nodepool.testing.aws", "--port", str(port), "--settings", json.dumps(settings)]
-    process = ChildProcess(command, directory / "region.log", cwd=ROOT)
-    process.start()
-    try:
-        wait_for("the simulator answers", lambda: client.url in process.log_text())
-        with _environment(environment(client.url)):
-            yield client
-    finally:
-        process.stop()
+    with (
+        simulator_process("nodepool.testing.aws", AwsSimulatorClient, directory, settings) as client,
+        environment_with(environment(client.url)),
+    ):
+        yield client
 
 
 class MotoCloud(AdminClient):
@@ -143,7 +117,7 @@ def moto_region(directory: Path) -> Iterator[tuple[MotoCloud, str]]:
         with simulated_region(directory, {}) as quotas:
             # moto takes any credentials, and the region those that are set already.
             own = {name: value for name, value in server.environment.items() if "KEY" not in name}
-            with _environment({**own, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": quotas.url}):
+            with environment_with({**own, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": quotas.url}):
                 yield MotoCloud(server, directory / "moto.log"), str(image["Name"])
     finally:
         server.stop()

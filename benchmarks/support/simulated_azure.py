@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.support.simulated_cloud import LABEL
+from benchmarks.support.simulator_process import simulator_process
 from nodepool.testing.azure import AzureSimulatorClient
-from tests.support.ports import free_ports
-from tests.support.process import ChildProcess
-from tests.support.wait import wait_for
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -65,14 +59,7 @@ def simulated_subscription(directory: Path, settings: dict[str, Any]) -> Iterato
 
     :param settings: as `nodepool.testing.azure.AzureSettings`.
     """
-    (port,) = free_ports(1)
-    client = AzureSimulatorClient(f"http://127.0.0.1:{port}")
     auth_path = directory / "azure.json"
-    command = [sys.executable, "-m", "nodepool.testing.azure", "--port", str(port), "--auth-file", str(auth_path)]
-    process = ChildProcess([*command, "--settings", json.dumps(settings)], directory / "azure.log", cwd=ROOT)
-    process.start()
-    try:
-        wait_for("the simulator answers", lambda: client.url in process.log_text())
+    options = ["--auth-file", str(auth_path)]
+    with simulator_process("nodepool.testing.azure", AzureSimulatorClient, directory, settings, options) as client:
         yield client, auth_path
-    finally:
-        process.stop()

@@ -3,23 +3,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.support.simulated_cloud import LABEL
+from benchmarks.support.simulator_process import simulator_process
 from nodepool.testing.gce import GceSimulatorClient
 from nodepool.testing.gce.cloud import FAMILY, ZONE
 from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
-from tests.support.ports import free_ports
-from tests.support.process import ChildProcess
 from tests.support.section_provider import SectionProvider
-from tests.support.wait import wait_for
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def gce_provider(key_file: Path, url: str, rate: float | None = None) -> SectionProvider:
@@ -58,14 +52,7 @@ def simulated_project(directory: Path, settings: dict[str, Any]) -> Iterator[tup
 
     :param settings: as `nodepool.testing.gce.GceSettings`.
     """
-    (port,) = free_ports(1)
-    client = GceSimulatorClient(f"http://127.0.0.1:{port}")
     key_file = directory / "key.json"
-    command = [sys.executable, "-m", "nodepool.testing.gce", "--port", str(port), "--key-file", str(key_file)]
-    process = ChildProcess([*command, "--settings", json.dumps(settings)], directory / "gce.log", cwd=ROOT)
-    process.start()
-    try:
-        wait_for("the simulator answers", lambda: client.url in process.log_text())
+    options = ["--key-file", str(key_file)]
+    with simulator_process("nodepool.testing.gce", GceSimulatorClient, directory, settings, options) as client:
         yield client, key_file
-    finally:
-        process.stop()

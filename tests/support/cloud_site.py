@@ -36,7 +36,8 @@ class CloudSite(NamedTuple):
 
     @contextmanager
     def running(self, place: P) -> Iterator[P]:
-        """A place whose launcher can be started, and is stopped in the end."""
+        """A place whose launcher can be started, and is stopped in the end; then no node may ever have had two
+        machines."""
 
         def start() -> LocalLauncher:
             launcher = LocalLauncher(self.directory / "nodepool.yaml", self.zookeeper, self.chroot, place.settings())
@@ -47,6 +48,7 @@ class CloudSite(NamedTuple):
         yield place
         if place.launcher is not None:
             place.launcher.stop()
+        assert_unharmed(place.simulator)
 
 
 def assert_unharmed(cloud: ObservedCloud) -> None:
