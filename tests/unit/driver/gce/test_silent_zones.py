@@ -16,7 +16,8 @@ from nodepool.driver.gce.silent_zones import FAILURES, PAUSE, SilentZones
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, section
-from tests.unit.driver.gce.support import HOST, Here, at_simulator
+from tests.unit.driver.gce.support import Here, at_simulator
+from tests.unit.driver.simulated_adapter import HOST
 
 #: In place of the 45 seconds for which calls wait.
 SECONDS = 0.2
