@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``TESTING.rst`` has each environment that ``tools/test`` and ``tools/test --all`` run."""
+"""``TESTING.rst`` has what ``tools/test`` and its ``--all`` run; the page for developers has each simulated cloud."""
 
 from __future__ import annotations
 
@@ -16,6 +16,23 @@ def parts() -> dict[str, str]:
     text = (ROOT / "TESTING.rst").read_text(encoding="utf-8")
     rows = re.findall(r"\* - ``tox -e (\S+)``\n     - .*\n     - (.*)", text)
     return {name: part for names, part in rows for name in names.split(",")}
+
+
+def test_times() -> None:
+    """A time that the page names leaves room below the budget."""
+    text = (ROOT / "TESTING.rst").read_text(encoding="utf-8")
+    times = re.findall(r"\* - ``tox -e (\S+)``\n     - .* (\d+) minutes", text)
+    budgets = {environment.name: environment.budget for environment in (WITH_CONTAINERS, *WITH_DEBIAN)}
+    assert {name for name, _ in times} == set(budgets)
+    assert all(int(minutes) * 60 * 1.25 <= budgets[name] for name, minutes in times)
+
+
+def test_simulated_clouds() -> None:
+    """Each that runs as a process has its row."""
+    page = (ROOT / "doc" / "source" / "developers" / "testing.rst").read_text(encoding="utf-8")
+    listed = re.findall(r"^   \* - ``nodepool\.testing\.(\w+)``$", page, re.MULTILINE)
+    programs = (ROOT / "nodepool" / "testing").glob("*/__main__.py")
+    assert sorted(listed) == sorted(program.parent.name for program in programs)
 
 
 def test_environments() -> None:
