@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads of images through botocore and s3transfer, in the simulated region (AW-17 to AW-20)."""
+"""Uploads of images through botocore, in the simulated region (AW-17 to AW-20)."""
 
 from __future__ import annotations
 
@@ -187,6 +187,58 @@ def test_import_that_outlives_the_builder(imported: Uploads) -> None:
     assert imported.events("imports begun") == 2
 
 
+def test_parts_that_outlive_the_builder(imported: Uploads) -> None:
+    """AW-17: only the parts that are missing are sent."""
+    imported.file.write_bytes(os.urandom(1024) * (50 * 1024))
+    imported.simulator.change(latencies={"s3.UploadPart": 0.2})
+    with pytest.raises(UploadInterrupted):
+        imported.upload(1, interrupted_after(2))
+    assert imported.left() == {"uploads": 1}
+    imported.adapter.stop()
+    imported.adapter = imported.new_adapter()
+    ((key, there),) = imported.look(lambda cloud: [(one.key, len(one.parts)) for one in cloud.objects.uploads.values()])
+    assert 2 <= there <= 6
+    sent = imported.simulator.state()["calls"]["s3.UploadPart"]
+    image_id = imported.upload(2)
+    assert imported.simulator.state()["calls"]["s3.UploadPart"] - sent == 7 - there
+    assert imported.events("objects stored") == imported.events("imports begun") == 1
+    assert f"{1:010}" in key, "the key stays that of the first upload"
+    assert imported.look(lambda cloud: cloud.images.get(image_id).tags) == {"team": "ci", **ids(2)}
+    assert imported.left() == {}
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_object_that_outlives_the_builder(imported: Uploads, same: bool) -> None:
+    """AW-17: a file that was sent before its import began is not sent again, if it is the file."""
+    imported.file.write_bytes(os.urandom(1024) * (20 * 1024))
+    imported.simulator.change(errors=[{"operation": "ec2.Import*", "kind": "503", "count": 100}])
+
+    def report(done: int, total: int) -> None:
+        if imported.events("objects stored"):
+            raise UploadInterrupted("the builder stops")
+
+    with pytest.raises(UploadInterrupted):
+        imported.upload(1, report)
+    assert imported.left() == {"objects": 1}
+    imported.adapter.stop()
+    imported.adapter = imported.new_adapter()
+    imported.simulator.change(errors=[])
+    if not same:
+        imported.file.write_bytes(os.urandom(1024) * (20 * 1024))
+    imported.upload(2)
+    assert imported.events("objects stored") == (1 if same else 2)
+    assert imported.events("imports begun") == 1
+    assert imported.left() == {}
+
+
+def test_without_the_right_to_look_for_parts(imported: Uploads) -> None:
+    """AW-17: what only saves time is left out; the upload is made."""
+    rule = {"kind": "403", "code": "AccessDenied", "count": 100}
+    imported.simulator.change(errors=[{**rule, "operation": "s3.List*"}])
+    imported.upload()
+    assert imported.events("imports begun") == 1
+
+
 def test_snapshot_that_outlives_the_builder(direct: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
     """AW-18: only the blocks that are missing are written."""
     monkeypatch.setattr(BlockUpload, "concurrency", 2)
@@ -235,7 +287,7 @@ def test_parts_that_nobody_wants(imported: Uploads) -> None:
 
 
 def test_part_without_an_answer(imported: Uploads) -> None:
-    """AW-17: s3transfer sends it again."""
+    """AW-17: it is sent again."""
     imported.file.write_bytes(bytes(20 * 2**20))
     imported.simulator.change(errors=[{"operation": "s3.UploadPart", "kind": "drop", "count": 2}])
     imported.upload()
@@ -263,7 +315,8 @@ LOST = {
         *("ec2.DescribeSnapshots", "ec2.RegisterImage", "ec2.DescribeImages"),
     ],
     "snapshot": [
-        *("s3.PutObject", "s3.HeadObject", "ec2.ImportSnapshot", "ec2.DescribeImport*", "s3.DeleteObject"),
+        *("s3.CreateMultipartUpload", "s3.UploadPart", "s3.CompleteMultipartUpload", "s3.HeadObject", "s3.List*"),
+        *("ec2.ImportSnapshot", "ec2.DescribeImport*", "s3.DeleteObject"),
         *("ec2.DescribeSnapshots", "ec2.RegisterImage"),
     ],
     "image": ["ec2.ImportImage", "ec2.DescribeImport*", "ec2.DescribeImages"],
@@ -282,7 +335,7 @@ def test_lost_answer(region: AwsSimulator, tmp_path: Path, method: str, operatio
         uploads.upload()
     except CloudUnavailableException:
         # What is asked before anything is made, or when all was sent: the builder begins anew.
-        assert operation in ("ec2.DescribeSnapshots", "ec2.DescribeImport*", "s3.HeadObject")
+        assert operation in ("ec2.DescribeSnapshots", "ec2.DescribeImport*")
         assert uploads.left() == {}
         uploads.upload(2)
     assert uploads.look(lambda cloud: len(cloud.images.images)) == 2

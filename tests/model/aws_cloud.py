@@ -176,7 +176,7 @@ class ModelAwsDriver(AwsDriver):
 
     def getAdapter(self, provider_config: Any) -> AwsAdapter:
         name, rate = provider_config.name, provider_config.rate
-        return AwsAdapter(provider_config, AwsTransport(name, REGION, None, rate, lambda service, _: _Client(service)))
+        return AwsAdapter(provider_config, AwsTransport(name, REGION, None, rate, _Client))
 
 
 class _Client:
@@ -197,7 +197,7 @@ def _client(service: str) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment("http://region.invalid").items():
             patch.setenv(name, value)
-        client = AwsTransport("model", REGION, None, 0)._client_of_botocore(service, 1)
+        client = AwsTransport("model", REGION, None, 0)._client_of_botocore(service)
         client.meta.events.register("before-send", _send)
         # It looks up its credentials now.
         client._request_signer._credentials.get_frozen_credentials()

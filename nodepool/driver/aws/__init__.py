@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AWS driver. It needs boto3, which the extra ``aws`` brings.
+"""The AWS driver. It needs botocore, which the extra ``aws`` brings.
 
 Where to begin to read:
 
@@ -10,6 +10,7 @@ Where to begin to read:
 * ``launch_spec.py``: what an instance is to be like; ``creation.py``, ``launch_batch.py``: how it is made;
 * ``fleet_spec.py``, ``fleet_creation.py``, ``fleet_client.py``, ``launch_templates.py``: fleets;
 * ``host_creation.py``, ``host_client.py``: dedicated hosts;
+* ``images.py``, ``import_upload.py``, ``object_upload.py``, ``block_upload.py``: uploads of images;
 * ``ended.py``: why instances end; ``preflight.py``, ``check_client.py``: ``nodepool check``;
 * ``instances.py``: what launches and deletions share; ``batch_tag.py``, ``batch_tags.py``: whose an instance is;
 * ``resources.py``: what can be left over;
@@ -31,7 +32,7 @@ class AwsDriver(StateMachineDriver):
     """``driver: aws``"""
 
     name = "aws"
-    libraries = ("boto3", "botocore")
+    libraries = ("botocore",)
 
     def getProviderConfig(self, provider: dict[str, Any]) -> AwsProviderConfig:
         return AwsProviderConfig(provider)

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.discard import discard_snapshot
-from nodepool.driver.aws.image_spec import snapshot_start
+from nodepool.driver.aws.image_spec import file_problem, snapshot_start
 from nodepool.driver.aws.image_types import COMPLETED, ERROR, PENDING, AwsSnapshot
-from nodepool.driver.aws.object_store import file_problem
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.upload import ImageUploader, Segment
 from nodepool.driver.framework.upload_progress import UploadInterrupted

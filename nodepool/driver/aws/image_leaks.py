@@ -16,10 +16,10 @@ from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_spec import metadata_of_key, provider_prefix
 from nodepool.driver.aws.image_types import COMPLETED, FAILED_TASKS, AwsSnapshot, ImportTask
 from nodepool.driver.aws.import_upload import IMAGE_KEY
-from nodepool.driver.aws.object_store import UnfinishedObject
 from nodepool.driver.aws.resources import AwsKind, AwsResource, AwsResources
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.listed_image import ListedImage
+from nodepool.driver.framework.parts_upload import PartsUpload
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 
@@ -131,7 +131,7 @@ class ImageLeaks:
 
     def _found_parts(self) -> Iterator[AwsResource]:
         assert self._store is not None
-        for found in self._store.unfinished(provider_prefix(self._provider)):
+        for found in self._store.open_uploads(provider_prefix(self._provider)):
             name = f"{found.upload_id}{_BETWEEN}{found.key}"
             yield AwsResource(metadata_of_key(found.key), PARTS, name, usable=False)
 
@@ -144,4 +144,4 @@ class ImageLeaks:
     def _end_parts(self, name: str) -> None:
         assert self._store is not None
         upload_id, _, key = name.partition(_BETWEEN)
-        self._store.end_unfinished(UnfinishedObject(key, upload_id))
+        self._store.abort(PartsUpload(key, upload_id))

@@ -73,8 +73,12 @@ class ImageJob:
     @property
     def key(self) -> str:
         """Of the object in S3. It says whose it is: nobody has to ask for the tags of each object."""
-        told = "/".join(quote(self.tags.get(key, ""), safe="") for key in UPLOAD_TAGS)
-        return f"{PREFIX}{told}/{self.name}.{self.format}"
+        return f"{self.build_prefix}{quote(self.tags.get(UPLOAD_KEY, ''), safe='')}/{self.name}.{self.format}"
+
+    @property
+    def build_prefix(self) -> str:
+        """Before the keys of all objects of the build at the provider."""
+        return f"{PREFIX}{'/'.join(quote(value, safe='') for value in self.build_tags.values())}/"
 
 
 def image_tags(image: AwsDiskImage, metadata: Mapping[str, Any]) -> dict[str, str]:
@@ -103,26 +107,41 @@ def object_tagging(tags: Mapping[str, str]) -> str:
     return urlencode(dict(list({**first, **usable}.items())[:_OBJECT_TAGS]))
 
 
+def file_problem(job: ImageJob, size: int, sha256: str) -> str | None:
+    """In what a file that was read differs from the one that was built, for people; None = in nothing that is known."""
+    if size != job.size:
+        return f"the file had {job.size} bytes at first, and {size} when it was read"
+    if job.sha256 is not None and job.sha256.strip().lower() != sha256:
+        return f"the sha256 of the file was {job.sha256} when it was built, and is {sha256} now; is the disk well?"
+    return None
+
+
 def tag_specifications(kind: str, tags: Mapping[str, str]) -> list[dict[str, Any]]:
     """Tags of what a call makes."""
     return [{"ResourceType": kind, "Tags": tag_list(tags)}]
 
 
-def snapshot_import(job: ImageJob, bucket: str) -> dict[str, Any]:
-    """Arguments of ImportSnapshot."""
+def snapshot_import(job: ImageJob, bucket: str, key: str) -> dict[str, Any]:
+    """Arguments of ImportSnapshot.
+
+    :param key: of the object.
+    """
     return {
         "ClientToken": job.token,
-        "DiskContainer": {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": job.key}},
+        "DiskContainer": {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}},
         "TagSpecifications": tag_specifications("import-snapshot-task", job.tags),
     }
 
 
-def image_import(job: ImageJob, bucket: str) -> dict[str, Any]:
-    """Arguments of ImportImage."""
+def image_import(job: ImageJob, bucket: str, key: str) -> dict[str, Any]:
+    """Arguments of ImportImage.
+
+    :param key: of the object.
+    """
     return {
         "ClientToken": job.token,
         "Architecture": job.image.architecture,
-        "DiskContainers": [{"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": job.key}}],
+        "DiskContainers": [{"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}}],
         "TagSpecifications": tag_specifications("import-image-task", job.tags),
     }
 

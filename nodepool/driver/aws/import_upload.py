@@ -2,17 +2,20 @@
 """`ImportUpload`: AWS makes a snapshot or an AMI of an object in S3 (``import-method: snapshot``, ``image``; AW-17).
 
 An import takes long, and goes on without us. It is known by its tags: when the builder was restarted meanwhile, the
-next upload of the build takes it up again. One whose result became an image has a tag that says so.
+next upload of the build takes it up again. One whose result became an image has a tag that says so. What was sent of a
+file whose import had not begun is not sent again, either: see `nodepool.driver.aws.object_upload`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.aws.discard import discard_import
-from nodepool.driver.aws.image_spec import image_import, snapshot_import
+from nodepool.driver.aws.image_spec import PREFIX, image_import, snapshot_import
 from nodepool.driver.aws.image_types import COMPLETED, FAILED_TASKS, ImportTask
+from nodepool.driver.aws.object_upload import send_file
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.exceptions import ImageCreateException, LaunchError
@@ -62,7 +65,9 @@ class ImportUpload:
         self._wait = wait
         self._limit_seconds = limit_seconds
         self._kind: ImportKind = calls.image_imports if whole else calls.snapshot_imports
-        self._arguments: dict[str, Any] = (image_import if whole else snapshot_import)(job, store.bucket)
+        self._arguments: Callable[[ImageJob, str, str], dict[str, Any]] = image_import if whole else snapshot_import
+        #: Of the object: that of this upload, or of the one that was interrupted.
+        self._key = job.key
         #: The import, as soon as there is one.
         self._task: ImportTask | None = None
 
@@ -104,6 +109,8 @@ class ImportUpload:
                 log.info("%s: import %s of an interrupted upload is taken up again", self._wait.head, task.id)
                 self._ec2.tag_now([task.id], self._job.tags)
                 self._wait.sent(self._job.size)
+                if task.bucket == self._store.bucket and task.key.startswith(PREFIX):
+                    self._key = task.key
                 return task
         return None
 
@@ -116,17 +123,18 @@ class ImportUpload:
 
     def _begin(self) -> ImportTask:
         self._wait.check()
-        self._store.upload(self._job, self._wait)
+        self._key = send_file(self._store, self._job, self._wait)
         return self._wait.when_allowed(self._order, self._limit_seconds)
 
     def _order(self) -> ImportTask:
+        arguments = self._arguments(self._job, self._store.bucket, self._key)
         for attempt in range(1, ATTEMPTS):
             try:
-                return self._kind.begin(self._arguments)
+                return self._kind.begin(arguments)
             except CloudAway as error:
                 log.debug("%s: %s", self._wait.head, error)
                 self._wait.pause(_AGAIN.pause(attempt))
-        return self._kind.begin(self._arguments)
+        return self._kind.begin(arguments)
 
     def _imported(self, task: ImportTask) -> ImportTask:
         told = ""
@@ -148,10 +156,10 @@ class ImportUpload:
         raise AssertionError("the looks end with an error")
 
     def _undo(self, error: BaseException) -> None:
-        """After an error nothing is left, but for an import that the next upload takes up again."""
-        interrupted = isinstance(error, UploadInterrupted) or self._wait.stopped
-        if self._task is not None and interrupted:
-            log.info("%s: import %s goes on", self._wait.head, self._task.id)
+        """After an error nothing is left, but for what the next upload goes on with: import, object, parts of it."""
+        if isinstance(error, UploadInterrupted) or self._wait.stopped:
+            what = "what was sent of the file stays" if self._task is None else f"import {self._task.id} goes on"
+            log.info("%s: %s", self._wait.head, what)
             return
         if self._task is not None:
             with Guard(log, "%s: import %s may be left over", self._wait.head, self._task.id, traceback=False):
@@ -159,9 +167,6 @@ class ImportUpload:
         self._discard_object()
 
     def _discard_object(self) -> None:
-        """The object of this upload, or of that which was interrupted."""
-        task = self._task
-        taken_up = task is not None and task.bucket == self._store.bucket and task.key.startswith("nodepool/")
-        key = task.key if task is not None and taken_up else self._job.key
-        with Guard(log, "%s: object %s may be left over", self._wait.head, key, level=logging.WARNING, traceback=False):
+        key, level = self._key, logging.WARNING
+        with Guard(log, "%s: object %s may be left over", self._wait.head, key, level=level, traceback=False):
             self._store.delete(key)

@@ -24,8 +24,6 @@ log = logging.getLogger("nodepool.driver.aws.transport")
 
 #: Attempts of a call that AWS puts off.
 THROTTLED_ATTEMPTS: Final = 6
-#: Attempts of a call that a library makes which sends a file.
-TRANSFER_ATTEMPTS: Final = 5
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 45
 #: botocore keeps 10 by itself, which is less than the threads of a provider.
@@ -55,7 +53,7 @@ _NOT_SENT: Final = ("EndpointConnectionError", "ConnectTimeoutError", "ProxyConn
 _REACH: Final = "correct region-name or the endpoint, or let this machine reach it: network, firewall, proxy"
 _NO_LOGIN: Final = ("Credential", "SSO", "Token", "Login", "ProfileNotFound")
 #: botocore writes tokens of sessions to its log at DEBUG.
-_TALKATIVE: Final = ("botocore", "boto3", "s3transfer")
+_TALKATIVE: Final = ("botocore", "boto3")
 
 
 def class_sizes(rate: float) -> dict[str, BucketSize]:
@@ -77,7 +75,7 @@ class AwsTransport:
     :param provider: name, for errors.
     :param profile: of boto's files; None = boto chooses.
     :param rate: changing calls per second.
-    :param make_client: for tests: makes the client of a service, which makes so many attempts of a call.
+    :param make_client: for tests: makes the client of a service.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class AwsTransport:
         region: str,
         profile: str | None,
         rate: float,
-        make_client: Callable[[str, int], Any] | None = None,
+        make_client: Callable[[str], Any] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.provider = provider
@@ -97,7 +95,7 @@ class AwsTransport:
         self.stopped = threading.Event()
         self._lock = threading.Lock()
         self._session: Any = None
-        self._clients: dict[tuple[str, int], Any] = {}
+        self._clients: dict[str, Any] = {}
         if make_client is None:
             import botocore.session  # noqa: F401 - a provider whose library is broken shall not start
 
@@ -182,10 +180,6 @@ class AwsTransport:
             raise self._stopped(operation)
         return self._classes.wait(kind)
 
-    def transfer_client(self, service: str) -> Any:
-        """A client that repeats its calls by itself, for the library that sends files with it. Thread-safe."""
-        return self._client(service, TRANSFER_ATTEMPTS)
-
     @contextlib.contextmanager
     def translated(self, operation: str) -> Iterator[None]:
         """Errors of botocore inside become those of `nodepool.driver.aws.errors`."""
@@ -243,20 +237,20 @@ class AwsTransport:
             return CloudAway(f"{text}; {_REACH}", maybe_done=False, code=kind)
         return CloudAway(text, code=kind)
 
-    def _client(self, service: str, attempts: int = 1) -> Any:
-        client = self._clients.get((service, attempts))
+    def _client(self, service: str) -> Any:
+        client = self._clients.get(service)
         if client is not None:
             return client
         with self._lock:
-            client = self._clients.get((service, attempts))
+            client = self._clients.get(service)
             if client is None:
                 if self.stopped.is_set():
                     raise self._stopped(f"a call of {service}")
-                client = self._clients[service, attempts] = self._make_client(service, attempts)
+                client = self._clients[service] = self._make_client(service)
             return client
 
-    def _client_of_botocore(self, service: str, attempts: int) -> Any:
-        """Called with the lock."""
+    def _client_of_botocore(self, service: str) -> Any:
+        """It sends each call once: what is repeated is said here. Called with the lock."""
         import botocore.session
         from botocore.config import Config
 
@@ -270,7 +264,7 @@ class AwsTransport:
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             max_pool_connections=CONNECTIONS,
-            retries={"mode": "standard", "total_max_attempts": attempts},
+            retries={"mode": "standard", "total_max_attempts": 1},
         )
         return self._session.create_client(service, region_name=self.region, config=config)
 

@@ -49,8 +49,8 @@ class ImageUploader:
     :raises OSError: there is no such file.
     """
 
-    #: Bytes; a subclass sets it.
-    segment_size: ClassVar[int]
+    #: Bytes; a subclass sets it, or an object before its upload begins.
+    segment_size: int
     #: Segments under way at once.
     concurrency: ClassVar[int] = 10
     #: Attempts of a call that is made through `retry`.

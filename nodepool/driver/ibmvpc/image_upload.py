@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.image_time import ImageTime
-from nodepool.driver.framework.upload import ImageUploader, Segment
+from nodepool.driver.framework.parts_upload import PartsUploader
+from nodepool.driver.framework.upload import Segment
 from nodepool.driver.framework.upload_check import ImageContent, check_stored
 from nodepool.driver.framework.upload_progress import UploadInterrupted
 from nodepool.driver.ibmvpc.errors import exists, told
-from nodepool.driver.ibmvpc.object_store import CosBucket, PartsUpload, StoredPart
+from nodepool.driver.ibmvpc.object_store import CosBucket
 from nodepool.driver.ibmvpc.types import DELETING, PENDING, USABLE_IMAGES, IbmImage
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -57,33 +57,27 @@ class IbmImageJob(NamedTuple):
     content: ImageContent
 
 
-class CosUpload(ImageUploader):
+class CosUpload(PartsUploader):
     """Made in the thread that calls ``uploadImage()``. ``upload()`` returns the id of the image."""
 
-    segment_size: ClassVar[int] = PART_BYTES
+    segment_size = PART_BYTES
     concurrency: ClassVar[int] = 4
     error_retries: ClassVar[int] = 5
 
     def __init__(
         self, client: IbmVpc, bucket: CosBucket, path: str | os.PathLike[str], job: IbmImageJob, import_seconds: float
     ) -> None:
-        super().__init__(client, log, path, job.name, {})
+        head = f"Provider {client.calls.provider}: image {job.name}"
+        super().__init__(bucket, log, path, job.name, head, job.key, client.calls.stopped)
         self._client = client
         self._bucket = bucket
         self._job = job
-        self._head = f"Provider {client.calls.provider}: image {job.name}"
         self._check = upload_progress.checker()
         self._import_seconds = import_seconds
         self._digest = hashlib.sha256()
-        self._upload: PartsUpload | None = None
-        #: Key of the object: that of this upload, or of the one that was interrupted.
-        self._key = job.key
         self._image: IbmImage | None = None
         #: An import was ordered, with or without an answer.
         self._ordered = False
-        #: What the bucket has. ``_parts_lock`` guards it.
-        self._parts: dict[int, StoredPart] = {}
-        self._parts_lock = threading.Lock()
 
     # -- the whole --
 
@@ -98,13 +92,9 @@ class CosUpload(ImageUploader):
         try:
             return str(self.upload())
         except CloudAway as error:
-            if self._stopped:
+            if self.stopped:
                 raise UploadInterrupted("the provider was stopped") from error
             raise
-
-    @property
-    def _stopped(self) -> bool:
-        return self._client.calls.stopped.is_set()
 
     def _upload_segments(self) -> None:
         if self._image is None:
@@ -116,26 +106,13 @@ class CosUpload(ImageUploader):
         self._check()
         if self._interrupted_import():
             return
-        self._upload = self._interrupted_upload() or PartsUpload(self._key, self.retry(self._bucket.begin, self._key))
-        self._key = self._upload.key
+        self.begin_parts(self._job.prefix, f"-{self._job.build}{os.path.splitext(self._job.key)[1]}")
+
+    def new_upload(self) -> str:
+        return self._bucket.begin(self.key)
 
     def segmentRead(self, segment: Segment) -> None:
         self._digest.update(segment.data)
-
-    def uploadSegment(self, segment: Segment) -> None:
-        assert self._upload is not None
-        number = segment.index + 1
-        with self._parts_lock:
-            there = self._parts.get(number)
-        tag = hashlib.md5(segment.data, usedforsecurity=False).hexdigest()
-        if there is not None and (there.tag, there.size) == (tag, len(segment.data)):
-            return
-        stored = self._bucket.put_part(self._upload, number, segment.data)
-        with self._parts_lock:
-            self._parts[number] = stored
-
-    def shouldRetryException(self, exception: BaseException) -> bool:
-        return isinstance(exception, CloudAway) and not self._stopped
 
     def finishUpload(self) -> str:
         if self._image is None:
@@ -149,13 +126,12 @@ class CosUpload(ImageUploader):
         return image.id
 
     def abortUpload(self) -> None:
-        if isinstance(self.error, UploadInterrupted) or self._stopped:
-            log.info("%s: what was uploaded is left for the next upload of the build", self._head)
+        if isinstance(self.error, UploadInterrupted) or self.stopped:
+            log.info("%s: what was uploaded is left for the next upload of the build", self.head)
             return
-        if self._upload is not None:
-            with Guard(log, "%s: parts of %s may be left over", self._head, self._key, traceback=False):
-                self._bucket.abort(self._upload)
-        with Guard(log, "%s: it may be left over", self._head, level=logging.WARNING, traceback=False) as guard:
+        with Guard(log, "%s: parts of %s may be left over", self.head, self.key, traceback=False):
+            self.abort_parts()
+        with Guard(log, "%s: it may be left over", self.head, level=logging.WARNING, traceback=False) as guard:
             self._discard_image()
         if guard.error is None:
             self._discard_object()
@@ -177,26 +153,13 @@ class CosUpload(ImageUploader):
             ours = image.group == self._job.group and image.name.endswith(f"-{self._job.build}")
             # Without the object the upload has ended: the image has a record of its own.
             if ours and key in keys and image.status in (PENDING, *USABLE_IMAGES):
-                log.info("%s: the import of an interrupted upload, %s, is taken up again", self._head, image.name)
-                self._key = key
+                log.info("%s: the import of an interrupted upload, %s, is taken up again", self.head, image.name)
+                self.key = key
                 self._image = image
                 if image.name != self.image_name:
                     self._image = self._client.rename_image(image.id, self.image_name)
                 return True
         return False
-
-    def _interrupted_upload(self) -> PartsUpload | None:
-        ending = f"-{self._job.build}{os.path.splitext(self._job.key)[1]}"
-        for found in self._bucket.open_uploads(self._job.prefix):
-            if not found.key.endswith(ending):
-                continue
-            try:
-                self._parts = self._bucket.parts(found)
-            except CloudNotFound:
-                continue
-            log.info("%s: %d parts of an interrupted upload are there", self._head, len(self._parts))
-            return found
-        return None
 
     # -- steps --
 
@@ -206,24 +169,15 @@ class CosUpload(ImageUploader):
         check_stored(self.image_name, self._job.content, read)
 
     def _complete(self) -> None:
-        upload, parts = self._upload, dict(self._parts)
-        assert upload is not None
-        last = -(-self.size // self.segment_size)
-        parts = {number: part for number, part in parts.items() if number <= last}
-        try:
-            self.retry(self._bucket.complete, upload, parts)
-        except CloudNotFound:
-            # The answer of an earlier call was lost: then the object is there.
-            log.debug("%s: the upload was completed before", self._head)
-        self._upload = None
-        stored = self.retry(self._bucket.size, self._key)
+        self.complete_parts()
+        stored = self.retry(self._bucket.size, self.key)
         check_stored(self.image_name, ImageContent.of(self.size), ImageContent.of(stored))
 
     def _order_import(self) -> IbmImage:
         body = {
             "name": self.image_name,
             "resource_group": {"id": self._job.group_id},
-            "file": {"href": f"cos://{self.retry(self._bucket.region)}/{self._bucket.name}/{self._key}"},
+            "file": {"href": f"cos://{self.retry(self._bucket.region)}/{self._bucket.name}/{self.key}"},
             "operating_system": {"name": self._job.operating_system},
         }
         self._ordered = True
@@ -245,19 +199,19 @@ class CosUpload(ImageUploader):
         """Wait until an image can be used."""
         self._go_on()
         stopped = self._client.calls.stopped
-        time = ImageTime(f"{self._head}: its import", self._import_seconds, stopped, wanted=self._go_on)
+        time = ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=self._go_on)
         for _ in time.looks():
             try:
                 image = self._client.image(image.id)
             except CloudAway as error:
                 # It goes on meanwhile.
-                log.debug("%s: %s", self._head, error)
+                log.debug("%s: %s", self.head, error)
                 continue
             if image.status in USABLE_IMAGES:
                 return image
             if image.status != PENDING:
                 why = told(image.reasons) or "IBM gives no reason"
-                raise ImageCreateException(f"{self._head}: its import is {image.status}: {why}")
+                raise ImageCreateException(f"{self.head}: its import is {image.status}: {why}")
         time.check()
         raise time.over()
 
@@ -266,10 +220,8 @@ class CosUpload(ImageUploader):
         self._report(self.size, self.size)
 
     def _discard_object(self) -> None:
-        with Guard(
-            log, "%s: object %s may be left over", self._head, self._key, level=logging.WARNING, traceback=False
-        ):
-            self._bucket.delete(self._key)
+        with Guard(log, "%s: object %s may be left over", self.head, self.key, level=logging.WARNING, traceback=False):
+            self._bucket.delete(self.key)
 
 
 def delete_image(client: IbmVpc, image_id: str) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.listed_image import ListedImage
+from nodepool.driver.framework.parts_upload import PartsUpload
 from nodepool.driver.framework.upload_check import ImageContent
 from nodepool.driver.ibmvpc.image_upload import IMPORT_SECONDS, CosUpload, IbmImageJob, delete_image
 from nodepool.driver.ibmvpc.names import group_of_images, image_metadata, image_name
-from nodepool.driver.ibmvpc.object_store import CosBucket, PartsUpload
+from nodepool.driver.ibmvpc.object_store import CosBucket
 from nodepool.driver.ibmvpc.resources import IMAGE, OBJECT, PART, IbmResource
 from nodepool.driver.ibmvpc.types import DELETING, FAILED
 from nodepool.driver.statemachine.metadata import BUILD_KEY

@@ -12,12 +12,13 @@ import contextlib
 import hashlib
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.http.rest_calls import RestApi, RestCalls
+from nodepool.driver.framework.parts_upload import PartsUpload, StoredPart
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.ibmvpc.client import MOST_PAGES
 from nodepool.driver.ibmvpc.errors import IbmError, meaning
@@ -30,21 +31,6 @@ CALL_SECONDS: Final = 45.0
 PART_SECONDS: Final = 120.0
 #: The one class of calls: those to the bucket have no limit of their own.
 _KIND: Final = "object storage"
-
-
-class StoredPart(NamedTuple):
-    """A part of an upload, as the bucket has it. The tag is the MD5 of its bytes in hexadecimal digits."""
-
-    number: int
-    tag: str
-    size: int
-
-
-class PartsUpload(NamedTuple):
-    """An upload in parts that was not completed. Its parts cost money until it is ended."""
-
-    key: str
-    upload_id: str
 
 
 class CosAnswers(RestApi):

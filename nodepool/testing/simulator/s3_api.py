@@ -96,9 +96,10 @@ class S3Api:
         made = self.objects.put(bucket, key, [self._piece(request)], _tags(request))
         return Answer(200, b"", {"ETag": made.etag})
 
-    def _head(self, _request: Request, bucket: str, key: str) -> Answer:
+    def _head(self, request: Request, bucket: str, key: str) -> Answer:
         found = self.objects.get(bucket, key)
-        return Answer(200, b"", {"ETag": found.etag, "Content-Length": str(found.size)})
+        told = {"x-amz-checksum-crc32": found.crc32} if found.crc32 and _wants_checksum(request) else {}
+        return Answer(200, b"", {"ETag": found.etag, "Content-Length": str(found.size), **told})
 
     def _delete(self, _request: Request, bucket: str, key: str) -> Answer:
         if self.objects.bucket(bucket).pop(key, None) is not None:
@@ -147,7 +148,8 @@ class S3Api:
         upload = self.objects.upload(request.argument("uploadId"))
         told = "".join(
             f"<Part><PartNumber>{number}</PartNumber><ETag>{escape(_quoted(piece.md5))}</ETag>"
-            f"<Size>{piece.size}</Size></Part>"
+            f"<Size>{piece.size}</Size>"
+            f"{f'<ChecksumCRC32>{escape(piece.crc32)}</ChecksumCRC32>' if piece.crc32 else ''}</Part>"
             for number, piece in sorted(upload.parts.items())
         )
         head = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(key)}</Key><UploadId>{upload.id}</UploadId>"
@@ -164,7 +166,7 @@ class S3Api:
         pieces = [upload.parts[number] for number in numbers]
         if any(piece.size < _LEAST_PART for piece in pieces[:-1]):
             raise ApiError(400, "Your proposed upload is smaller than the minimum allowed size", "EntityTooSmall")
-        made = self.objects.put(bucket, key, pieces, upload.tags)
+        made = self.objects.put(bucket, key, pieces, upload.tags, in_parts=True)
         del self.objects.uploads[upload.id]
         content = f"<Bucket>{escape(bucket)}</Bucket><Key>{escape(key)}</Key><ETag>{escape(made.etag)}</ETag>"
         return _xml("CompleteMultipartUploadResult", content)
@@ -192,6 +194,10 @@ def _place(request: Request) -> tuple[str, str]:
     """Bucket and key."""
     bucket, _, key = request.path.removeprefix("/").partition("/")
     return bucket, key
+
+
+def _wants_checksum(request: Request) -> bool:
+    return request.headers.get("x-amz-checksum-mode") == "ENABLED"
 
 
 def _tags(request: Request) -> dict[str, str]:

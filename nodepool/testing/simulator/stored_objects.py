@@ -19,11 +19,13 @@ class Piece:
     """Data that arrived in one request.
 
     :param data: None = they are not kept.
+    :param crc32: as the client has told it, Base64; None = it has not.
     """
 
     size: int
     md5: str
     data: bytes | None = None
+    crc32: str | None = None
 
     @classmethod
     def of(cls, data: bytes, crc32: str | None, keep: bool = False) -> Piece:
@@ -33,7 +35,7 @@ class Piece:
         if crc32 is not None and crc32 != base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode():
             raise ApiError(400, "The CRC32 you specified did not match the calculated checksum.", "BadDigest")
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        return cls(len(data), md5, data if keep else None)
+        return cls(len(data), md5, data if keep else None, crc32)
 
 
 @dataclass
@@ -41,12 +43,14 @@ class StoredObject:
     """One object.
 
     :param pieces: the parts that it came in.
+    :param in_parts: it was uploaded as parts, maybe as one.
     """
 
     key: str
     modified: str
     pieces: list[Piece]
     tags: dict[str, str] = field(default_factory=dict)
+    in_parts: bool = False
 
     @property
     def size(self) -> int:
@@ -54,10 +58,21 @@ class StoredObject:
 
     @property
     def etag(self) -> str:
-        if len(self.pieces) == 1:
+        if not self.in_parts:
             return f'"{self.pieces[0].md5}"'
         whole = hashlib.md5(b"".join(bytes.fromhex(piece.md5) for piece in self.pieces), usedforsecurity=False)
         return f'"{whole.hexdigest()}-{len(self.pieces)}"'
+
+    @property
+    def crc32(self) -> str | None:
+        """The checksum over those of its parts, and their number; None = there is none of each."""
+        if len(self.pieces) == 1 and not self.in_parts:
+            return self.pieces[0].crc32
+        told = [piece.crc32 for piece in self.pieces if piece.crc32 is not None]
+        if len(told) < len(self.pieces):
+            return None
+        whole = zlib.crc32(b"".join(base64.b64decode(one) for one in told))
+        return f"{base64.b64encode(whole.to_bytes(4, 'big')).decode()}-{len(told)}"
 
     @property
     def data(self) -> bytes:
@@ -121,14 +136,16 @@ class StoredObjects:
             raise ApiError(404, "The specified key does not exist.", "NoSuchKey")
         return found
 
-    def put(self, bucket: str, key: str, pieces: list[Piece], tags: dict[str, str]) -> StoredObject:
+    def put(
+        self, bucket: str, key: str, pieces: list[Piece], tags: dict[str, str], in_parts: bool = False
+    ) -> StoredObject:
         """Stores an object; one with the same key is replaced.
 
         :raises ApiError: 400, 404.
         """
         if len(tags) > 10:
             raise ApiError(400, "Object tags cannot be greater than 10", "BadRequest")
-        made = self.bucket(bucket)[key] = StoredObject(key, self.stamp(), pieces, tags)
+        made = self.bucket(bucket)[key] = StoredObject(key, self.stamp(), pieces, tags, in_parts)
         self.core.events["objects stored"] += 1
         return made
 

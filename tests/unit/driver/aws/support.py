@@ -165,7 +165,7 @@ class Rig:
         self.region = Region()
         self.clock = ManualClock()
         self.config = load(section() if data is None else data)
-        transport = AwsTransport(PROVIDER, "eu-north-1", None, 0, lambda service, attempts: self.region, self.clock)
+        transport = AwsTransport(PROVIDER, "eu-north-1", None, 0, lambda service: self.region, self.clock)
         self.adapter = AwsAdapter(self.config, transport)
         cloud = self.cloud = self.adapter.instances
         cloud.inventory = QuietInventory(PROVIDER, cloud.list_instances, lag_seconds=5.0, clock=self.clock)

@@ -26,13 +26,17 @@ IMAGES = ("image_calls.py", "object_store.py")
 CALL = re.compile(r'"([a-z0-9-]+)", t\.\w+, "(\w+)"|_list\(\s*"(\w+)"')
 #: Calls of S3: ``_call("HeadObject"``.
 OBJECT_CALL = re.compile(r'_call\("(\w+)"')
-#: What IAM calls them; those that s3transfer makes are in the first.
+#: What IAM calls them.
 OBJECT_ACTIONS = {
-    "AbortMultipartUpload": {"AbortMultipartUpload", "PutObject", "PutObjectTagging"},
+    "AbortMultipartUpload": {"AbortMultipartUpload"},
+    "CompleteMultipartUpload": {"PutObject"},
+    "CreateMultipartUpload": {"PutObject", "PutObjectTagging"},
     "DeleteObject": {"DeleteObject"},
     "HeadObject": {"GetObject"},
     "ListMultipartUploads": {"ListBucketMultipartUploads"},
     "ListObjectsV2": {"ListBucket"},
+    "ListParts": {"ListMultipartUploadParts"},
+    "UploadPart": {"PutObject"},
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from nodepool.driver.aws import import_upload
 from nodepool.driver.aws.image_types import ImportTask
 from nodepool.driver.aws.import_upload import IMAGE_KEY, ImportUpload
 from nodepool.driver.framework import upload_progress
@@ -30,12 +31,16 @@ class StubStore:
         self.sent: list[str] = []
         self.deleted: list[str] = []
         self.trouble: Exception | None = None
+        #: Of an object that was there before.
+        self.key = ""
 
-    def upload(self, job: Any, wait: Any) -> None:
+    def send(self, job: Any, wait: Any) -> str:
+        """Instead of `nodepool.driver.aws.object_upload.send_file`."""
         self.sent.append(job.key)
         wait.sent(job.size)
         if self.trouble is not None:
             raise self.trouble
+        return self.key or str(job.key)
 
     def delete(self, key: str) -> None:
         self.deleted.append(key)
@@ -81,8 +86,27 @@ class ImportRig(ImageRig):
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> ImportRig:
+def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ImportRig:
+    monkeypatch.setattr(import_upload, "send_file", lambda store, job, wait: store.send(job, wait))
     return ImportRig(tmp_path)
+
+
+def test_object_of_an_interrupted_upload(rig: ImportRig) -> None:
+    """AW-17: the import reads the object that was there, and it goes after it."""
+    rig.store.key = OLD_KEY
+    rig.upload().run()
+    assert rig.region.last("import_snapshot")["DiskContainer"]["UserBucket"]["S3Key"] == OLD_KEY
+    assert rig.store.deleted == [OLD_KEY]
+
+
+def test_interruption_before_the_import(rig: ImportRig) -> None:
+    """AW-17: the object stays for the next upload of the build."""
+    rig.store.trouble = UploadInterrupted("the builder stops")
+    with pytest.raises(UploadInterrupted):
+        rig.upload().run()
+    assert rig.store.sent
+    assert not rig.store.deleted
+    assert not rig.region.count("import_snapshot")
 
 
 def test_import(rig: ImportRig) -> None:

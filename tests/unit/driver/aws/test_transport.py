@@ -23,7 +23,7 @@ class Paced(t.AwsTransport):
 
     def __init__(self, region: Region, rate: float = 2) -> None:
         self.clock = ManualClock()
-        super().__init__("north", "eu-north-1", None, rate, lambda service, attempts: region, self.clock)
+        super().__init__("north", "eu-north-1", None, rate, lambda service: region, self.clock)
 
     def sleep(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -166,7 +166,7 @@ def test_errors(
 
 def test_stopped(region: Region) -> None:
     """No calls begin any more, and those that wait end."""
-    transport = t.AwsTransport("north", "eu-north-1", None, 0.001, lambda service, attempts: region)
+    transport = t.AwsTransport("north", "eu-north-1", None, 0.001, lambda service: region)
     call(transport)
     transport.close()
     assert region.closed
