@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nodepool.driver.aws.check_client import CheckClient
 from nodepool.driver.aws.subnet_client import Subnet
-from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.cloud_checks import CloudChecks
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class AwsPreflight:
 
     def __init__(self, config: AwsProviderConfig, client: CheckClient, facts: AwsFacts, limits: AccountLimits) -> None:
         self._config = config
+        self._checks = CloudChecks(config.name)
         self._client = client
         self._facts = facts
         self._limits = limits
@@ -43,15 +45,15 @@ class AwsPreflight:
             states = self._client.zones()
         except LaunchError as error:
             # Nothing else can be asked.
-            yield failure(where, self._without_provider(error))
+            yield self._checks.failure(where, error)
             return
         self._zones = {name for name, state in states.items() if state == "available"}
         yield CheckResult(where, True, f"the credentials work; zones: {', '.join(sorted(self._zones))}")
         for pool in self._config.pools.values():
-            yield from self._guarded(f"pool {pool.name}", lambda pool=pool: self._pool(pool))  # type: ignore[misc]
+            yield from self._checks.results(f"pool {pool.name}", self._pool, pool)
             for label in pool.labels.values():
                 yield from self._label(label)
-        yield from self._guarded("quota", self._quota)
+        yield from self._checks.results("quota", self._quota)
 
     # -- a pool --
 
@@ -118,7 +120,7 @@ class AwsPreflight:
         found = [
             result
             for check in (self._types, self._image, self._key)
-            for result in self._guarded(subject, lambda check=check: check(label, subject))  # type: ignore[misc]
+            for result in self._checks.results(subject, check, label, subject)
         ]
         yield from found
         if not found:
@@ -196,16 +198,3 @@ class AwsPreflight:
         )
         remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
         return CheckResult("quota", most >= 1, text, remedy)
-
-    # -- inside --
-
-    def _guarded(self, subject: str, check: Callable[[], list[CheckResult]]) -> list[CheckResult]:
-        """The results of a check; a question that AWS does not answer is one that failed."""
-        try:
-            return check()
-        except (LaunchError, RuntimeConfigurationException) as error:
-            return [failure(subject, self._without_provider(error))]
-
-    def _without_provider(self, error: Exception) -> str:
-        """The text of an error; the table says whose it is."""
-        return str(error).removeprefix(f"Provider {self._config.name}: ")

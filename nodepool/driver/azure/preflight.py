@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nodepool.driver.azure.quota import VMS
-from nodepool.driver.framework.check_result import CheckResult, failure
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.cloud_checks import CloudChecks
+from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.client import Arm
@@ -22,6 +23,7 @@ class AzurePreflight:
 
     def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts) -> None:
         self._config = config
+        self._checks = CloudChecks(config.name)
         self._client = client
         self._facts = facts
 
@@ -32,14 +34,14 @@ class AzurePreflight:
             location = self._client.group_location()
         except LaunchError as error:
             # Nothing else can be asked.
-            yield failure(where, self._without_provider(error))
+            yield self._checks.failure(where, error)
             return
         yield CheckResult(where, True, f"login works; the group is in {location}")
-        yield from self._guarded("network", self._subnet)
+        yield from self._checks.results("network", self._subnet)
         for pool in self._config.pools.values():
             for label in pool.labels.values():
                 yield from self._label(pool, label)
-        yield from self._guarded("quota", self._quota)
+        yield from self._checks.results("quota", self._quota)
 
     def _subnet(self) -> list[CheckResult]:
         subnet_id = self._facts.subnet_id()
@@ -50,8 +52,8 @@ class AzurePreflight:
     def _label(self, pool: AzurePool, label: AzureLabel) -> Iterator[CheckResult]:
         subject = f"label {label.name} of pool {pool.name}"
         bad = [
-            *self._guarded(subject, lambda: self._sizes(pool, label, subject)),
-            *self._guarded(subject, lambda: self._image(label)),
+            *self._checks.results(subject, self._sizes, pool, label, subject),
+            *self._checks.results(subject, self._image, label),
         ]
         yield from bad
         if not bad:
@@ -88,16 +90,3 @@ class AzurePreflight:
         change = "set" if math.isinf(wanted) else "lower"
         remedy = f"{change} max-servers, or ask for more under Quotas in the portal; the smaller one counts"
         return [CheckResult("quota", True, f"{told}; max-servers of the pools allow {allowed}", remedy)]
-
-    # -- inside --
-
-    def _guarded(self, subject: str, check: Callable[[], list[CheckResult]]) -> list[CheckResult]:
-        """The results of a check; a question that Azure refuses is one that failed."""
-        try:
-            return check()
-        except (LaunchError, RuntimeConfigurationException) as error:
-            return [failure(subject, self._without_provider(error))]
-
-    def _without_provider(self, error: Exception) -> str:
-        """The text of an error; the table says whose it is."""
-        return str(error).removeprefix(f"Provider {self._config.name}: ")

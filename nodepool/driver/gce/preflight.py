@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.cloud_checks import CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.gce.launch_spec import network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, name_of
@@ -33,6 +34,7 @@ class GcePreflight:
         images: GceImages,
     ) -> None:
         self._config = config
+        self._checks = CloudChecks(config.name)
         self._images = images
         self._client = client
         self._facts = facts
@@ -45,20 +47,20 @@ class GcePreflight:
             self._client.exists(self._client.project, "reading the project")
         except LaunchError as error:
             # Nothing else can be asked.
-            yield failure(project, self._without_provider(error))
+            yield self._checks.failure(project, error)
             return
         yield CheckResult(project, True, "the login works; the project is there")
         for zone in self._config.zones:
-            yield from self._guarded(f"zone {zone}", lambda zone=zone: self._zone(zone))  # type: ignore[misc]
+            yield from self._checks.results(f"zone {zone}", self._zone, zone)
         for pool in self._config.pools.values():
             subject = f"pool {pool.name}"
-            yield from self._guarded(subject, lambda pool=pool, subject=subject: self._network(pool, subject))  # type: ignore[misc]
+            yield from self._checks.results(subject, self._network, pool, subject)
             for label in pool.labels.values():
                 yield from self._label(pool, label)
-        yield from self._guarded("quota", self._quota)
+        yield from self._checks.results("quota", self._quota)
         if self._config.bucket_name:
             subject = f"bucket {self._config.bucket_name}"
-            yield from self._guarded(subject, lambda: self._bucket(subject))
+            yield from self._checks.results(subject, self._bucket, subject)
 
     def _bucket(self, subject: str) -> list[CheckResult]:
         """Can uploads go there? That objects may be made shows only then."""
@@ -96,8 +98,8 @@ class GcePreflight:
     def _label(self, pool: GcePool, label: GceLabel) -> Iterator[CheckResult]:
         subject = f"label {label.name} of pool {pool.name}"
         bad = [
-            *self._guarded(subject, lambda: self._types(label, subject)),
-            *self._guarded(subject, lambda: self._image(label, subject)),
+            *self._checks.results(subject, self._types, label, subject),
+            *self._checks.results(subject, self._image, label, subject),
         ]
         yield from bad
         if not any(not result.ok for result in bad):
@@ -160,16 +162,3 @@ class GcePreflight:
         )
         remedy = f"ask for more of {name} under Quotas in the Google Cloud console, or lower max-servers"
         return CheckResult("quota", most >= 1, text, remedy)
-
-    # -- inside --
-
-    def _guarded(self, subject: str, check: Callable[[], list[CheckResult]]) -> list[CheckResult]:
-        """The results of a check; a question that Google refuses is one that failed."""
-        try:
-            return check()
-        except (LaunchError, RuntimeConfigurationException) as error:
-            return [failure(subject, self._without_provider(error))]
-
-    def _without_provider(self, error: Exception) -> str:
-        """The text of an error; the table says whose it is."""
-        return str(error).removeprefix(f"Provider {self._config.name}: ")

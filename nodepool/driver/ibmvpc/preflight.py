@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.cloud_checks import CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.ibmvpc.names import group_of_pool
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.client import IbmVpc
@@ -23,6 +24,7 @@ class IbmPreflight:
 
     def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, images: IbmImages) -> None:
         self._config = config
+        self._checks = CloudChecks(config.name)
         self._client = client
         self._facts = facts
         self._images = images
@@ -34,17 +36,17 @@ class IbmPreflight:
             self._facts.vpc_id()
         except LaunchError as error:
             # Nothing else can be asked.
-            yield failure(where, self._without_provider(error))
+            yield self._checks.failure(where, error)
             return
         yield CheckResult(where, True, f"login works; the VPC {self._config.vpc} is there")
         for pool in self._config.pools.values():
-            yield from self._guarded(f"pool {pool.name}", lambda pool=pool: self._pool(pool))  # type: ignore[misc]
+            yield from self._checks.results(f"pool {pool.name}", self._pool, pool)
             for label in pool.labels.values():
                 yield from self._label(label)
-        yield from self._guarded("quota", self._quota)
+        yield from self._checks.results("quota", self._quota)
         if any(not image.pause for image in self._config.diskimages.values()):
-            yield from self._guarded("object storage", self._storage)
-            yield from self._guarded("diskimages", self._diskimages)
+            yield from self._checks.results("object storage", self._storage)
+            yield from self._checks.results("diskimages", self._diskimages)
 
     def _pool(self, pool: IbmPool) -> list[CheckResult]:
         subject = f"pool {pool.name}"
@@ -65,11 +67,7 @@ class IbmPreflight:
     def _label(self, label: IbmLabel) -> Iterator[CheckResult]:
         subject = f"label {label.name} of pool {label.pool.name}"
         checks = (self._profiles, self._image, self._keys)
-        bad = [
-            result
-            for check in checks
-            for result in self._guarded(subject, lambda check=check: check(label))  # type: ignore[misc]
-        ]
+        bad = [result for check in checks for result in self._checks.results(subject, check, label)]
         yield from bad
         if not bad:
             yield CheckResult(subject, True, "profile, image and keys are there")
@@ -132,16 +130,3 @@ class IbmPreflight:
             else:
                 found.append(CheckResult(subject, False, f"no operating system {system!r}", remedy))
         return found
-
-    # -- inside --
-
-    def _guarded(self, subject: str, check: Callable[[], list[CheckResult]]) -> list[CheckResult]:
-        """The results of a check; a question that IBM refuses is one that failed."""
-        try:
-            return check()
-        except (LaunchError, RuntimeConfigurationException) as error:
-            return [failure(subject, self._without_provider(error))]
-
-    def _without_provider(self, error: Exception) -> str:
-        """The text of an error; the table says whose it is."""
-        return str(error).removeprefix(f"Provider {self._config.name}: ")

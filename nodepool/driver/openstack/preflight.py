@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.driver.framework.cloud_checks import CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME
 from nodepool.driver.openstack.facts import choose_flavor, missing_flavor
@@ -28,6 +29,7 @@ class Preflight:
 
     def __init__(self, config: OpenStackProviderConfig, cloud: OpenStackCloud) -> None:
         self._config = config
+        self._checks = CloudChecks(config.name)
         self._cloud = cloud
         self._key_pairs: dict[str, bool] = {}
 
@@ -38,7 +40,7 @@ class Preflight:
             here = [service for service in (COMPUTE, NETWORK, IMAGE, VOLUME) if self._cloud.transport.has(service)]
         except LaunchError as error:
             # Nothing else can be asked.
-            yield failure(where, self._without_provider(error))
+            yield self._checks.failure(where, error)
             return
         region = f" region {self._config.region_name}," if self._config.region_name else ""
         yield CheckResult(where, True, f"login works;{region} services: {', '.join(here)}")
@@ -46,15 +48,15 @@ class Preflight:
             yield from self._pool(pool)
             for label in pool.labels.values():
                 yield from self._label(label, VOLUME in here)
-        yield from self._guarded("quota", self._quota)
+        yield from self._checks.results("quota", self._quota)
 
     # -- a pool --
 
     def _pool(self, pool: OpenStackPool) -> Iterator[CheckResult]:
         subject = f"pool {pool.name}"
-        yield from self._guarded(subject, lambda: self._zones(pool, subject))
+        yield from self._checks.results(subject, self._zones, pool, subject)
         if pool.security_groups:
-            yield from self._guarded(subject, lambda: self._groups(pool, subject))
+            yield from self._checks.results(subject, self._groups, pool, subject)
 
     def _zones(self, pool: OpenStackPool, subject: str) -> list[CheckResult]:
         there = self._cloud.facts.zones.get()
@@ -87,7 +89,7 @@ class Preflight:
         bad = [
             result
             for check in (self._flavor, self._image, self._networks, self._key)
-            for result in self._guarded(subject, lambda check=check: check(label, subject))  # type: ignore[misc]
+            for result in self._checks.results(subject, check, label, subject)
         ]
         if label.boot_from_volume and not volumes:
             text = "boot-from-volume is set, and the cloud has no block storage service for us"
@@ -124,7 +126,7 @@ class Preflight:
             try:
                 self._cloud.facts.network_id(name, label)
             except LaunchError as error:
-                found.append(failure(subject, self._without_provider(error).removeprefix(f"label {label.name}: ")))
+                found.append(failure(subject, self._checks.said(error).removeprefix(f"label {label.name}: ")))
         return found
 
     def _key(self, label: OpenStackLabel, subject: str) -> list[CheckResult]:
@@ -149,19 +151,3 @@ class Preflight:
             return [CheckResult("quota", True, f"instances: {told}")]
         text = f"the project may have {told} instances, max-servers of the pools allow {wanted:g}"
         return [CheckResult("quota", True, text, "lower max-servers, or raise the quota; the smaller one counts")]
-
-    # -- inside --
-
-    def _guarded(self, subject: str, check: Callable[[], list[CheckResult]]) -> list[CheckResult]:
-        """The results of a check; a question that the cloud does not answer is one that failed."""
-        try:
-            return check()
-        except LaunchError as error:
-            return [failure(subject, self._without_provider(error))]
-
-    def _without_provider(self, error: Exception) -> str:
-        """The text of an error; the table says whose it is."""
-        text = str(error)
-        for head in (f"Provider {self._config.name}: ", f"provider {self._config.name}, "):
-            text = text.removeprefix(head)
-        return text
