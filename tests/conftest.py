@@ -39,6 +39,13 @@ def pytest_xdist_auto_num_workers() -> int | None:
     return worker_count(len(os.sched_getaffinity(0)))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are named by their argument. All processes must collect the same names, each compresses test data on its
+    own, and what is compressed has the time in it.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """What failed is told with the ends of the logs of its daemons."""

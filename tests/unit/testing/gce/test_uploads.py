@@ -148,7 +148,6 @@ def test_image(caller: Caller) -> None:
         (b"no gzip", "it is no gzip"),
         (gzip.compress(b"no tar" * 1000), "it is no tar"),
     ],
-    # Each process that collects the tests compresses on its own, and what it gets has the time in it.
     ids=["other file", "not a multiple", "empty", "no gzip", "no tar"],
 )
 def test_images_that_fail(caller: Caller, content: bytes, why: str) -> None:
