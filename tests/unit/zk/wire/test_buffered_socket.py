@@ -97,8 +97,8 @@ def test_end_that_tls_tells(tls_pair: Pair) -> None:
         ours.setblocking(True)
         assert [ours.recv(4), ours.recv(4)] == [b"last", b""]
         ours.close()
-        with pytest.raises(OSError, match=r"."):
-            goodbye.result()
+        # It ends, with an error or without one: OpenSSL knows no rule for an end that is not answered.
+        goodbye.exception()
     assert ours.readable()
 
 
