@@ -93,6 +93,8 @@ _PAUSE_SECONDS: Final = 1.0
 _WINDOW_PAUSE_SECONDS: Final = 5.0
 _LEFT: Final = re.compile(r"x-ms-ratelimit-remaining-subscription-(?:global-)?(?:reads|writes|deletes)", re.IGNORECASE)
 _RESOURCE_LEFT: Final = "x-ms-ratelimit-remaining-resource"
+#: Such a window, ``Microsoft.Compute/LowCostGetResource`` for example, is of calls about one VM: others go on.
+_OF_ONE: Final = "Resource"
 #: How deep details may be in each other.
 _DEEPEST: Final = 5
 
@@ -121,7 +123,9 @@ class ArmApi(RestApi):
 def pause_before_throttling(headers: Mapping[str, str]) -> float | None:
     """For how long to leave a class alone of which hardly any call is left, in seconds; None = there are enough."""
     for part in headers.get(_RESOURCE_LEFT, "").split(","):
-        _, _, left = part.rpartition(";")
+        window, _, left = part.rpartition(";")
+        if window.strip().endswith(_OF_ONE):
+            continue
         if left.strip().isdigit() and int(left) < LOWEST_LEFT:
             return _WINDOW_PAUSE_SECONDS
     for name, value in headers.items():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ACCESS_SECONDS: Final = 24 * 3600
 #: Longest time for one operation.
 OPERATION_SECONDS: Final = 1800.0
+#: From one look at an operation to the next, if Azure does not say.
+POLL_SECONDS: Final = 2.0
 PAGES_SECONDS: Final = 120.0
 _BLOB_VERSION: Final = "2023-11-03"
 _RUNNING: Final = ("inprogress", "accepted", "running", "creating", "updating", "deleting", "")
@@ -179,6 +181,6 @@ class AzureImageCalls:
             time.check()
             wanted()
             told = retry_after(found.headers)
-            if not time.wait(min(10.0, told if told is not None else pause if pause is not None else 2.0)):
+            if not time.wait(min(10.0, told if told is not None else pause if pause is not None else POLL_SECONDS)):
                 time.check()
                 raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")

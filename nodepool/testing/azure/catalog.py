@@ -65,7 +65,11 @@ COMPUTE_USAGES: Final = {
     **{size.family: 100000 for size in SIZES.values()},
 }
 NETWORK_USAGES: Final = {ADDRESSES: 10000, "NetworkInterfaces": 65536}
-TITLES: Final = {CORES: "Total Regional vCPUs", SPOT_CORES: "Total Regional Spot vCPUs", MACHINES: "Virtual Machines"}
+TITLES: Final = {
+    CORES: "Total Regional vCPUs",
+    SPOT_CORES: "Total Regional Low-priority vCPUs",
+    MACHINES: "Virtual Machines",
+}
 
 
 def usage(name: str, limit: int, used: int) -> Json:

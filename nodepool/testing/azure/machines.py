@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nodepool.testing.azure import catalog
+from nodepool.testing.azure import catalog, shapes
 from nodepool.testing.azure.resources import ArmResource, resource_id
 from nodepool.testing.azure.settings import EVICTED, FAILED, STUCK, SWALLOWED, SizeCapacity, VmBootRule
 from nodepool.testing.azure.vm_spec import VmSpec
@@ -73,8 +73,10 @@ class SimulatedMachines:
             "timeCreated": self.cloud.core.stamp(),
         }
         profile = {key: value for key, value in spec.properties["osProfile"].items() if key not in _SECRETS}
-        properties["osProfile"] = {**profile, "allowExtensionOperations": True}
+        properties["osProfile"] = profile
+        properties["storageProfile"] = {**properties["storageProfile"]}
         properties.pop("userData", None)
+        shapes.complete_vm(properties)
         more: dict[str, Any] = {"zones": [spec.zone]} if spec.zone else {}
         vm = resources.add(VMS, spec.name, properties, spec.tags, **more)
         interfaces = [self._add_interface(vm, interface) for interface in spec.interfaces]
@@ -86,8 +88,15 @@ class SimulatedMachines:
         }
         disk = properties["storageProfile"]["osDisk"]
         name = disk.get("name") or f"{spec.name}_OsDisk_1_{new_id().replace('-', '')}"
-        disk_properties = {"provisioningState": "Succeeded", "diskState": "Attached", "diskSizeGB": 30}
-        resources.add(DISKS, name, disk_properties, managedBy=vm.document["id"])
+        disk_properties = {
+            "provisioningState": "Succeeded",
+            "diskState": "Attached",
+            "diskSizeGB": disk["diskSizeGB"],
+            "creationData": {"createOption": "FromImage"},
+            **shapes.disk_properties(self.cloud.core.stamp()),
+        }
+        sku = {"name": "Premium_LRS", "tier": "Premium"}
+        resources.add(DISKS, name, disk_properties, managedBy=vm.document["id"], sku=sku)
         disk |= {"name": name, "managedDisk": {"id": resource_id(DISKS, name), "storageAccountType": "Premium_LRS"}}
         if spec.spot:
             self._spot.add(vm.document["id"])
@@ -119,19 +128,23 @@ class SimulatedMachines:
                         "publicIPAddressVersion": public["properties"].get("publicIPAddressVersion", "IPv4"),
                         "publicIPAllocationMethod": public["properties"].get("publicIPAllocationMethod", "Static"),
                         "ipConfiguration": {"id": self._shown_id(configuration_id)},
+                        **shapes.address_properties(),
                     },
                     public.get("tags"),
                     sku=public.get("sku"),
+                    **shapes.etag(),
                 )
                 shown["publicIPAddress"] = {"id": self._shown_id(address.document["id"])}
-            configurations.append({"name": entry["name"], "id": configuration_id, "properties": shown})
+            of_kind = {"type": "Microsoft.Network/networkInterfaces/ipConfigurations", **shapes.etag()}
+            configurations.append({"name": entry["name"], "id": configuration_id, **of_kind, "properties": shown})
         properties = {
             "provisioningState": "Succeeded",
             "ipConfigurations": configurations,
             "primary": True,
             "virtualMachine": {"id": self._shown_id(vm.document["id"])},
+            **shapes.interface_properties(),
         }
-        return self.cloud.resources.add(NICS, interface["name"], properties, interface.get("tags"))
+        return self.cloud.resources.add(NICS, interface["name"], properties, interface.get("tags"), **shapes.etag())
 
     def _shown_id(self, whole_id: str) -> str:
         """References are sometimes in another case than ids."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodepool.testing.azure.resources import LOCATION, SUBSCRIPTION
+from nodepool.testing.azure.shapes import operation_path
 from nodepool.testing.simulator.messages import ApiError, Json, new_id
 
 
@@ -66,8 +67,6 @@ class LongOperations:
             raise ApiError(404, f"The operation {operation_id} was not found.", "NotFound")
         return found
 
-    @staticmethod
-    def path(operation_id: str) -> str:
+    def path(self, operation_id: str) -> str:
         """Of ``Azure-AsyncOperation``, below the address of the service."""
-        where = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/locations/{LOCATION}"
-        return f"{where}/operations/{operation_id}?p={new_id()}&api-version=2025-11-01"
+        return operation_path(self._all[operation_id].resource_id, operation_id, SUBSCRIPTION, LOCATION)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Azure Resource Manager: how each request is answered.
 
-Shapes of answers as in the recordings that azure-service-operator and azure-cli have of Azure.
+Shapes of answers as in the recordings that azure-service-operator and azure-cli have of Azure
+(``tests/unit/testing/azure/recorded_facts.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from nodepool.testing.azure import buckets, catalog
+from nodepool.testing.azure import buckets, catalog, shapes
 from nodepool.testing.azure.arm_ids import PROVIDERS, ArmPath
 from nodepool.testing.azure.machines import ADDRESSES, DISKS, NICS, VMS
 from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, ArmResource, base_url
@@ -35,6 +36,8 @@ CODES: Final = {
     429: "TooManyRequests",
     503: "ServiceUnavailable",
 }
+#: Errors of networks have a list of details, even if it is empty.
+_WITH_DETAILS: Final = frozenset({"NicInUse", "NicReservedForAnotherVm", "PublicIPAddressCannotBeDeleted"})
 
 
 class ArmService:
@@ -95,19 +98,27 @@ class ArmService:
             return self.error(error)
         if self.cloud.core.knobs.throttles:
             buckets.tell(self.throttle, request.method, answer)
+        left = shapes.windows_left(operation)
+        if left is not None:
+            answer.headers["x-ms-ratelimit-remaining-resource"] = left
         return answer
 
     @staticmethod
     def error(error: ApiError) -> Answer:
         """An error in Azure's shape."""
         code = error.kind or CODES.get(error.status, "InternalServerError")
-        answer = json_answer({"error": {"code": code, "message": error.message}}, error.status)
+        told: Json = {"code": code, "message": error.message}
+        if code in _WITH_DETAILS:
+            told["details"] = []
+        answer = json_answer({"error": told}, error.status)
         answer.headers |= error.headers
         return answer
 
     # -- of all kinds --
 
     def _get(self, _request: Request, path: ArmPath) -> Answer:
+        if path.kind == "images" and self.cloud.resources.find("images", path.name) is None:
+            raise ApiError(404, "The entity was not found in this Azure location.", "NotFound")
         return json_answer(self.cloud.resources.get(path.kind, path.name).document)
 
     def _list(self, request: Request, path: ArmPath) -> Answer:
@@ -135,7 +146,9 @@ class ArmService:
 
     def accepted(self, request: Request, operation: str, status: int = 202, content: Json | None = None) -> Answer:
         where = f"{base_url(request)}{self.cloud.operations.path(operation)}"
-        headers = {"Azure-AsyncOperation": where, "Retry-After": "1"}
+        headers = {"Azure-AsyncOperation": where}
+        if "/images/" not in request.path.lower():
+            headers["Retry-After"] = str(self.cloud.core.knobs.retry_after_seconds)
         if status == 202:
             headers["Location"] = f"{where}&monitor=true"
         if content is None:
@@ -168,7 +181,7 @@ class ArmService:
             return json_answer(found.document)
         spec = read_vm_spec(self.cloud, path.name, request.json())
         vm, operation = self.cloud.machines.create(spec)
-        return self.accepted(request, operation, 201, vm.document)
+        return self.accepted(request, operation, 201, shapes.accepted_vm(vm.document))
 
     def _delete_vm(self, request: Request, path: ArmPath) -> Answer:
         vm = self.cloud.resources.find(VMS, path.name)
@@ -182,16 +195,8 @@ class ArmService:
         error = self.cloud.machines.failures.get(vm.document["id"])
         while error is not None and error.get("details"):
             error = error["details"][0]
-        if error is not None:
-            status: Json = {
-                "code": f"ProvisioningState/failed/{error['code']}",
-                "level": "Error",
-                "displayStatus": "Provisioning failed",
-                "message": error["message"],
-            }
-        else:
-            status = {"code": f"ProvisioningState/{state}", "level": "Info", "displayStatus": f"Provisioning {state}"}
-        return json_answer({"statuses": [status]})
+        disk = vm.properties["storageProfile"]["osDisk"]["name"]
+        return json_answer(shapes.instance_view(state, error, disk, self.cloud.core.stamp()))
 
     # -- what belongs to them --
 

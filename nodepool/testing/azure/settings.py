@@ -97,6 +97,7 @@ class AzureSettings(SimulatorSettings):
     :param nic_reserved_seconds: how long the network interface of a VM that failed cannot be deleted after it.
     :param leak_rate: share of VMs whose interface, addresses and disk stay when they are deleted. Those of a VM that
         failed always do.
+    :param retry_after_seconds: when operations of VMs and disks want to be looked at; Azure says 10 and 2.
     :param other_case: ids in answers are in another case than they were given in.
     :param page_limit: most entries of one page.
     :param throttles: whether there are the buckets that Azure documents (`nodepool.testing.azure.buckets`).
@@ -121,6 +122,7 @@ class AzureSettings(SimulatorSettings):
     ghost_rate: float = 0.0
     nic_reserved_seconds: float = 180.0
     leak_rate: float = 0.0
+    retry_after_seconds: int = 1
     other_case: bool = False
     page_limit: int = 1000
     throttles: bool = False

@@ -9,6 +9,7 @@ import re
 import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
+from nodepool.testing.azure import shapes
 from nodepool.testing.azure.arm_ids import ArmPath
 from nodepool.testing.azure.resources import ArmResource, base_url
 from nodepool.testing.simulator.messages import Answer, ApiError, Json, Request
@@ -57,13 +58,19 @@ class UploadApi:
                 400, f"uploadSizeBytes {size} is not a whole number of MiB and a footer.", "InvalidParameter"
             )
         if self.cloud.resources.find("disks", path.name) is None:
-            properties = {**body["properties"], "provisioningState": "Succeeded", "diskState": "ReadyToUpload"}
-            self.cloud.resources.add("disks", path.name, properties, body.get("tags"))
+            properties = {
+                **body["properties"],
+                "provisioningState": "Succeeded",
+                "diskState": "ReadyToUpload",
+                **shapes.disk_properties(self.cloud.core.stamp()),
+            }
+            sku = {"name": "Premium_LRS", "tier": "Premium", **(body.get("sku") or {})}
+            self.cloud.resources.add("disks", path.name, properties, body.get("tags"), sku=sku)
             self.cloud.core.events["disks made"] += 1
         disk = self.cloud.resources.get("disks", path.name)
         operation = self.cloud.operations.begin(disk.document["id"])
-        self._end(operation)
-        return self._accepted(request, operation, 202, disk.document)
+        self._end(operation, output=disk.document)
+        return self._accepted(request, operation, 202, shapes.accepted_disk(disk.document))
 
     def begin_access(self, request: Request, path: ArmPath) -> Answer:
         disk = self.cloud.resources.get("disks", path.name)
@@ -118,7 +125,7 @@ class UploadApi:
         image.properties.update(body["properties"], provisioningState="Succeeded")
         operation = self.cloud.operations.begin(image.document["id"])
         self._end(operation)
-        return self._accepted(request, operation, 201, image.document)
+        return self._accepted(request, operation, 201, shapes.accepted_image(image.document))
 
     def _has_footer(self, disk: ArmResource) -> bool:
         size = disk.properties["creationData"]["uploadSizeBytes"]

@@ -469,7 +469,7 @@ def test_image_of_an_upload(here: Here) -> None:
     """AZ-6: by its name, remembered until a launch is refused."""
     assert here.launch(image="debian-12").external_id == HOST
     here.delete(HOST)
-    with pytest.raises(CloudSetup, match="ResourceNotFound"):
+    with pytest.raises(CloudSetup, match="NotFound: The entity was not found"):
         here.launch(attempt=2, image="vanished")
 
 

@@ -123,6 +123,14 @@ def test_throttled_was_not_done() -> None:
         ({"x-ms-ratelimit-remaining-subscription-reads": "many"}, None),
         ({"x-ms-ratelimit-remaining-resource": "Microsoft.Compute/PutVM3Min;239,Microsoft.Compute/PutVM30Min;1"}, 5.0),
         ({"x-ms-ratelimit-remaining-resource": "Microsoft.Compute/PutVM3Min;239"}, None),
+        (
+            {
+                "x-ms-ratelimit-remaining-resource": "Microsoft.Compute/LowCostGetSubscriptionMaximum;23996,"
+                "Microsoft.Compute/LowCostGetResource;1"
+            },
+            None,
+        ),
+        ({"x-ms-ratelimit-remaining-resource": "Microsoft.Compute/LowCostGetSubscriptionMaximum;2"}, 5.0),
     ],
 )
 def test_pause_before_throttling(headers: dict[str, str], seconds: float | None) -> None:

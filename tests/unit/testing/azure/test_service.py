@@ -109,7 +109,7 @@ def test_life_of_a_vm(clients: Clients) -> None:
     disk = clients.compute.disks.get(GROUP, vm.storage_profile.os_disk.name)
     assert (disk.managed_by, disk.disk_state) == (vm.id, "Attached")
     view = clients.compute.virtual_machines.instance_view(GROUP, "np1")
-    assert [status.code for status in view.statuses] == ["ProvisioningState/succeeded"]
+    assert [status.code for status in view.statuses] == ["ProvisioningState/succeeded", "PowerState/running"]
     clients.compute.virtual_machines.begin_delete(GROUP, "np1").result()
     with pytest.raises(ResourceNotFoundError):
         clients.compute.virtual_machines.get(GROUP, "np1")
