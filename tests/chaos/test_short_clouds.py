@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short runs with the other clouds under all kinds of faults. The clouds take turns: with each commit two have theirs.
+
+``CHAOS_CLOUDS=aws,azure,gce,ibmvpc`` names others. ``python -m tests.chaos --cloud NAME`` has longer runs,
+``tests.chaos.test_short`` is that with OpenStack.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.chaos.test_short import DEADLINE_SECONDS, END_SECONDS
+from tests.support.seeded_run import seeded_run
+
+
+class Run(NamedTuple):
+    """:param made: what the simulator counts of machines; ``seconds``: of faults."""
+
+    cloud: str
+    made: str
+    seconds: float
+
+
+#: All together must not take longer: ``tools/budgets.py``.
+RUNS = (
+    Run("aws", "instances created", 20.0),
+    Run("azure", "VMs made", 15.0),
+    Run("gce", "instances made", 15.0),
+    Run("ibmvpc", "instances made", 15.0),
+)
+
+
+#: Two sets of them take turns.
+TURNS = 2
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def whose_turn(commit: str, named: str = "") -> Sequence[Run]:
+    """Pure.
+
+    :param commit: its hash; "" = it is not known: all clouds have theirs.
+    :param named: clouds in place of those whose turn it is.
+    """
+    if named:
+        return [run for run in RUNS if run.cloud in named.split(",")]
+    return [run for place, run in enumerate(RUNS) if not commit or int(commit, 16) % TURNS == place % TURNS]
+
+
+def present_commit() -> str:
+    command = ["git", "rev-parse", "HEAD"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def test_each_cloud_has_a_turn() -> None:
+    turns = [whose_turn(commit) for commit in ("a0", "a1")]
+    assert sorted(run for turn in turns for run in turn) == sorted(RUNS)
+    assert whose_turn("") == list(RUNS)
+    assert [run.cloud for run in whose_turn("a0", "azure,gce")] == ["azure", "gce"]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "run", whose_turn(present_commit(), os.environ.get("CHAOS_CLOUDS", "")), ids=lambda run: run.cloud
+)
+def test_nothing_is_lost_and_nothing_leaks(tmp_path: Path, run: Run) -> None:
+    """F-1, F-2, F-4, F-5; CM-7, CM-8, GC-5: lost answers, lag, operations that fail, kills; all invariants hold."""
+    options = ["--cloud", run.cloud, "--seconds", str(run.seconds)]
+    report = seeded_run("tests.chaos", 1, tmp_path, options=options, seconds=DEADLINE_SECONDS, end_seconds=END_SECONDS)
+    assert report["violations"] == []
+    assert report["figures"]["jobs"]["done"] > 0
+    assert report["figures"]["cloud"][run.made] > 0
