@@ -11,6 +11,7 @@ import pytest
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc import credentials as c
 from nodepool.driver.ibmvpc.config import IbmProviderConfig
+from nodepool.driver.ibmvpc.floating import SETTLED_SECONDS
 from nodepool.driver.ibmvpc.names import node_metadata
 from nodepool.model import states
 from nodepool.testing.ibmvpc.application import IbmVpcApplication
@@ -174,6 +175,8 @@ class IbmInvariants(Invariants):
 
     def at_the_end(self) -> None:
         """No volume is left over, and no more floating IPs than a pool keeps."""
+        # What is too many is deleted when no launcher can be at it.
+        self._world.run_seconds(2 * SETTLED_SECONDS)
         super().at_the_end()
         cloud = self._region
         for volume in cloud.volumes():

@@ -61,6 +61,10 @@ class IbmVpc:
         """Calls that wait for their turn end; no new ones begin."""
         self.calls.close()
 
+    def pause(self, seconds: float) -> None:
+        """Wait between two calls. Blocks; raises CloudAway if the provider is stopped meanwhile."""
+        self.calls.pause(seconds)
+
     # -- instances --
 
     def instances(self) -> list[IbmRecord]:
@@ -100,10 +104,15 @@ class IbmVpc:
     def bind_floating_ip(
         self, floating_id: str, name: str, interface_id: str, permit: Callable[[], None]
     ) -> IbmFloatingIp:
-        """Bind one that is there to an interface, whatever it is bound to, and rename it."""
+        """Bind one that is there to an interface that has none, whatever it is bound to, and rename it."""
         body = {"name": name, "target": {"id": interface_id}}
         url, what = self._url("floating_ips", floating_id), "binding a floating IP"
         return IbmFloatingIp.of(self._change(ADDRESS, url, body, what, permit))
+
+    def rename_floating_ip(self, floating_id: str, name: str, permit: Callable[[], None]) -> IbmFloatingIp:
+        """Give one another name, whatever it is bound to."""
+        url, what = self._url("floating_ips", floating_id), "claiming a floating IP"
+        return IbmFloatingIp.of(self._change(ADDRESS, url, {"name": name}, what, permit))
 
     def delete_floating_ip(self, floating_id: str, permit: Callable[[], None]) -> None:
         """Delete one, whatever it is bound to."""

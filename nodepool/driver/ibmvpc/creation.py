@@ -15,13 +15,13 @@ from nodepool.driver.framework.cloud_errors import (
     nothing_sent,
 )
 from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, told
-from nodepool.driver.ibmvpc.floating import Binding
+from nodepool.driver.ibmvpc.floating import ATTEMPTS, Claim
 from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.launch_spec import instance_body
 from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
 from nodepool.driver.ibmvpc.names import group_of_pool
 from nodepool.driver.ibmvpc.places import IbmPlace, places_of
-from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmRecord
+from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmFloatingIp, IbmRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchError, LaunchStatusException
@@ -66,8 +66,10 @@ class IbmCreation(CreationMachine[IbmRecord]):
         #: Where to try it, the present one first. One thread at a time works on it.
         self._places: list[IbmPlace] = []
         #: What is done about the floating IP, and the outcome.
-        self._work: Future[Binding | bool] | None = None
-        self._binding: Binding | None = None
+        self._work: Future[IbmFloatingIp | Claim | None] | None = None
+        self._floating: IbmFloatingIp | None = None
+        self._claim: Claim | None = None
+        self._claims_lost = 0
         self._bind_at = float("-inf")
 
     def id_in_advance(self) -> str:
@@ -82,6 +84,8 @@ class IbmCreation(CreationMachine[IbmRecord]):
                 subnets = self.cloud.facts.subnets(self._label.pool)
             self._places = self.cloud.places.to_try(places_of(self._label, subnets), self._request, self._az)
         while True:
+            if (shortage := self._shortage()) is not None and not self._another_zone(shortage):
+                raise shortage
             try:
                 return self._create_at(self._places[0], name)
             except CloudNoCapacity as error:
@@ -95,6 +99,20 @@ class IbmCreation(CreationMachine[IbmRecord]):
             return False
         self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
         del self._places[0]
+        return True
+
+    def _shortage(self) -> CloudQuota | None:
+        """Why the instance would get no floating IP at the present place; None = it may, or needs none."""
+        return self.cloud.floating.shortages.of(self._places[0].zone) if self._label.pool.public_ipv4 else None
+
+    def _another_zone(self, error: Exception) -> bool:
+        """The present zone has no more floating IPs. Is there another zone that may have some?"""
+        short = self.cloud.floating.shortages.of
+        others = [place for place in self._places if short(place.zone) is None]
+        if not others:
+            return False
+        self.log.info("No floating IP for %s, trying %s: %s", self._places[0], others[0], error)
+        self._places = others
         return True
 
     def _create_at(self, place: IbmPlace, name: str) -> str:
@@ -130,10 +148,16 @@ class IbmCreation(CreationMachine[IbmRecord]):
         return error
 
     def begin_anew(self, error: LaunchError) -> float | None:
-        # What shows at once `create` has looked at.
-        if not isinstance(error, CloudNoCapacityLater) or not self._places or not self._another_place(error):
+        if not self._places:
             return None
-        self._work = self._binding = None
+        # What shows at once `create` has looked at.
+        if isinstance(error, CloudQuota):
+            found = self._shortage() is not None and self._another_zone(error)
+        else:
+            found = isinstance(error, (CloudNoCapacity, CloudNoCapacityLater)) and self._another_place(error)
+        if not found:
+            return None
+        self._work = self._floating = self._claim = None
         return 0.0
 
     def discard(self, record_id: str) -> IbmDeletion:
@@ -157,7 +181,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
             return False
         if self._places:
             self.cloud.places.made(self._places[0], self._request)
-        address = None if self._binding is None else self._binding.floating.address
+        address = None if self._floating is None else self._floating.address
         return IbmInstance(record, self.cloud.config.region, address)
 
     def _ended(self, record: IbmRecord) -> LaunchError:
@@ -180,26 +204,31 @@ class IbmCreation(CreationMachine[IbmRecord]):
                 return False
             work, self._work = self._work, None
             self._take_outcome(work)
-        binding = self._binding
-        if binding is None:
-            if record.interface_id and self.reached(self._bind_at):
-                self._begin(lambda: self._bind(record))
-            return False
-        if binding.check_at is None:
+        if self._floating is not None:
             return True
-        if self.reached(binding.check_at):
-            self._begin(lambda: self.cloud.floating.still_bound(binding, record.id))
+        claim = self._claim
+        if claim is not None:
+            if self.reached(claim.ready_at):
+                self._begin(lambda: self._take(claim, record))
+        elif record.interface_id and self.reached(self._bind_at):
+            self._begin(lambda: self._bind(record))
         return False
 
-    def _begin(self, work: Callable[[], Binding | bool]) -> None:
+    def _begin(self, work: Callable[[], IbmFloatingIp | Claim | None]) -> None:
         self._work = self.submit(work)
         self._work.add_done_callback(lambda _: self.wake())
 
-    def _bind(self, record: IbmRecord) -> Binding:
+    def _bind(self, record: IbmRecord) -> IbmFloatingIp | Claim:
         group = self.cloud.facts.group_id(group_of_pool(self.cloud.provider, self._label.pool.name))
-        return self.cloud.floating.bind(record.id, group, record.zone, record.interface_id, self.permit)
+        return self.cloud.floating.bind(
+            record.id, group, record.zone, record.interface_id, self.permit, may_claim=self._claims_lost < ATTEMPTS
+        )
 
-    def _take_outcome(self, work: Future[Binding | bool]) -> None:
+    def _take(self, claim: Claim, record: IbmRecord) -> IbmFloatingIp | None:
+        return self.cloud.floating.take(claim, record.id, record.interface_id, self.permit)
+
+    def _take_outcome(self, work: Future[IbmFloatingIp | Claim | None]) -> None:
+        claim, self._claim = self._claim, None
         try:
             outcome = work.result()
         except CloudRefused as error:
@@ -208,11 +237,10 @@ class IbmCreation(CreationMachine[IbmRecord]):
             self.log.debug("The floating IP is bound later: %s", error)
             self._bind_at = self.clock() + BUSY_SECONDS
             return
-        if isinstance(outcome, Binding):
-            self._binding = outcome
-        elif outcome:
-            assert self._binding is not None
-            self._binding = self._binding._replace(check_at=None)
-        else:
-            self.log.info("Another launcher took the floating IP, another one is bound")
-            self._binding = None
+        if isinstance(outcome, Claim):
+            self._claim = outcome
+        elif outcome is not None:
+            self._floating = outcome
+        elif claim is not None:
+            self._claims_lost += 1
+            self.log.info("Another launcher took floating IP %s, another one is bound", claim.floating.address)

@@ -159,5 +159,16 @@ def busy(error: Exception) -> bool:
     return error.status == 409 or error.code in BUSY
 
 
+def passes(error: CloudRefused | CloudAway) -> bool:
+    """May a call for a floating IP work when it is made again, with what the next list says?"""
+    if isinstance(error, CloudAway):
+        # Whether it was done the list says.
+        return error.maybe_done
+    if isinstance(error, (CloudQuota, CloudNoCapacity)):
+        return False
+    # Somebody has deleted the one that was chosen, has the name, or works on it.
+    return isinstance(error, CloudNotFound) or exists(error) or busy(error)
+
+
 def _first(errors: Iterable[IbmError], codes: frozenset[str]) -> str | None:
     return next((error.code for error in errors if error.code in codes), None)

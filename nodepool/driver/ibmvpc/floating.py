@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """`IbmFloatingIps`: floating IPs of nodes. IBM bills each for a whole month, so free ones are used again (IV-13).
 
-A free one keeps the name of its last node. Whose it is now its binding says, and its name, which changes with the
-binding in one call. Several launchers may take the same free one at the same moment, because a binding replaces the one
-before, and the last call wins: IBM has no call that binds a floating IP only if it is free. So who takes one decides by
-a list that is at most `CHOICE_SECONDS` old when the call is sent, and looks `CHECK_SECONDS` after its answer whether it
-is still theirs. A launcher that is stopped between its decision and its call is what that does not cover. One that this
-launcher has just freed is nobody else's for a while: others leave alone what has not been free for `SETTLED_SECONDS`.
+A free one keeps the name of its last node. IBM has no call that binds, renames or deletes a floating IP only if it is
+free: its API takes no ``If-Match`` for them. A binding replaces the one before, and a deletion takes the address of
+whatever it is bound to. So launchers that share them keep to these rules:
 
-IBM deletes a floating IP whatever it is bound to. So each deletion looks at it when the turn of the call has come.
+* What a launcher has just freed is its own for `OWN_SECONDS` from the order that deleted the instance. It binds or
+  deletes it at once.
+* Others leave alone what has not been free, under the same name, for `SETTLED_SECONDS`.
+* Whoever wants one that is not its own claims it first: it renames it to a name that nobody else gives. If it is still
+  free under that name `CLAIM_SECONDS` later, it is its own. If not, another launcher was faster.
+* Of a pool that keeps none nobody uses again what others freed, and anybody deletes it.
+
+Before each call that binds, claims or deletes one it is looked at again when the turn of the call has come. So two
+launchers are never at the same one, unless one of them stops for a minute between that look and its call.
 """
 
 from __future__ import annotations
@@ -20,9 +25,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.ibmvpc.errors import busy, exists
+from nodepool.driver.ibmvpc.address_shortage import AddressShortages
+from nodepool.driver.ibmvpc.errors import passes
+from nodepool.driver.ibmvpc.names import claim_name
 from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp
 from nodepool.driver.statemachine.metadata import POOL_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchStatusException
@@ -35,38 +42,37 @@ log = logging.getLogger("nodepool.driver.ibmvpc.floating")
 
 #: How old a list may be by which a free one is taken, when the call begins.
 CHOICE_SECONDS: Final = 2.0
-#: How long after its binding one may still be taken by another launcher: the call of that may be under way.
-CHECK_SECONDS: Final = 2 * CHOICE_SECONDS
-#: One that others freed is left alone for so long: a launcher of Nodepool 11.0.0 makes one before its instance.
+#: How long after its claim one may still be claimed by another launcher: the call of that may be under way.
+CLAIM_SECONDS: Final = 3 * CHOICE_SECONDS
+#: One that others freed or claimed is left alone for so long. A launcher of Nodepool 11.0.0 makes one before its
+#: instance.
 SETTLED_SECONDS: Final = 120.0
-#: One that this launcher freed is nobody else's for so long.
+#: One that this launcher freed or claimed is nobody else's for so long: a call takes less than the rest.
 OWN_SECONDS: Final = SETTLED_SECONDS / 2
 #: Attempts of a call that got no answer, and of choices that others were faster with.
 ATTEMPTS: Final = 4
 
 
-class Binding(NamedTuple):
-    """A floating IP that is bound to an instance.
+class Claim(NamedTuple):
+    """A free one that this launcher has claimed.
 
-    :param check_at: look then whether it still is; None = nobody else could have taken it.
+    :param ready_at: look then whether it is still its own; ``ends_at``: it is not any more.
     """
 
     floating: IbmFloatingIp
-    check_at: float | None
-
-
-class _Choice(NamedTuple):
-    """A free one to take.
-
-    :param own: nobody else takes it now.
-    """
-
-    floating: IbmFloatingIp
-    own: bool
+    ready_at: float
+    ends_at: float
 
 
 class _Overtaken(Exception):
     """When the turn of a call came the floating IP was not free any more, or nobody knows in time."""
+
+
+class _Seen(NamedTuple):
+    """A free one, and since when it has been free under its name, as far as it was seen."""
+
+    name: str
+    since: float
 
 
 class IbmFloatingIps:
@@ -80,15 +86,15 @@ class IbmFloatingIps:
         self._list: Fact[list[IbmFloatingIp]] = Fact(self._ask, clock)
         #: Of this provider, by id, as last seen.
         self._known: dict[str, IbmFloatingIp] = {}
-        #: Since when a free one is free, as far as it was seen.
-        self._free_since: dict[str, float] = {}
-        #: When this launcher freed one.
-        self._freed_at: dict[str, float] = {}
+        self._free: dict[str, _Seen] = {}
+        #: Until when one that this launcher freed is its own.
+        self._own_until: dict[str, float] = {}
         #: Those that a thread has chosen, or deletes.
         self._taken: set[str] = set()
         #: When the latest list began, and how long it took.
         self._listed_at = float("-inf")
         self._list_seconds = 0.0
+        self.shortages = AddressShortages(clock)
 
     def all(self) -> list[IbmFloatingIp]:
         """Of this provider, as they are now. Blocks."""
@@ -103,15 +109,28 @@ class IbmFloatingIps:
         with self._lock:
             self._listed_at, self._list_seconds = started, self._clock() - started
             self._known = {floating.id: floating for floating in found if self._is_ours(floating)}
-            free = {floating.id for floating in self._known.values() if floating.free}
-            self._free_since = {key: self._free_since.get(key, started) for key in free}
-            self._freed_at = {key: when for key, when in self._freed_at.items() if key in free or when > started}
+            before, self._free = self._free, {}
+            for one in self._known.values():
+                if one.free:
+                    seen = before.get(one.id)
+                    same = seen is not None and seen.name == one.name
+                    self._free[one.id] = seen if seen is not None and same else _Seen(one.name, started)
+            self._own_until = {key: until for key, until in self._own_until.items() if until > started}
         return found
 
     # -- binding --
 
-    def bind(self, name: str, group_id: str, zone: str, interface_id: str, permit: Callable[[], None]) -> Binding:
-        """Have one bound to an interface. Blocks.
+    def bind(
+        self,
+        name: str,
+        group_id: str,
+        zone: str,
+        interface_id: str,
+        permit: Callable[[], None],
+        *,
+        may_claim: bool = True,
+    ) -> IbmFloatingIp | Claim:
+        """Have one bound to an interface, or claim one for it: then `take` it in time. Blocks.
 
         :param name: of the instance; the floating IP gets it, too.
         :param group_id: of the resource group of its pool.
@@ -121,78 +140,130 @@ class IbmFloatingIps:
         """
         for _ in range(ATTEMPTS - 1):
             try:
-                return self._bind(name, group_id, zone, interface_id, permit)
+                return self._bind(name, group_id, zone, interface_id, permit, may_claim)
             except _Overtaken:
                 continue
-            except CloudNotFound as error:
-                # Somebody has deleted the one that was chosen.
-                log.debug("Provider %s: %s", self._config.name, error)
-            except CloudRefused as error:
-                # Also of the interface: an order that was not answered has bound one.
-                if not exists(error) and not busy(error):
+            except (CloudRefused, CloudAway) as error:
+                if not passes(error) and not self._is_bound(error, interface_id):
                     raise
-                log.debug("Provider %s: %s", self._config.name, error)
-            except CloudAway as error:
-                if not error.maybe_done:
-                    raise
-                # Whether it was done the next list says.
                 log.debug("Provider %s: %s", self._config.name, error)
             self._list.clear()
-        return self._make(name, group_id, interface_id, permit)
+        return self._make(name, group_id, zone, interface_id, permit)
 
-    def _bind(self, name: str, group_id: str, zone: str, interface_id: str, permit: Callable[[], None]) -> Binding:
+    def _is_bound(self, error: Exception, interface_id: str) -> bool:
+        """Was a call refused because an earlier one without an answer has bound one? May block for a list."""
+        if not isinstance(error, CloudRefused) or isinstance(error, (CloudQuota, CloudNoCapacity)):
+            return False
+        return any(one.target == interface_id for one in self._list.get_new())
+
+    def _bind(
+        self, name: str, group_id: str, zone: str, interface_id: str, permit: Callable[[], None], may_claim: bool
+    ) -> IbmFloatingIp | Claim:
         listed = self._list.get(CHOICE_SECONDS / 2)
         mine = next((one for one in listed if one.target == interface_id), None)
         if mine is not None:
             # By a call that was not answered.
-            return Binding(self._working(mine), None)
-        choice = self._choose(name, group_id, zone)
-        if choice is None:
-            return self._make(name, group_id, interface_id, permit)
+            return self._working(mine)
+        chosen, own_until = self._choose(name, group_id, zone, may_claim)
+        if chosen is None:
+            return self._make(name, group_id, zone, interface_id, permit)
         try:
-            return self._take(choice, name, interface_id, permit)
+            if own_until is None:
+                return self._claim(chosen, permit)
+            return self._take(chosen, own_until, name, interface_id, permit)
         finally:
             with self._lock:
-                self._taken.discard(choice.floating.id)
+                self._taken.discard(chosen.id)
 
-    def _choose(self, name: str, group_id: str, zone: str) -> _Choice | None:
-        """A free one that nobody else takes, or only with bad luck; None = there is none."""
+    def _choose(
+        self, name: str, group_id: str, zone: str, may_claim: bool
+    ) -> tuple[IbmFloatingIp | None, float | None]:
+        """A free one that nobody else is at, if there is one; and until when it is this launcher's own, if it is."""
         with self._lock:
             now = self._clock()
             all_free = [one for one in self._known.values() if one.free and one.id not in self._taken]
-            named = next((one for one in all_free if one.name == name), None)
+            named = [one for one in all_free if one.name == name]
             free = [one for one in all_free if (one.group_id, one.zone) == (group_id, zone)]
-            own = [one for one in free if now - self._freed_at.get(one.id, float("-inf")) < OWN_SECONDS]
-            # What was freed here is nobody's that makes one before its instance.
-            settled = [
-                one
-                for one in free
-                if one.id in self._freed_at or now - self._free_since.get(one.id, now) >= SETTLED_SECONDS
-            ]
-            if named is not None:
-                # Of an order that was not answered, or of an attempt whose instance is gone.
-                found = named
-            elif own or settled:
-                # Launchers shall not all choose the same one.
-                found = random.choice(own or settled)
-            else:
-                return None
-            self._taken.add(found.id)
-            return _Choice(found, found in own)
+            own = [one for one in free if self._own_until.get(one.id, now) > now]
+            settled = [one for one in free if may_claim and self._is_settled(one) and not self._keeps_none(one)]
+            # First that whose name is needed: of an order that was not answered, or of an instance that is gone.
+            found = named or own or settled
+            if not found:
+                return None, None
+            # Launchers shall not all choose the same one.
+            chosen = random.Random(name).choice(found)
+            self._taken.add(chosen.id)
+            return chosen, self._own_until.get(chosen.id) if chosen in own else None
 
-    def _take(self, choice: _Choice, name: str, interface_id: str, permit: Callable[[], None]) -> Binding:
-        floating_id = choice.floating.id
+    def _is_settled(self, floating: IbmFloatingIp) -> bool:
+        """Is nobody else at one? With the lock."""
+        seen = self._free.get(floating.id)
+        return seen is not None and seen.name == floating.name and self._clock() - seen.since >= SETTLED_SECONDS
+
+    def _claim(self, floating: IbmFloatingIp, permit: Callable[[], None]) -> Claim:
+        """Claim a free one. Blocks. Raises _Overtaken."""
 
         def still_free() -> None:
             permit()
-            found, seen_at = self._now(floating_id)
-            if found is None or not found.free or self._clock() - seen_at > CHOICE_SECONDS:
+            self._check(floating)
+
+        claimed = self._client.rename_floating_ip(floating.id, claim_name(floating.name), still_free)
+        if not claimed.free:
+            raise _Overtaken
+        now = self._clock()
+        with self._lock:
+            self._known[claimed.id] = claimed
+            self._free[claimed.id] = _Seen(claimed.name, now)
+        return Claim(claimed, now + CLAIM_SECONDS, now + OWN_SECONDS)
+
+    def take(self, claim: Claim, name: str, interface_id: str, permit: Callable[[], None]) -> IbmFloatingIp | None:
+        """Bind one that was claimed, when it is time for that. Blocks.
+
+        :returns: None = another launcher was faster, or it is not known whether it is bound: `bind` again.
+        :raises LaunchError: as `bind`.
+        """
+        floating = claim.floating
+        with self._lock:
+            if floating.id in self._taken:
+                return None
+            self._taken.add(floating.id)
+        try:
+            return self._take(floating, claim.ends_at, name, interface_id, permit)
+        except _Overtaken:
+            log.debug("Provider %s: claimed floating IP %s is somebody else's", self._config.name, floating.id)
+        except (CloudRefused, CloudAway) as error:
+            if not passes(error):
+                raise
+            log.debug("Provider %s: %s", self._config.name, error)
+        finally:
+            with self._lock:
+                self._taken.discard(floating.id)
+        self._list.clear()
+        return None
+
+    def _take(
+        self, floating: IbmFloatingIp, own_until: float, name: str, interface_id: str, permit: Callable[[], None]
+    ) -> IbmFloatingIp:
+        """Bind one that is this launcher's own. Blocks. Raises _Overtaken."""
+
+        def still_own() -> None:
+            permit()
+            self._check(floating)
+            if self._clock() >= own_until:
                 raise _Overtaken
 
-        bound = self._client.bind_floating_ip(floating_id, name, interface_id, still_free)
+        bound = self._client.bind_floating_ip(floating.id, name, interface_id, still_own)
         self._bound(bound)
         log.debug("Provider %s: floating IP %s is used again", self._config.name, bound.address)
-        return Binding(self._working(bound), None if choice.own else self._clock() + CHECK_SECONDS)
+        return self._working(bound)
+
+    def _check(self, floating: IbmFloatingIp) -> None:
+        """Is one still free under its name? Blocks; raises _Overtaken, CloudNotFound."""
+        found, seen_at = self._now(floating.id)
+        if found is None or not found.free or found.name != floating.name:
+            raise _Overtaken
+        if self._clock() - seen_at > CHOICE_SECONDS:
+            raise _Overtaken
 
     def _now(self, floating_id: str) -> tuple[IbmFloatingIp | None, float]:
         """One as it is now, and when it was seen so. Blocks; raises CloudNotFound.
@@ -215,10 +286,16 @@ class IbmFloatingIps:
             self._known[floating_id] = found
         return found, seen_at
 
-    def _make(self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]) -> Binding:
-        made = self._client.create_floating_ip(name, group_id, interface_id, permit)
+    def _make(
+        self, name: str, group_id: str, zone: str, interface_id: str, permit: Callable[[], None]
+    ) -> IbmFloatingIp:
+        try:
+            made = self._client.create_floating_ip(name, group_id, interface_id, permit)
+        except CloudQuota as error:
+            self.shortages.refused(zone, error)
+            raise
         self._bound(made)
-        return Binding(self._working(made), None)
+        return self._working(made)
 
     def _working(self, floating: IbmFloatingIp) -> IbmFloatingIp:
         """The same. Raises LaunchStatusException if no node can use it."""
@@ -230,30 +307,28 @@ class IbmFloatingIps:
     def _bound(self, floating: IbmFloatingIp) -> None:
         with self._lock:
             self._known[floating.id] = floating
-            self._free_since.pop(floating.id, None)
-            self._freed_at.pop(floating.id, None)
-
-    def still_bound(self, binding: Binding, name: str) -> bool:
-        """Is one still bound as it was? For when it is time for that. Blocks for a list."""
-        wanted = (binding.floating.id, name, binding.floating.target)
-        return any((one.id, one.name, one.target) == wanted for one in self._list.get_new())
+            self._free.pop(floating.id, None)
+            self._own_until.pop(floating.id, None)
 
     # -- what is free --
 
-    def release(self, name: str) -> None:
-        """The instance of a name is gone. Its floating IP is kept for another one, or deleted. Blocks."""
+    def release(self, name: str, bound_at: float) -> None:
+        """The instance of a name is gone. Its floating IP is kept for another one, or deleted. Blocks.
+
+        :param bound_at: when it still was bound for certain. If that is long ago the sweep deletes what is too many.
+        """
         with self._lock:
             found = next((one for one in self._known.values() if one.name == name), None)
         if found is None:
             found = next((one for one in self.all() if one.name == name), None)
-        if found is None or self._keep(found):
+        if found is None or self._keep(found, bound_at + OWN_SECONDS):
             return
         try:
             self.delete_free(found.id, name)
         except CloudNotFound:
             log.debug("Floating IP %s is gone already", found.address)
 
-    def _keep(self, floating: IbmFloatingIp) -> bool:
+    def _keep(self, floating: IbmFloatingIp, own_until: float) -> bool:
         """Is one that became free kept, or that of another node by now?"""
         with self._lock:
             now = self._clock()
@@ -263,29 +338,47 @@ class IbmFloatingIps:
                 self._known.pop(floating.id, None)
                 return False
             self._known[floating.id] = floating._replace(target="", status=AVAILABLE)
-            free = [one for one in self._known.values() if one.group == floating.group and one.free]
-            if len(free) > self._bound_of(floating):
-                self._known.pop(floating.id, None)
+            self._free.setdefault(floating.id, _Seen(floating.name, now))
+            self.shortages.freed(floating.zone)
+            if self._keeps_none(floating):
                 return False
-            self._freed_at[floating.id] = now
-            self._free_since.setdefault(floating.id, now)
-            return True
+            if own_until <= now:
+                return True
+            self._own_until[floating.id] = own_until
+            free = [one for one in self._known.values() if one.group == floating.group and one.free]
+            return len(free) <= self._bound_of(floating)
 
     def _bound_of(self, floating: IbmFloatingIp) -> int:
         """How many free ones of its pool are kept."""
         pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
         return pool.floating_ip_pool if pool is not None and pool.public_ipv4 else 0
 
+    def _keeps_none(self, floating: IbmFloatingIp) -> bool:
+        """Does its pool delete each one? Then no launcher uses again what another one freed."""
+        pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
+        return pool is not None and pool.public_ipv4 and not pool.floating_ip_pool
+
     def left_over(self) -> list[IbmFloatingIp]:
-        """Free ones of this provider that are more than its pools keep, and failed ones. Blocks for a list."""
+        """Free ones of this provider that are more than its pools keep, and failed ones. Blocks for a list.
+
+        One that a launcher may be at is not among them.
+        """
         self.all()
         with self._lock:
+            now = self._clock()
             unused = [one for one in self._known.values() if one.unused and one.id not in self._taken]
-        failed = [one for one in unused if one.failed]
-        return failed + surplus((one for one in unused if one.free), self._bound_of)
+            failed = [one for one in unused if one.failed]
+            spare = surplus((one for one in unused if one.free), self._bound_of)
+            return failed + [
+                one
+                for one in spare
+                if self._keeps_none(one) or self._is_settled(one) or self._own_until.get(one.id, now) > now
+            ]
 
     def delete_free(self, floating_id: str, name: str) -> None:
-        """Delete one that is left over, unless somebody took it meanwhile. Blocks. Raises CloudNotFound.
+        """Delete one that is left over, unless somebody took it meanwhile. Raises CloudNotFound.
+
+        Blocks; for `CLAIM_SECONDS`, too, if it is not this launcher's own.
 
         :param name: that it had when nobody used it.
         """
@@ -293,14 +386,15 @@ class IbmFloatingIps:
             if floating_id in self._taken:
                 return
             self._taken.add(floating_id)
-
-        def still_unused() -> None:
-            found = self._client.floating_ip(floating_id)
-            if not found.unused or found.name != name:
-                raise _Overtaken
-
+            known, own_until = self._known.get(floating_id), self._own_until.get(floating_id, float("-inf"))
+            if known is not None and self._keeps_none(known):
+                own_until = float("inf")
         try:
-            self._client.delete_floating_ip(floating_id, still_unused)
+            if known is not None and known.free and own_until <= self._clock():
+                claim = self._claim(known._replace(name=name), lambda: None)
+                self._client.pause(CLAIM_SECONDS)
+                name, own_until = claim.floating.name, claim.ends_at
+            self._client.delete_floating_ip(floating_id, lambda: self._check_unused(floating_id, name, own_until))
         except _Overtaken:
             log.debug("Provider %s: floating IP %s is used again, and stays", self._config.name, floating_id)
         finally:
@@ -308,6 +402,14 @@ class IbmFloatingIps:
                 self._taken.discard(floating_id)
                 # The next list tells.
                 self._known.pop(floating_id, None)
+
+    def _check_unused(self, floating_id: str, name: str, own_until: float) -> None:
+        """May it be deleted? Blocks; raises _Overtaken, CloudNotFound."""
+        found = self._client.floating_ip(floating_id)
+        if not found.unused or found.name != name:
+            raise _Overtaken
+        if found.free and self._clock() >= own_until:
+            raise _Overtaken
 
 
 def surplus(free: Iterable[IbmFloatingIp], kept: Callable[[IbmFloatingIp], int]) -> list[IbmFloatingIp]:

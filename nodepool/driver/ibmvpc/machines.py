@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
@@ -39,8 +40,16 @@ class IbmMachines(InstanceCloud[IbmRecord]):
     # An answer may take twice as long as each of its parts.
     call_seconds = 2 * CALL_SECONDS
 
-    def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, floating: IbmFloatingIps) -> None:
+    def __init__(
+        self,
+        config: IbmProviderConfig,
+        client: IbmVpc,
+        facts: IbmFacts,
+        floating: IbmFloatingIps,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         super().__init__(config.name)
+        self.clock = clock
         self.config = config
         self.client = client
         self.facts = facts
@@ -49,6 +58,8 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         self._stopped = StoppedInstances(config.name)
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}
+        #: When deletions were ordered, by record id. The same lock guards it.
+        self._ordered: dict[str, float] = {}
         self._made_lock = threading.Lock()
 
     def list_instances(self, since: str | None) -> list[IbmRecord]:
@@ -68,14 +79,25 @@ class IbmMachines(InstanceCloud[IbmRecord]):
                 text = f"Provider {self.provider}: instance {record_id} is gone"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
+        if record is not None and record.status != DELETING and self.uses_floating_ips(record):
+            with self._made_lock:
+                self._ordered.setdefault(record_id, self.clock())
+                _forget_oldest(self._ordered)
         self.client.delete_instance(instance_id)
+
+    def ordered_at(self, record_id: str) -> float:
+        """When the deletion of an instance was ordered here first, while it was there for certain; may be never.
+
+        It is forgotten then.
+        """
+        with self._made_lock:
+            return self._ordered.pop(record_id, float("-inf"))
 
     def made(self, record: IbmRecord) -> None:
         """An instance was made here. Any thread."""
         with self._made_lock:
             self._made[record.id] = record.instance_id
-            if len(self._made) > MANY:
-                del self._made[next(iter(self._made))]
+            _forget_oldest(self._made)
 
     def why_lost(self, name: str) -> tuple[str, str]:
         """Why an instance is in no list any more that nobody here deleted: code and text. Does not block."""
@@ -92,6 +114,11 @@ class IbmMachines(InstanceCloud[IbmRecord]):
 
     def close(self) -> None:
         self.client.close()
+
+
+def _forget_oldest(table: dict[str, Any]) -> None:
+    if len(table) > MANY:
+        del table[next(iter(table))]
 
 
 class IbmDeletion(DeletionMachine[IbmRecord]):
@@ -111,7 +138,7 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
             may_have = self.cloud.uses_floating_ips(None)
         if not name or not may_have:
             return None
-        return lambda: self.cloud.floating.release(name)
+        return lambda: self.cloud.floating.release(name, self.cloud.ordered_at(name))
 
     def begun(self, record: IbmRecord) -> bool:
         return record.status == DELETING

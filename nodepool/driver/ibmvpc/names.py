@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 from collections.abc import Mapping
 from typing import Final
 
@@ -17,6 +18,8 @@ from nodepool.driver.statemachine.metadata import BUILD_KEY, NODE_KEY, POOL_KEY,
 _GROUP: Final = re.compile(r"np_([^_]+)_([^_]+)")
 _IMAGE_GROUP: Final = re.compile(r"npimages_([^_]+)")
 _NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
+#: A floating IP that a launcher has claimed: the name that it had before, and who it was.
+_CLAIM: Final = re.compile(r"(np\d+(?:-\d+){0,2})-c[0-9a-f]{8}")
 #: Upload, provider and build. The provider was not in the names that this driver gave first.
 _IMAGE: Final = re.compile(r"npimage(\d+)-(?:([0-9a-f]{8})-)?([0-9a-z]+)")
 
@@ -38,6 +41,21 @@ def node_metadata(name: str, group: str) -> dict[str, str]:
     """
     node, owner = _NODE.fullmatch(name), _GROUP.fullmatch(group)
     return for_node(node[1], owner[2], owner[1]) if node and owner else {}
+
+
+def floating_metadata(name: str, group: str) -> dict[str, str]:
+    """The same of a floating IP, which may be claimed."""
+    claim = _CLAIM.fullmatch(name)
+    return node_metadata(claim[1] if claim else name, group)
+
+
+def claim_name(name: str) -> str:
+    """A name for a floating IP that nobody else gives it.
+
+    :param name: that it has; it may be such a name.
+    """
+    claim = _CLAIM.fullmatch(name)
+    return f"{claim[1] if claim else name}-c{uuid.uuid4().hex[:8]}"
 
 
 def volume_tags(metadata: Mapping[str, str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from nodepool.driver.ibmvpc.errors import IbmError, reasons_of
-from nodepool.driver.ibmvpc.names import node_metadata
+from nodepool.driver.ibmvpc.names import floating_metadata, node_metadata
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 
 #: States of an instance.
@@ -115,7 +115,7 @@ class IbmFloatingIp(NamedTuple):
     @property
     def metadata(self) -> dict[str, str]:
         """Whose it is; empty = it is not of a node."""
-        return node_metadata(self.name, self.group)
+        return floating_metadata(self.name, self.group)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> IbmFloatingIp:

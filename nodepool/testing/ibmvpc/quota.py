@@ -18,7 +18,7 @@ _TITLES = {
     "memory": "instance (GiB of memory)",
     "volumes": "volume",
     "images": "image",
-    "floating_ips": "floating IP",
+    "floating_ips": "floating IP address",
 }
 
 

@@ -18,6 +18,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
 )
+from nodepool.driver.ibmvpc import floating
 from nodepool.driver.ibmvpc.names import volume_tags
 from nodepool.driver.statemachine.metadata import NODE_KEY, node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
@@ -268,6 +269,36 @@ def test_no_more_floating_ips(tmp_path: Path) -> None:
         assert here.contents() == {}
 
 
+def test_no_instance_is_made_that_would_get_no_floating_ip(tmp_path: Path) -> None:
+    """CM-6: what IBM said of the quota is the reason of later launches, too, until one becomes free."""
+    with at_simulator(tmp_path, section(pool=PUBLIC)) as here:
+        here.launch()
+        here.simulator.change(quotas={"floating_ips": 1})
+        for node in ("0000000043", "0000000044"):
+            with pytest.raises(CloudQuota, match=r"new floating IP address will put the user over quota.*Quota: 1;"):
+                here.launch(node)
+        here.delete("np0000000043")
+        assert here.calls("vpc.create_instance") == 2
+        here.delete(HOST)
+        assert here.launch("0000000045").public_ipv4
+        here.delete("np0000000045")
+
+
+def test_floating_ip_in_another_zone(tmp_path: Path) -> None:
+    """CM-6: the quota of floating IPs is that of a zone: the next one is tried, and no attempt is spent on it."""
+    with at_simulator(tmp_path, section(pool={**PUBLIC, **ZONES})) as here:
+        refusal = VpcErrorRule(operation="vpc.create_floating_ip", kind="400", code="over_quota", count=1)
+        here.simulator.change(errors=[refusal])
+        found = here.launch()
+        assert (found.az, bool(found.public_ipv4)) == ("us-south-2", True)
+        assert here.calls("vpc.create_instance") == here.calls("vpc.create_floating_ip") == 2
+        # The next node is not tried in the first zone.
+        assert here.launch("0000000043").az == "us-south-2"
+        assert here.calls("vpc.create_instance") == 3
+        for name in (found.external_id, "np0000000043"):
+            here.delete(name)
+
+
 def test_no_more_public_addresses(tmp_path: Path) -> None:
     """CM-6: status 409, and not for now only: the launch ends."""
     with at_simulator(tmp_path, section(pool=PUBLIC)) as here:
@@ -308,8 +339,9 @@ def test_leftovers(tmp_path: Path) -> None:
         wait_for("all to go", lambda: here.contents() == others)
 
 
-def test_kept_floating_ips_are_no_leftovers(tmp_path: Path) -> None:
+def test_kept_floating_ips_are_no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """IV-13: as many as the pool keeps."""
+    monkeypatch.setattr(floating, "SETTLED_SECONDS", 0.0)
     with at_simulator(tmp_path, section(pool={**PUBLIC, "floating-ip-pool": 1})) as here:
         with here.simulator.cloud() as cloud:
             for number in (1, 2, 3):
