@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes on IBM VPC in a simulated region: what one costs, with and without a floating IP, at 20 calls a second.
 
-IBM does not document how many calls it takes. The released driver has no part in it: it reads the address of an
-interface where the API had it until 2022, and with a client of IBM of today no launch of it succeeds.
+IBM does not document how many calls it takes. The released driver reads the address of an interface where the API had
+it until March 2022: its client of IBM is of that time, and asks for the version of the API of that time. It makes a
+floating IP for each node.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite.goals import Bound
-from benchmarks.suite.model import LIMIT, RELEASED, Row, Scenario, cases
+from benchmarks.suite.goals import Bound, TimesReleased
+from benchmarks.suite.model import LIMIT, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
 from benchmarks.support.cloud_burst import CORRECT, UNTIL_READY, burst, burst_row, cost_metrics
@@ -56,7 +57,7 @@ def _scenario(name: str, title: str, addresses: bool, least: float, most: float,
         name=name,
         title=title,
         metrics=(UNTIL_READY, *cost_metrics("instances")),
-        goals=(Bound("calls", at_most=most), *CORRECT),
+        goals=(Bound("calls", at_most=most), TimesReleased("cpu_ms", 1.5), *CORRECT),
         run=partial(run, name, addresses),
         sizes={"nodes": 100},
         quick={"nodes": 20},

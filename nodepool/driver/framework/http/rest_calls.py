@@ -107,10 +107,6 @@ class RestCalls:
         self.stopped.set()
         self._http.close()
 
-    def pause(self, seconds: float) -> None:
-        """Wait between two calls. Blocks; raises CloudAway if the provider is stopped meanwhile."""
-        self._sleep(seconds)
-
     def call(
         self,
         kind: str,
