@@ -56,10 +56,13 @@ class KubeClient:
         except (ValueError, RecursionError):
             raise CloudAway(f"{self._head(method, path)}: the answer is no JSON") from None
 
-    def list(self, path: str, selector: str = "") -> tuple[list[Object], str]:
-        """All objects of a kind, in pages, and the version at which they were so."""
+    def list(self, path: str, selector: str = "", fields: str = "") -> tuple[list[Object], str]:
+        """All objects of a kind, in pages, and the version at which they were so.
+
+        :param selector: of labels; ``fields``: of fields.
+        """
         found: list[Object] = []
-        query: dict[str, Any] = {"limit": PAGE, **({"labelSelector": selector} if selector else {})}
+        query: dict[str, Any] = {"limit": PAGE, **_selected(selector, fields)}
         while True:
             answer = self.call("GET", path, query=query)
             meta = answer.get("metadata") or {}
@@ -68,14 +71,14 @@ class KubeClient:
                 return found, str(meta.get("resourceVersion") or "")
             query["continue"] = meta["continue"]
 
-    def watch(self, path: str, version: str, selector: str = "") -> Iterator[Object]:
+    def watch(self, path: str, version: str, selector: str = "", fields: str = "") -> Iterator[Object]:
         """Events of a kind since a version, as they come; ends after some minutes. Blocks between them."""
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": WATCH_SECONDS,
             "resourceVersion": version,
-            **({"labelSelector": selector} if selector else {}),
+            **_selected(selector, fields),
         }
         response = self._send("GET", path, None, query, stream=True)
         head = self._head("WATCH", path)
@@ -202,6 +205,12 @@ class KubeClient:
             raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None
         except (HTTPError, OSError) as error:
             raise CloudAway(f"{head}: {_said(error)}") from None
+
+
+def _selected(selector: str, fields: str) -> dict[str, str]:
+    """For a query."""
+    named = {"labelSelector": selector, "fieldSelector": fields}
+    return {key: text for key, text in named.items() if text}
 
 
 def _value(content: bytes) -> Any:

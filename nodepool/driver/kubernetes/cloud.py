@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import api, objects
+from nodepool.driver.kubernetes.accounts import DefaultAccounts
 from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient
 from nodepool.driver.kubernetes.looks import AwaitedContent
 from nodepool.driver.kubernetes.records import (
@@ -64,6 +65,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.selector_of_places = self.selector
         #: None = each namespace has a role of its own.
         self.shared_roles: SharedRoles | None = None
+        self.accounts = DefaultAccounts(client)
         self.objects = NodeObjects()
         self.inventory.on_start = self._start_watches
         self._watches = [Watch(client, kind, path, self.selector, self) for kind, path in self.watched.items()]
@@ -134,9 +136,11 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     def stop(self) -> None:
         for watch in self._watches:
             watch.stop()
+        self.accounts.stop()
         super().stop()
         for watch in self._watches:
             watch.join()
+        self.accounts.join()
 
     def close(self) -> None:
         self.client.close()
@@ -171,6 +175,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         with self._kinds_lock:
             self._awaited.pop(name, None)
             self._made.pop(name, None)
+        self.accounts.over(name)
 
     # -- lists --
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.instance import KubeInstance
 from nodepool.driver.kubernetes.pod_judge import PodJudge
 from nodepool.driver.kubernetes.records import KubeRecord
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: For what the cluster makes by itself a moment after the namespace.
 NOT_YET: Final = Backoff(0.05, 1.0)
 NOT_YET_TIMES: Final = 30
+#: So long a pod is not sent while it is known that its namespace has no account; then it is sent all the same.
+ACCOUNT_SECONDS: Final = 10.0
 
 
 class NamespaceCreation(CreationMachine[KubeRecord]):
@@ -61,6 +63,10 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self._left: deque[tuple[str, api.Object]] | None = None
         #: How often a creation was put off.
         self._put_off = 0
+        #: When the pod is sent although its namespace has no account as far as we know; None = it is not its turn yet.
+        self._try_at: float | None = None
+        #: Was the pod put off until the account is there?
+        self._awaits_account = False
 
     def id_in_advance(self) -> str:
         return self.name
@@ -70,11 +76,15 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def create(self, key: CreationKey) -> str:
         if self._left is None:
             self.cloud.awaited(self.name, self.pod_name)
+            if self.pod_name is not None and self._uses_default_account():
+                self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self._shares_account())
             self.make_place()
             self._left = deque(self.content())
         # One that is sent again goes on with the object that was not made, or not answered.
         while self._left:
             path, body = self._left[0]
+            if self._is_turn_of_pod():
+                self._look_for_account()
             self.permit()
             api.create(self.cloud.client, path, body)
             self._left.popleft()
@@ -86,9 +96,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         name, labels, is_pod = self.name, self.labels, self.label.is_pod
         roles = self.cloud.shared_roles
         shared = None if roles is None else roles.name_of(is_pod)
-        # Rights of the account that the cluster makes must not be those of whatever runs in the namespace: there may be
-        # no pod but ours, and that must have no token. A ``spec`` is used as it is.
-        by_cluster = shared is not None and self.pod_name is not None and self.label.spec is None
+        by_cluster = self._shares_account()
         account = objects.DEFAULT_ACCOUNT if by_cluster else objects.WORKER
         secret = (api.core("secrets", name), objects.token_secret(labels, account))
         found = []
@@ -105,6 +113,14 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             # The API takes a pod only when the account is there. A secret that comes before the account is deleted.
             found.append(secret)
         return found
+
+    def _shares_account(self) -> bool:
+        """Is the account that the cluster makes that of the job?
+
+        Its rights must not be those of whatever runs in the namespace: there may be no pod but ours, and that must have
+        no token of it. A ``spec`` is used as it is.
+        """
+        return self.cloud.shared_roles is not None and self.pod_name is not None and self.label.spec is None
 
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""
@@ -126,10 +142,40 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         """Waits for what the cluster makes by itself; no thread does."""
         if self._put_off >= NOT_YET_TIMES or not self.not_yet(error):
             return None
-        self._put_off += 1
         self.waits_for = str(error)
         self.log.debug("Not yet: %s", error)
+        if isinstance(error, NoTokenYet):
+            self.cloud.accounts.need_tokens()
+        self._awaits_account = self._is_turn_of_pod() and self.cloud.accounts.is_missing(self.name)
+        if self._awaits_account:
+            return self._account_pause()
+        self._put_off += 1
         return NOT_YET.pause(self._put_off)
+
+    def hurries(self) -> bool:
+        return self._awaits_account and not self.cloud.accounts.is_missing(self.name)
+
+    def _is_turn_of_pod(self) -> bool:
+        left = self._left
+        return bool(left) and left is not None and left[0][0] == api.core("pods", self.name)
+
+    def _uses_default_account(self) -> bool:
+        """Does the pod need the account that the cluster makes?"""
+        found = (self.label.spec or {}).get("serviceAccountName") or objects.DEFAULT_ACCOUNT
+        return bool(found == objects.DEFAULT_ACCOUNT)
+
+    def _account_pause(self) -> float:
+        """Seconds until the pod is sent all the same, because what is said of the account may be wrong."""
+        now = self.clock()
+        if self._try_at is None:
+            self._try_at = now + ACCOUNT_SECONDS
+        return max(0.0, self._try_at - now)
+
+    def _look_for_account(self) -> None:
+        """Before the pod is sent. :raises NotYet: the API would refuse it."""
+        if self.cloud.accounts.is_missing(self.name) and self._account_pause() > 0:
+            raise NotYet(f"{self.where}: the cluster has not made the service account of namespace {self.name}")
+        self._try_at = None
 
     @property
     def has_place(self) -> bool:
@@ -158,7 +204,10 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def lets_go_on(self, record: KubeRecord | None) -> bool:
         if record is None or record.terminating:
             return True
-        return self._has_token(record) and self._judge.worth_a_look(record.pod, self.pod_name is not None)
+        if self.pod_name is None or (record.pod is not None and record.pod.verdict.ready):
+            return self._has_token(record)
+        # Where nothing is watched the token is not asked for before the pod runs.
+        return self._judge.worth_a_look(record.pod)
 
     def seen(self, record: KubeRecord) -> Instance | bool:
         if record.terminating:

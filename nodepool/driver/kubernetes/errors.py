@@ -28,7 +28,9 @@ _QUOTA_TEXTS: Final = (
     "cannot create more than",
 )
 #: Refused for now: something that the cluster makes by itself is not there yet.
-_NOT_YET_TEXTS: Final = ("no api token found for service account", "error looking up service account")
+_NO_ACCOUNT_TEXT: Final = "error looking up service account"
+#: The same before Kubernetes 1.24: the account is there, and has no token for the pod.
+_NO_TOKEN_TEXT: Final = "no api token found for service account"
 
 
 class NotYet(CloudAway):
@@ -36,6 +38,10 @@ class NotYet(CloudAway):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, maybe_done=False)
+
+
+class NoTokenYet(NotYet):
+    """A pod is refused until the cluster has given a token to the account of its namespace."""
 
 
 class InvalidObject(RuntimeConfigurationException):
@@ -67,8 +73,10 @@ def refusal(head: str, status: int, reason: str, message: str) -> LaunchError | 
     """The same, from what the answer says."""
     said = f"{status} {reason}: {message}" if reason else f"{status} {message}"
     text, lower = f"{head}: {said}", message.lower()
-    if any(found in lower for found in _NOT_YET_TEXTS):
+    if _NO_ACCOUNT_TEXT in lower:
         return NotYet(text)
+    if _NO_TOKEN_TEXT in lower:
+        return NoTokenYet(text)
     if status == 401:
         return LoginRefused(f"{text}; renew the credentials of the kubeconfig", reason)
     if status == 404:

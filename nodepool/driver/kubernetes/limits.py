@@ -72,6 +72,14 @@ def requests_of(pod: Object) -> dict[str, float]:
     return total
 
 
+def requests_of_all(pods: Iterable[Object]) -> dict[str, float]:
+    """What pods request together; those that have ended request nothing."""
+    total: dict[str, float] = {}
+    for pod in filter(is_counted, pods):
+        _add(total, requests_of(pod))
+    return total
+
+
 def is_counted(pod: Object) -> bool:
     """Does a pod use anything? One that has ended does not."""
     return (pod.get("status") or {}).get("phase") not in ENDED
@@ -114,7 +122,7 @@ def of_cluster(
             there.add(node["metadata"]["name"])
             _add(room, _ours((node.get("status") or {}).get("allocatable") or {}))
     used = not_counted((pod for pod in pods if (pod.get("spec") or {}).get("nodeName") in there), need_of)
-    return _limits({name: max(0.0, amount - used.get(name, 0.0)) for name, amount in room.items()})
+    return made_of({name: max(0.0, amount - used.get(name, 0.0)) for name, amount in room.items()})
 
 
 def of_quotas(quotas: Iterable[Object], pods: Iterable[Object]) -> QuotaInformation:
@@ -122,23 +130,21 @@ def of_quotas(quotas: Iterable[Object], pods: Iterable[Object]) -> QuotaInformat
 
     :param pods: ours in the namespace: what they request is in what the quotas say is used.
     """
-    ours: dict[str, float] = {}
-    for pod in filter(is_counted, pods):
-        _add(ours, requests_of(pod))
+    ours = requests_of_all(pods)
     limits: dict[str, float] = {}
     for quota in quotas:
         spec, status = quota.get("spec") or {}, quota.get("status") or {}
         if spec.get("scopes") or spec.get("scopeSelector"):
             # Which pods it concerns depends on more than what they request.
             continue
-        hard, used = _requested(status.get("hard") or spec.get("hard") or {}), _requested(status.get("used") or {})
+        hard, used = requested(status.get("hard") or spec.get("hard") or {}), requested(status.get("used") or {})
         for name, limit in hard.items():
             others = max(0.0, used.get(name, 0.0) - ours.get(name, 0.0))
             limits[name] = min(limits.get(name, math.inf), max(0.0, limit - others))
-    return _limits(limits)
+    return made_of(limits)
 
 
-def _requested(found: Mapping[str, Any]) -> dict[str, float]:
+def requested(found: Mapping[str, Any]) -> dict[str, float]:
     """Of what a quota names, the requests and the number of pods."""
     named: dict[str, Any] = {}
     for name, text in found.items():
@@ -151,7 +157,8 @@ def _requested(found: Mapping[str, Any]) -> dict[str, float]:
     return _ours(named)
 
 
-def _limits(amounts: Amounts) -> QuotaInformation:
+def made_of(amounts: Amounts) -> QuotaInformation:
+    """These limits, and no others."""
     return QuotaInformation(default=math.inf, **amounts)
 
 
@@ -159,4 +166,4 @@ def together(limits: Iterable[QuotaInformation]) -> QuotaInformation:
     """What several namespaces have room for: a resource that one of them does not limit is not limited."""
     found = [each.quota["compute"] for each in limits]
     names = set.intersection(*map(set, found)) if found else set()
-    return _limits({name: sum(amounts[name] for amounts in found) for name in names})
+    return made_of({name: sum(amounts[name] for amounts in found) for name in names})

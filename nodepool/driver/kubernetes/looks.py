@@ -10,7 +10,7 @@ from typing import Final
 #: number of looks grows with the logarithm of that time, however many other launches make lists come often.
 PAUSE_SHARE: Final = 0.25
 SHORTEST_SECONDS: Final = 0.25
-LONGEST_SECONDS: Final = 5.0
+LONGEST_SECONDS: Final = 3.0
 
 _NEVER: Final = float("inf")
 

@@ -34,10 +34,8 @@ class PodJudge:
         #: What keeps the pod, in the cluster's words.
         self.waits_for = ""
 
-    def worth_a_look(self, pod: PodView | None, wanted: bool) -> bool:
-        """Is what a watch told of the pod worth a step?"""
-        if not wanted:
-            return True
+    def worth_a_look(self, pod: PodView | None) -> bool:
+        """Is what was told of the pod worth a step?"""
         if pod is None:
             return self._uid is not None
         return pod.terminating or pod.verdict.ready or bool(pod.verdict.problem)

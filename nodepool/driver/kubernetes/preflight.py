@@ -63,6 +63,8 @@ LAUNCHES: Final = [
 OWN_ROLES: Final = rights("roles", "create", RBAC_GROUP)
 SHARED_ROLES: Final = rights("clusterroles", "create", RBAC_GROUP)
 ROOM: Final = rights("nodes", "list")
+#: To be told when a pod can be made, instead of trying.
+ACCOUNTS: Final = rights("serviceaccounts", "list watch")
 #: A role with these may be made without having them.
 ESCALATES: Final = Right("escalate", "roles", RBAC_GROUP)
 
@@ -176,4 +178,8 @@ def _kubernetes_rights(config: Any, check: RightsCheck) -> list[CheckResult]:
     if not check.may(ESCALATES):
         rules = [rule for label in labels for rule in (POD_RULES if label.is_pod else NAMESPACE_RULES)]
         missing += [right for right in check.missing(granted(rules)) if right not in missing]
-    return told_rights("rights", missing, remedy)
+    found = told_rights("rights", missing, remedy)
+    if not missing and any(label.is_pod for label in labels) and check.missing(ACCOUNTS):
+        text = "we may not list and watch serviceaccounts: pods are sent again until their namespaces have an account"
+        found.append(CheckResult("rights", True, text, remedy))
+    return found

@@ -53,14 +53,17 @@ class Watch:
 
     :param kind: as the listener knows it.
     :param path: of the kind in the API.
-    :param selector: of labels.
+    :param selector: of labels; ``fields``: of fields.
     """
 
-    def __init__(self, client: KubeClient, kind: str, path: str, selector: str, listener: Listener) -> None:
+    def __init__(
+        self, client: KubeClient, kind: str, path: str, selector: str, listener: Listener, fields: str = ""
+    ) -> None:
         self._client = client
         self._kind = kind
         self._path = path
         self._selector = selector
+        self._fields = fields
         self._listener = listener
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -117,12 +120,12 @@ class Watch:
 
     def _list(self) -> None:
         started = monotonic()
-        found, self._version = self._client.list(self._path, self._selector)
+        found, self._version = self._client.list(self._path, self._selector, self._fields)
         self._listener.listed(self._kind, found, started)
         self._worked()
 
     def _watch(self) -> None:
-        for event in self._client.watch(self._path, self._version, self._selector):
+        for event in self._client.watch(self._path, self._version, self._selector, self._fields):
             if self._stopped.is_set():
                 return
             self._take(event)

@@ -164,6 +164,10 @@ class CreationMachine(InventoryMachine[R]):
         """
         return None
 
+    def hurries(self) -> bool:
+        """Is a creation that was put off to be sent now, because what it waited for has come? See `wake`."""
+        return False
+
     def found(self) -> None:
         """An instance was adopted whose creation gave no answer."""
 
@@ -291,7 +295,7 @@ class CreationMachine(InventoryMachine[R]):
         return self.go(self.REPEATING)
 
     def _repeating(self) -> bool:
-        return self.reached(self._repeat_at) and self._submit()
+        return (self.hurries() or self.reached(self._repeat_at)) and self._submit()
 
     def _search(self) -> bool:
         self._failed_before = self.cloud.inventory.failed_lists

@@ -12,7 +12,7 @@ from typing import Any
 
 from nodepool.testing.kubernetes import pod_status, quantities
 from nodepool.testing.kubernetes import settings as outcomes
-from nodepool.testing.kubernetes.errors import forbidden
+from nodepool.testing.kubernetes.errors import Refused, forbidden
 from nodepool.testing.kubernetes.kinds import ACCOUNTS, NODES, PODS
 from nodepool.testing.kubernetes.quotas import pod_amounts
 from nodepool.testing.kubernetes.settings import PodRule
@@ -66,14 +66,20 @@ class PodController:
         store.table(NODES).listeners.append(lambda _event: self._look_again())
 
     def admit(self, pod: Json) -> None:
-        """Refuses a pod whose service account is not there.
+        """Refuses a pod whose service account is not there, or has no token for it (before 1.24).
 
-        :raises Refused: 403.
+        :raises Refused: 403, 500.
         """
         namespace, account = pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]
-        if self._store.find(ACCOUNTS, namespace, account) is None:
+        found = self._store.find(ACCOUNTS, namespace, account)
+        if found is None:
             text = f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
             raise forbidden(PODS, pod["metadata"]["name"], text)
+        mounts = pod["spec"].get("automountServiceAccountToken", True) and self._core.knobs.token_secrets_by_itself
+        if mounts and not any("-token-" in secret["name"] for secret in found.get("secrets") or []):
+            text = f'No API token found for service account "{account}"'
+            retry = "retry after the token is automatically created and added to the service account"
+            raise Refused(500, f"{text}, {retry}", "ServerTimeout")
 
     def _follow(self, event: ObjectEvent) -> None:
         pod = event.content

@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import base64
-import re
 import signal
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.functional.kubernetes.cluster import NOBODY, RBAC, RigCluster, copy_of_kubeconfig
+from tests.support.documented_rights import documented_role
 from tests.support.kubernetes_client import KubernetesClient, refusal
 from tests.support.kubernetes_place import PodPlace, PodProvider, provider_section
 from tests.support.kubernetes_rig import KubernetesRig
-from tests.support.launcher import ROOT, impatient_command
+from tests.support.launcher import impatient_command
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
@@ -28,7 +26,6 @@ __all__ = ["zuul", "zuul_log"]
 
 #: The rig shares its processors with the tests; namespaces end slowly there.
 SECONDS = 300.0
-RIGHTS = ROOT / "doc" / "source" / "drivers" / "kubernetes" / "rights.rst"
 
 
 @pytest.fixture
@@ -60,14 +57,6 @@ def workers() -> Iterator[list[KubernetesClient]]:
     yield made
     for worker in made:
         worker.close()
-
-
-def documented_role() -> Any:
-    """The cluster role that the documentation tells operators to give to the launcher."""
-    (block,) = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", RIGHTS.read_text(encoding="utf-8"))
-    role = yaml.safe_load(textwrap.dedent(block))
-    assert role["kind"] == "ClusterRole"
-    return role
 
 
 def worker_of(node: Any, rig: KubernetesRig, directory: Path) -> KubernetesClient:
@@ -146,10 +135,11 @@ def test_namespace_of_a_job(
     place.wait_empty()
 
 
-def test_least_rights(place: PodPlace, cluster: RigCluster) -> None:
-    """The role of the documentation is enough; without it the launcher says what it may not do."""
-    role = documented_role()
-    place.provider.section["context"] = NOBODY
+@pytest.mark.parametrize("more", [False, True])
+def test_least_rights(place: PodPlace, cluster: RigCluster, more: bool) -> None:
+    """The role of the documentation is enough, also for the keys that need others; else the log would say so."""
+    role = documented_role(shared_roles=more, cluster_room=more)
+    place.provider.section.update({"context": NOBODY, "shared-roles": more, "cluster-room": more})
     cluster.allow(NOBODY, role)
     try:
         place.launch()
@@ -161,6 +151,30 @@ def test_least_rights(place: PodPlace, cluster: RigCluster) -> None:
         assert "forbidden" not in place.log()
     finally:
         cluster.forbid(role)
+
+
+def test_least_rights_of_pods_in_a_project(place: PodPlace, cluster: RigCluster, rig: KubernetesRig) -> None:
+    """OS-6: the role ``edit`` in the project is enough for openshiftpods."""
+    project = cluster.pool
+    rig.call("POST", "/api/v1/namespaces", {"metadata": {"name": project}})
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": NOBODY}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
+    binding = {"metadata": {"name": NOBODY}, "roleRef": reference, "subjects": [subject]}
+    rig.call("POST", f"{RBAC}/namespaces/{project}/rolebindings", binding)
+    quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "1"}}}
+    rig.call("POST", f"/api/v1/namespaces/{project}/resourcequotas", quota)
+    place.provider.section.update({"driver": "openshiftpods", "context": NOBODY})
+    place.provider.pool["labels"] = [{"name": "pod", "image": "docker.io/debian:12"}]
+    try:
+        place.launch()
+        for _ in range(2):
+            request = place.submit()
+            assert place.fulfilled(request)["external_id"].startswith(f"{project}-pod-")
+            place.give_back(request)
+            place.wait_empty(lambda: [pod["metadata"]["name"] for pod in cluster.pods(project)])
+        assert "forbidden" not in place.log()
+    finally:
+        rig.call("DELETE", f"/api/v1/namespaces/{project}")
 
 
 def test_api_server_killed(place: PodPlace, rig: KubernetesRig) -> None:

@@ -166,14 +166,15 @@ def test_a_container_that_ends_is_not_started_again(place: PodPlace, cluster: Si
 def test_token_secrets_that_come_by_themselves_do_not_disturb(
     place: PodPlace, simulator: KubernetesSimulator, cluster: SimulatedCluster
 ) -> None:
-    """A cluster before Kubernetes 1.24."""
-    simulator.change(token_secrets_by_itself=True)
+    """A cluster before Kubernetes 1.24: pods wait for the token of their account."""
+    simulator.change(token_secrets_by_itself=True, token_seconds=(0.1, 0.3))
     place.launch()
-    request = place.submit("space")
-    node = place.fulfilled(request)
-    secrets = [secret["metadata"]["name"] for secret in cluster.objects(SECRETS, f"main-{node['id']}")]
-    assert "zuul-worker" in secrets
-    place.give_back(request)
+    requests = [place.submit("space"), place.submit("pod")]
+    for request in requests:
+        node = place.fulfilled(request)
+        secrets = [secret["metadata"]["name"] for secret in cluster.objects(SECRETS, f"main-{node['id']}")]
+        assert "zuul-worker" in secrets
+    place.give_back(*requests)
     place.wait_empty()
 
 

@@ -32,14 +32,14 @@ class StandIn(KubeClient):
             raise answer
         return answer
 
-    def list(self, path: str, selector: str = "") -> tuple[list[Any], str]:
+    def list(self, path: str, selector: str = "", fields: str = "") -> tuple[list[Any], str]:
         answer = self.lists.pop(0)
         if isinstance(answer, Exception):
             raise answer
         found: tuple[list[Any], str] = answer
         return found
 
-    def watch(self, path: str, version: str, selector: str = "") -> Iterator[Any]:
+    def watch(self, path: str, version: str, selector: str = "", fields: str = "") -> Iterator[Any]:
         self.versions.append(version)
         for event in self.streams.pop(0):
             if isinstance(event, Exception):

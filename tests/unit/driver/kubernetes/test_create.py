@@ -12,13 +12,14 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes.api import CLUSTER_ROLES
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.create import NOT_YET, NOT_YET_TIMES, NamespaceCreation
-from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.create import ACCOUNT_SECONDS, NOT_YET, NOT_YET_TIMES, NamespaceCreation
+from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
 from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException
 from nodepool.logconfig import ContextLogger
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
 from tests.unit.driver.kubernetes.stand_in import StandIn
 from tests.unit.driver.kubernetes.test_objects import METADATA, label_of
@@ -120,6 +121,75 @@ def test_not_yet_is_a_state(cloud: KubeCloud, client: StandIn) -> None:
     assert "service account" in machine.waits_for
     now += machine.next_advance_seconds
     wait_for("it is made", lambda: machine.advance() or machine.state == machine.BUILDING)
+
+
+PODS_PATH = "/api/v1/namespaces/main-7/pods"
+
+
+def pods_sent(client: StandIn) -> int:
+    return [path for _, path, _ in client.calls].count(PODS_PATH)
+
+
+@pytest.fixture
+def told(cloud: KubeCloud) -> KubeCloud:
+    """A cloud to which a test says what the watch of accounts would say."""
+    cloud.accounts.stop()
+    cloud.accounts.listed("account", [], 0.0)
+    return cloud
+
+
+def test_account_is_waited_for(told: KubeCloud, client: StandIn) -> None:
+    """KU-2: the pod is not sent before the cluster has made the account of its namespace; then it is at once."""
+    machine = creation(told)
+    clock = machine.clock = ManualClock()
+    woken: list[float] = []
+    machine.wake = lambda: woken.append(clock.now)
+    machine.advance()
+    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
+    assert "service account" in machine.waits_for
+    before = len(woken)
+    told.accounts.changed("account", {"metadata": {"name": "default", "namespace": "main-7"}}, gone=False)
+    assert len(woken) == before + 1
+    assert pods_sent(client) == 0
+    wait_for("it is made", lambda: machine.advance() or machine.state == machine.BUILDING)
+    assert pods_sent(client) == 1
+
+
+def test_account_that_is_not_told_of(told: KubeCloud, client: StandIn) -> None:
+    """KU-2: a watch may be dead: after a while the pod is sent all the same."""
+    machine = creation(told)
+    clock = machine.clock = ManualClock()
+    with pytest.raises(NotYet) as refused:
+        machine.create(KEY)
+    pause = machine.put_off(refused.value)
+    assert pause == ACCOUNT_SECONDS
+    clock.pass_seconds(pause)
+    assert machine.create(KEY) == "main-7"
+
+
+def test_account_without_a_token(told: KubeCloud, client: StandIn) -> None:
+    """KU-2: an old cluster refuses the pod once; then nobody tries again before the account has a token."""
+    machine = creation(told)
+    machine.clock = ManualClock()
+    client.answers["POST", PODS_PATH] = [NoTokenYet("No API token found"), {"metadata": {"uid": "p"}}]
+    machine.wake = lambda: None
+    machine.advance()
+    account = {"metadata": {"name": "default", "namespace": "main-7"}}
+    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
+    told.accounts.changed("account", account, gone=False)
+    wait_for("it is refused", lambda: machine.advance() or pods_sent(client) == 1)
+    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
+    machine.advance()
+    assert machine.state == machine.REPEATING
+    told.accounts.changed("account", {**account, "secrets": [{"name": "default-token-x"}]}, gone=False)
+    wait_for("it is made", lambda: machine.advance() or machine.state == machine.BUILDING)
+    assert pods_sent(client) == 2
+
+
+@pytest.mark.parametrize("keys", [{"type": "namespace"}, {"spec": {"serviceAccountName": "builder", "containers": []}}])
+def test_account_that_is_not_needed(told: KubeCloud, client: StandIn, keys: dict[str, Any]) -> None:
+    """KU-2, KU-5: nothing waits for it."""
+    assert creation(told, **keys).create(KEY) == "main-7"
 
 
 def test_not_for_ever(cloud: KubeCloud, client: StandIn) -> None:

@@ -15,7 +15,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
 )
-from nodepool.driver.kubernetes.errors import InvalidObject, NotYet, error_of, exists
+from nodepool.driver.kubernetes.errors import InvalidObject, NoTokenYet, NotYet, error_of, exists
 from nodepool.plan.failures import Failure, classify
 
 
@@ -33,7 +33,7 @@ def answer(status: int, reason: str, message: str) -> Exception:
         (403, "Forbidden", "user x cannot create more than 3 project(s).", CloudQuota),
         (403, "Forbidden", 'User "x" cannot create resource "pods"', CloudSetup),
         (403, "Forbidden", 'pods "a" is forbidden: error looking up service account a/default', NotYet),
-        (500, "ServerTimeout", 'No API token found for service account "default", retry', NotYet),
+        (500, "ServerTimeout", 'No API token found for service account "default", retry', NoTokenYet),
         (404, "NotFound", 'namespaces "a" not found', CloudNotFound),
         (401, "Unauthorized", "Unauthorized", LoginRefused),
         (409, "AlreadyExists", "there is one", CloudRefused),
