@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from nodepool.driver.framework.cloud_errors import LoginRefused
+from nodepool.driver.ibmvpc.external_sources import external_sources
 
-FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
-DEFAULT_FILE: Final = "ibm-credentials.env"
 IAM_URL: Final = "https://iam.cloud.ibm.com"
 #: Where an instance asks for tokens of its own identity.
 METADATA_URL: Final = "http://169.254.169.254"
@@ -78,16 +76,12 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
     :param path: of ``credentials-file``; None = not given.
     :raises LoginRefused: there are none, or they say too little.
     """
-    file = _file_of(path, environment)
-    source, found = str(file), {} if file is None else _lines_of(file, wanted=path is not None)
-    others: Mapping[str, str] = {**environment, **found}
-    if not any(name.startswith("VPC_") for name in found):
-        # The libraries look for each service on its own.
-        source, found = "the environment", dict(environment)
-    values = {name.removeprefix("VPC_"): value for name, value in found.items() if name.startswith("VPC_")}
+    # The libraries look for each service on its own.
+    found = external_sources("vpc", path, environment)
+    values, source, others = found.values, found.source, found.others
     if not values:
-        where = f"in {file}" if file is not None else "in a file of credentials"
-        remedy = "add it to the file" if file is not None else "add credentials-file to the provider"
+        where = f"in {found.file}" if found.file is not None else "in a file of credentials"
+        remedy = "add it to the file" if found.file is not None else "add credentials-file to the provider"
         raise LoginRefused(
             f"there are no credentials for IBM Cloud: VPC_APIKEY is neither {where} nor in the environment; {remedy}"
         )
@@ -104,30 +98,6 @@ def read_credentials(path: str | None, environment: Mapping[str, str]) -> Creden
         groups_url=_url(source, "RESOURCE_MANAGER_URL", others.get("RESOURCE_MANAGER_URL") or RESOURCES_URL),
         resources_url=_url(source, "RESOURCE_CONTROLLER_URL", others.get("RESOURCE_CONTROLLER_URL") or RESOURCES_URL),
     )
-
-
-def _file_of(path: str | None, environment: Mapping[str, str]) -> Path | None:
-    """The file that counts; None = there is none."""
-    if path or environment.get(FILE_VARIABLE):
-        return Path(path or environment[FILE_VARIABLE])
-    places = (Path.cwd(), Path(environment["HOME"]) if environment.get("HOME") else Path.home())
-    return next((place / DEFAULT_FILE for place in places if (place / DEFAULT_FILE).is_file()), None)
-
-
-def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:
-    """What a file says, by name.
-
-    :param wanted: the configuration names it. Else one that cannot be read is no error, as for the libraries.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        if not wanted:
-            return {}
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise LoginRefused(f"{path} cannot be read: {why}; correct credentials-file or the file's mode") from None
-    pairs = (line.strip().partition("=") for line in lines)
-    return {name: value for name, between, value in pairs if between and name}
 
 
 def _kind(values: Mapping[str, str], source: str) -> str:

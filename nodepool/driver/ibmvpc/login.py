@@ -112,7 +112,8 @@ class IbmLogin(TokenLogin):
 
     def _of_instance(self, found: c.Credentials) -> Any:
         """Ask the metadata service who this instance is, and then IAM through it."""
-        query = {"version": found.get("IMS_VERSION") or _METADATA_VERSION}
+        # Its name begins with the service's, and so does that of the variable.
+        query = {"version": found.get("VPC_IMS_VERSION") or found.get("IMS_VERSION") or _METADATA_VERSION}
         base = f"{found.auth_url}/instance_identity/v1"
         body = json.dumps({"expires_in": _IDENTITY_SECONDS}).encode()
         token, _ = self._token_in(self._send(found, "PUT", f"{base}/token", _JSON, body, query))
