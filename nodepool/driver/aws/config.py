@@ -79,7 +79,7 @@ class AwsLabel(ImageLabel):
     instance_types: list[str] = key(
         ONE_OR_MORE,
         [],
-        "E.g. ``t3.medium``; either this or ``fleet``. Of a list the first one that AWS has room for is taken; what a "
+        "E.g. ``t3.medium``; either this or ``fleet``. The first of a list that AWS has capacity for is used; what a "
         "node needs of the limits is counted by the first.",
         name="instance-type",
         convert=in_order,
@@ -94,7 +94,7 @@ class AwsLabel(ImageLabel):
     fleet_strategy: str | None = key(
         Text(choices=STRATEGIES),
         REQUIRED,
-        "How AWS chooses; with ``prioritized`` the first type that has room.",
+        "How AWS chooses; with ``prioritized`` the first type that AWS has capacity for.",
         name="fleet.allocation-strategy",
     )
     ebs_optimized: bool = key(FLAG, False, "Bandwidth of its own for the volumes, on types that do not have it anyway.")
@@ -131,7 +131,7 @@ class AwsLabel(ImageLabel):
     )
     use_spot: bool = key(FLAG, False, "A spot instance: cheaper, and AWS may take it away while a job runs.")
     spot_fallback: bool = key(
-        FLAG, False, "With ``use-spot``: an instance on demand if AWS has no room for a spot instance."
+        FLAG, False, "With ``use-spot``: an instance on demand if AWS has no capacity for a spot instance."
     )
     imdsv2: str | None = key(
         Text(choices=("required", "optional")),
@@ -173,7 +173,7 @@ class AwsPool(ConfigPool):
     availability_zones: list[str] = key(
         ONE_OR_MORE.or_null(),
         [],
-        "E.g. ``eu-north-1a``. Of a list the first one that has room is taken.",
+        "E.g. ``eu-north-1a``. The first of a list that has capacity is used.",
         name="availability-zone",
         convert=in_order,
         default_text="AWS chooses",
@@ -181,7 +181,7 @@ class AwsPool(ConfigPool):
     subnet_ids: list[str] = key(
         ONE_OR_MORE.or_null(),
         [],
-        "Subnet of the instances. Of a list the first one that has room is taken; the zones are those of the subnets.",
+        "Subnet of the instances. The first of a list that has capacity is used; the zones are those of the subnets.",
         name="subnet-id",
         convert=in_order,
         default_text="the default VPC's",

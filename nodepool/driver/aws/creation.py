@@ -73,7 +73,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
         self.cloud.places.no_room_for(self._places[0], self._request)
         if len(self._places) == 1:
             return False
-        self.log.info("No room for %s, trying %s: %s", self._places[0], self._places[1], error)
+        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
         del self._places[0]
         return True
 
@@ -116,7 +116,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
         if len(self._places) < 2:
             return None
         place = self._places.pop(0)
-        self.log.info("No room for %s, trying %s: %s", place, self._places[0], error)
+        self.log.info("No capacity for %s, trying %s: %s", place, self._places[0], error)
         # A provider that was stopped takes no more work.
         with contextlib.suppress(RuntimeError):
             self.submit(lambda: self.cloud.places.lost(place, self._request))

@@ -158,8 +158,10 @@ class ImportUpload:
     def _undo(self, error: BaseException) -> None:
         """After an error nothing is left, but for what the next upload goes on with: import, object, parts of it."""
         if isinstance(error, UploadInterrupted) or self._wait.stopped:
-            what = "what was sent of the file stays" if self._task is None else f"import {self._task.id} goes on"
-            log.info("%s: %s", self._wait.head, what)
+            if self._task is None:
+                log.info("%s: what was sent of the file stays", self._wait.head)
+            else:
+                log.info("%s: import %s goes on", self._wait.head, self._task.id)
             return
         if self._task is not None:
             with Guard(log, "%s: import %s may be left over", self._wait.head, self._task.id, traceback=False):

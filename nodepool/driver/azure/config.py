@@ -75,7 +75,7 @@ class AzureLabel(ImageLabel):
     vm_sizes: list[str] = key(
         ONE_OR_MORE,
         [],
-        "E.g. ``Standard_D2s_v5``. Of a list the first one that Azure has capacity for is taken; what a node needs of "
+        "E.g. ``Standard_D2s_v5``. The first of a list that Azure has capacity for is used; what a node needs of "
         "the quota is counted by the first.",
         name="hardware-profile.vm-size",
         convert=in_order,
@@ -113,7 +113,7 @@ class AzurePool(ConfigPool):
     availability_zones: list[str] = key(
         TEXTS,
         [],
-        'Zones of the location, e.g. ``["1", "2"]``; the first one that has capacity is taken.',
+        'Zones of the location, e.g. ``["1", "2"]``; the first one that has capacity is used.',
         default_text="Azure chooses",
     )
     ipv4: bool | None = key(FLAG, From("provider"), "VMs get a private IPv4 address.")

@@ -73,7 +73,7 @@ class GceLabel(ImageLabel):
     machine_types: list[str] = key(
         ONE_OR_MORE,
         REQUIRED,
-        "E.g. ``n2-standard-2``. Of a list the first one that Google has capacity for is taken; what a node needs of "
+        "E.g. ``n2-standard-2``. The first of a list that Google has capacity for is used; what a node needs of "
         "the quota is counted by the first.",
         name="instance-type",
         convert=in_order,
@@ -169,7 +169,7 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
     zones: list[str] = key(
         ONE_OR_MORE,
         REQUIRED,
-        "E.g. ``us-central1-a``. Of a list the first zone that has capacity is taken; all are in the region.",
+        "E.g. ``us-central1-a``. The first zone of a list that has capacity is used; all are in the region.",
         name="zone",
         convert=in_order,
     )

@@ -63,7 +63,7 @@ class IbmLabel(ImageLabel):
     profiles: list[str] = key(
         ONE_OR_MORE,
         [],
-        "E.g. ``bx2-2x8``. Of a list the first one that IBM has capacity for is taken; what a node needs of the quota "
+        "E.g. ``bx2-2x8``. The first of a list that IBM has capacity for is used; what a node needs of the quota "
         "is counted by the first.",
         name="profile",
         convert=in_order,
@@ -89,7 +89,7 @@ class IbmPool(ConfigPool):
     zones: list[str] = key(
         ONE_OR_MORE.or_null(),
         From("provider"),
-        "E.g. ``us-south-1``. Of a list the first one that has capacity is taken.",
+        "E.g. ``us-south-1``. The first of a list that has capacity is used.",
         name="zone",
         convert=in_order,
         default_text="that of the provider",

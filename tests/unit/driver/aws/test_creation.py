@@ -150,7 +150,7 @@ def test_no_room_here(caplog: pytest.LogCaptureFixture) -> None:
         creation = rig.creation()
         creation.advance()
     assert creation.external_id == {"instance": "i-1"}
-    assert "No room for t3.medium in a, trying t3.medium in b: " in caplog.text
+    assert "No capacity for t3.medium in a, trying t3.medium in b: " in caplog.text
     tokens = [arguments["ClientToken"] for name, arguments in rig.region.calls if name == "run_instances"]
     assert len(set(tokens)) == 2, "a token goes with its parameters"
     rig.creation().advance()
