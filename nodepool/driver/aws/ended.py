@@ -4,21 +4,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 from typing import Final
 
 from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
 from nodepool.driver.framework.cloud_errors import CloudNoCapacityLater, CloudQuota
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.told_once import ToldOnce
 from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import LaunchStatusException
 from nodepool.metrics import instances
 
 log = logging.getLogger("nodepool.driver.aws.ended")
 
-#: With more ids than these, those that no list shows any more are forgotten.
-MANY: Final = 5000
 #: Reasons of states that say more than "it failed".
 _QUOTA_REASONS: Final = frozenset({"Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"})
 _CAPACITY_REASONS: Final = frozenset(
@@ -47,18 +45,16 @@ def ended(where: str, record: AwsRecord) -> Exception:
 
 
 class EndedInstances:
-    """Tells of each instance of a provider that ended, once. Thread-safe, does not block; ``_lock`` guards the ids.
+    """Tells of each instance of a provider that ended, once. Thread-safe, does not block.
 
     Lists show instances for about an hour after their end. What the first list shows ended before: it is not told.
-    Lists may come in another order than they were begun.
 
     :param provider: its name.
     """
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
-        self._lock = threading.Lock()
-        self._told: set[str] | None = None
+        self._told = ToldOnce()
 
     def seen(self, records: Iterable[AwsRecord]) -> None:
         """A list of all instances."""
@@ -67,11 +63,7 @@ class EndedInstances:
             for record in records
             if record.status in (SHUTTING_DOWN, TERMINATED) and metadata.node_id_of(record.metadata, self._provider)
         }
-        with self._lock:
-            new = set() if self._told is None else over.keys() - self._told
-            kept = self._told if self._told is not None and len(self._told) < MANY else set()
-            self._told = kept | over.keys()
-        for record_id in sorted(new):
+        for record_id in self._told.new(over):
             self._tell(over[record_id])
 
     def _tell(self, record: AwsRecord) -> None:

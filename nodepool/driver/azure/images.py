@@ -84,7 +84,7 @@ class AzureImages:
 class DiskUpload(ImageUploader):
     """One upload: a disk is made and written, an image is made of it, and the disk is deleted on each way out."""
 
-    segment_size: ClassVar[int] = SEGMENT_BYTES
+    segment_size = SEGMENT_BYTES
     error_retries: ClassVar[int] = 5
 
     def __init__(self, calls: AzureImageCalls, path: str, name: str, tags: dict[str, str]) -> None:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable
 
+from nodepool.driver.framework.told_once import ToldOnce
 from nodepool.driver.ibmvpc.errors import told
 from nodepool.driver.ibmvpc.types import STOPPED, IbmRecord
 from nodepool.driver.statemachine import metadata
@@ -16,7 +16,7 @@ log = logging.getLogger("nodepool.driver.ibmvpc.preempted")
 
 
 class StoppedInstances:
-    """Tells of each once. Thread-safe, does not block; ``_lock`` guards the ids.
+    """Tells of each once. Thread-safe, does not block.
 
     What the first list shows stopped before: it is not told.
 
@@ -25,8 +25,7 @@ class StoppedInstances:
 
     def __init__(self, provider: str) -> None:
         self._provider = provider
-        self._lock = threading.Lock()
-        self._told: set[str] | None = None
+        self._told = ToldOnce()
 
     def seen(self, records: Iterable[IbmRecord]) -> None:
         """A list of all instances."""
@@ -35,10 +34,7 @@ class StoppedInstances:
             for record in records
             if record.status in STOPPED and metadata.node_id_of(record.metadata, self._provider)
         }
-        with self._lock:
-            new = set() if self._told is None else stopped.keys() - self._told
-            self._told = set(stopped)
-        for instance_id in sorted(new):
+        for instance_id in self._told.new(stopped):
             self._tell(stopped[instance_id])
 
     def _tell(self, record: IbmRecord) -> None:

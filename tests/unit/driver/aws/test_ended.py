@@ -71,18 +71,6 @@ def test_of_others(tags: list[dict[str, str]]) -> None:
     assert counted(SPOT) == before
 
 
-def test_lists_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older list that lacks it does not make it new; it is forgotten when there are many."""
-    monkeypatch.setattr("nodepool.driver.aws.ended.MANY", 2)
-    ended = EndedInstances(PROVIDER)
-    before = counted(SPOT)
-    ended.seen([])
-    for records in ([record()], [record(state="running")], [record()], [record("i-2")], [record("i-2"), record("i-3")]):
-        ended.seen(records)
-    assert counted(SPOT) - before == 3
-    assert ended._told == {"i-2", "i-3"}
-
-
 def test_before_the_start() -> None:
     """The first list shows what ended in the last hour."""
     ended = EndedInstances(PROVIDER)
