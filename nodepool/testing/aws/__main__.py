@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
 from nodepool.testing.aws.settings import AwsSettings
 from nodepool.testing.aws.simulator import AwsSimulator
-from nodepool.testing.simulator.command import SimulatorCommand, end_signal
+from nodepool.testing.simulator.command import SimulatorCommand
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; writes its address to stdout when it answers. Returns the exit code."""
+    """Runs it; see `SimulatorCommand.run`."""
     parser = SimulatorCommand("aws", __doc__)
     parser.add_argument("--environment", action="store_true", help="write what AWS's programs need as shell commands")
-    options = parser.parse_args(arguments)
-    settings = AwsSettings()
-    parser.fill(settings, options.settings)
-    with end_signal() as ended, AwsSimulator(settings, options.seed, options.port) as simulator:
-        print(simulator.url, flush=True)
+
+    def begin(simulator: AwsSimulator, options: argparse.Namespace) -> None:
         if options.environment:
             for name, value in simulator.environment.items():
                 print(f"export {name}={value}", flush=True)
-        ended.wait()
-    return 0
+
+    return parser.run(arguments, AwsSettings(), AwsSimulator, begin)
 
 
 if __name__ == "__main__":

@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from nodepool.testing.azure.settings import AzureSettings
 from nodepool.testing.azure.simulator import AzureSimulator
-from nodepool.testing.simulator.command import SimulatorCommand, end_signal
+from nodepool.testing.simulator.command import SimulatorCommand
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; writes its address to stdout when it answers. Returns the exit code."""
+    """Runs it; see `SimulatorCommand.run`."""
     parser = SimulatorCommand("azure", __doc__)
     parser.add_argument("--auth-file", type=Path, metavar="PATH", help="write what auth-path leads to")
-    options = parser.parse_args(arguments)
-    settings = AzureSettings()
-    parser.fill(settings, options.settings)
-    with end_signal() as ended, AzureSimulator(settings, options.seed, options.port) as simulator:
+
+    def begin(simulator: AzureSimulator, options: argparse.Namespace) -> None:
         if options.auth_file:
             simulator.write_auth_file(options.auth_file)
-        print(simulator.url, flush=True)
-        ended.wait()
-    return 0
+
+    return parser.run(arguments, AzureSettings(), AzureSimulator, begin)
 
 
 if __name__ == "__main__":

@@ -8,36 +8,35 @@ from __future__ import annotations
 
 from nodepool.testing.azure.cloud import Subscription
 from nodepool.testing.azure.machines import VMS
+from nodepool.testing.azure.resources import ArmResource
 from nodepool.testing.simulator.admin import AdminApi
 from nodepool.testing.simulator.application import SimulatedApplication
-from nodepool.testing.simulator.messages import ApiError, Json
+from nodepool.testing.simulator.messages import Json
 
 
 class AzureAdminApi(AdminApi):
     """Adds its handlers to the common ones."""
 
     def __init__(self, cloud: Subscription, application: SimulatedApplication) -> None:
-        super().__init__(cloud.core, application)
+        machines = cloud.machines
+        super().__init__(cloud, application, machines.observer, "vms")
         self.cloud = cloud
-        self.handlers |= {
-            ("GET", "/admin/vms"): self._vms,
-            ("POST", "/admin/add"): self._add,
-            ("POST", "/admin/vanish"): self._vanish,
-            ("POST", "/admin/evict"): self._evict,
-            ("POST", "/admin/release-stuck"): self._release_stuck,
-        }
-
-    def state(self) -> Json:
-        """Calls, events, contents and peaks."""
-        observer = self.cloud.machines.observer
-        own = {"contents": self.cloud.contents(), "peak_vms": observer.peak_machines}
-        return super().state() | own | observer.state()
-
-    def reset_counters(self) -> Json:
-        """Peaks begin anew, too."""
-        before = super().reset_counters()
-        self.cloud.machines.observer.reset()
-        return before
+        self.handlers["GET", "/admin/vms"] = self._vms
+        self.add_makers(
+            "name",
+            {
+                "vm": lambda **given: cloud.add_vm(**given).name,
+                "disk": lambda **given: cloud.add_disk(**given).name,
+                "image": lambda **given: cloud.add_image(**given).name,
+            },
+        )
+        self.add_deeds(
+            {
+                "vanish": lambda body: machines.forget(self._named(body)),
+                "evict": lambda body: machines.evict(self._named(body)),
+                "release-stuck": lambda _body: machines.release_stuck(),
+            }
+        )
 
     def _vms(self, _body: Json) -> Json:
         """All of them, also where lists do not show them."""
@@ -48,25 +47,5 @@ class AzureAdminApi(AdminApi):
             ]
         }
 
-    def _add(self, body: Json) -> Json:
-        arguments = dict(body)
-        kind = arguments.pop("kind", None)
-        if kind == "vm":
-            return {"name": self.cloud.add_vm(**arguments).name}
-        if kind == "disk":
-            return {"name": self.cloud.add_disk(**arguments).name}
-        if kind == "image":
-            return {"name": self.cloud.add_image(**arguments).name}
-        raise ApiError(400, "kind must be one of vm, disk, image")
-
-    def _vanish(self, body: Json) -> Json:
-        self.cloud.machines.forget(self.cloud.resources.get(VMS, str(body.get("name", ""))))
-        return {}
-
-    def _evict(self, body: Json) -> Json:
-        self.cloud.machines.evict(self.cloud.resources.get(VMS, str(body.get("name", ""))))
-        return {}
-
-    def _release_stuck(self, _body: Json) -> Json:
-        self.cloud.machines.release_stuck()
-        return {}
+    def _named(self, body: Json) -> ArmResource:
+        return self.cloud.resources.get(VMS, str(body.get("name", "")))

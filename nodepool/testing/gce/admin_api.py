@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nodepool.testing.gce.cloud import Project
 from nodepool.testing.gce.instances import ProjectInstance
-from nodepool.testing.gce.resources import ProjectResource
 from nodepool.testing.simulator.admin import AdminApi
 from nodepool.testing.simulator.application import SimulatedApplication
 from nodepool.testing.simulator.messages import ApiError, Json
@@ -20,29 +17,27 @@ class GceAdminApi(AdminApi):
     """Adds its handlers to the common ones."""
 
     def __init__(self, cloud: Project, application: SimulatedApplication) -> None:
-        super().__init__(cloud.core, application)
-        self.cloud = cloud
         instances = cloud.instances
-        self.handlers |= {
-            ("GET", "/admin/instances"): self._instances,
-            ("POST", "/admin/add"): self._add,
-            ("POST", "/admin/vanish"): lambda body: self._to_one(body, instances.forget),
-            ("POST", "/admin/preempt"): lambda body: self._to_one(body, instances.preempt),
-            ("POST", "/admin/terminate"): lambda body: self._to_one(body, instances.terminate),
-            ("POST", "/admin/release-stuck"): self._release_stuck,
-        }
-
-    def state(self) -> Json:
-        """Calls, events, contents and peaks."""
-        observer = self.cloud.instances.observer
-        own = {"contents": self.cloud.contents(), "peak_instances": observer.peak_machines}
-        return super().state() | own | observer.state()
-
-    def reset_counters(self) -> Json:
-        """Peaks begin anew, too."""
-        before = super().reset_counters()
-        self.cloud.instances.observer.reset()
-        return before
+        super().__init__(cloud, application, instances.observer, "instances")
+        self.cloud = cloud
+        self.handlers["GET", "/admin/instances"] = self._instances
+        self.add_makers(
+            "name",
+            {
+                "instance": lambda **given: cloud.add_instance(**given).name,
+                "disk": lambda **given: cloud.add_disk(**given).name,
+                "address": lambda **given: cloud.add_address(**given).name,
+                "image": lambda **given: cloud.images.add(**given).name,
+            },
+        )
+        self.add_deeds(
+            {
+                "vanish": lambda body: instances.forget(self._named(body)),
+                "preempt": lambda body: instances.preempt(self._named(body)),
+                "terminate": lambda body: instances.terminate(self._named(body)),
+                "release-stuck": lambda _body: instances.release_stuck(),
+            }
+        )
 
     def _instances(self, _body: Json) -> Json:
         """All of them, also where lists do not show them."""
@@ -60,27 +55,9 @@ class GceAdminApi(AdminApi):
             ]
         }
 
-    def _add(self, body: Json) -> Json:
-        arguments = dict(body)
-        kind = arguments.pop("kind", None)
-        makers: dict[object, Callable[..., ProjectResource]] = {
-            "instance": self.cloud.add_instance,
-            "disk": self.cloud.add_disk,
-            "address": self.cloud.add_address,
-            "image": self.cloud.images.add,
-        }
-        if kind not in makers:
-            raise ApiError(400, f"kind must be one of {', '.join(map(str, makers))}")
-        return {"name": makers[kind](**arguments).name}
-
-    def _to_one(self, body: Json, do: Callable[[ProjectInstance], None]) -> Json:
+    def _named(self, body: Json) -> ProjectInstance:
         name = str(body.get("name", ""))
         found = next((one for one in self.cloud.instances.all() if one.name == name), None)
         if found is None:
             raise ApiError(404, f"there is no instance {name!r}")
-        do(found)
-        return {}
-
-    def _release_stuck(self, _body: Json) -> Json:
-        self.cloud.instances.release_stuck()
-        return {}
+        return found

@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from nodepool.testing.ibmvpc.settings import IbmVpcSettings
 from nodepool.testing.ibmvpc.simulator import IbmVpcSimulator
-from nodepool.testing.simulator.command import SimulatorCommand, end_signal
+from nodepool.testing.simulator.command import SimulatorCommand
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; writes its address to stdout when it answers. Returns the exit code."""
+    """Runs it; see `SimulatorCommand.run`."""
     parser = SimulatorCommand("ibmvpc", __doc__)
     parser.add_argument("--credentials-file", type=Path, metavar="PATH", help="write what credentials-file is to name")
-    options = parser.parse_args(arguments)
-    settings = IbmVpcSettings()
-    parser.fill(settings, options.settings)
-    with end_signal() as ended, IbmVpcSimulator(settings, options.seed, options.port) as simulator:
+
+    def begin(simulator: IbmVpcSimulator, options: argparse.Namespace) -> None:
         if options.credentials_file:
             simulator.write_credentials(options.credentials_file)
-        print(simulator.url, flush=True)
-        ended.wait()
-    return 0
+
+    return parser.run(arguments, IbmVpcSettings(), IbmVpcSimulator, begin)
 
 
 if __name__ == "__main__":

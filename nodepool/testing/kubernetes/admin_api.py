@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nodepool.testing.kubernetes.cluster import Cluster
 from nodepool.testing.kubernetes.kinds import NAMESPACES, PODS
 from nodepool.testing.simulator.admin import AdminApi
@@ -16,22 +14,22 @@ class KubernetesAdminApi(AdminApi):
     """Adds its handlers to the common ones."""
 
     def __init__(self, cluster: Cluster, application: SimulatedApplication) -> None:
-        super().__init__(cluster.core, application)
+        super().__init__(cluster, application, cluster.places.observer, "node_places")
         self.cluster = cluster
-        deeds: dict[str, Callable[[Json], object]] = {
-            "add-namespace": lambda body: cluster.add_namespace(**body),
-            "add-node": lambda body: cluster.add_node(**body),
-            "add-quota": lambda body: cluster.add_quota(**body),
-            "hold": lambda body: cluster.hold(**body),
-            "release": lambda body: cluster.release(**body),
-            "end-namespace": lambda body: cluster.end_namespace(**body),
-            "vanish": lambda body: cluster.vanish(**body),
-            "cut-watches": lambda _body: cluster.cut_watches(),
-            "expire-watches": lambda _body: cluster.store.forget(),
-            "release-stuck": lambda _body: cluster.pods.release_stuck(),
-        }
-        for name, deed in deeds.items():
-            self.handlers["POST", f"/admin/{name}"] = _without_result(deed)
+        self.add_deeds(
+            {
+                "add-namespace": lambda body: cluster.add_namespace(**body),
+                "add-node": lambda body: cluster.add_node(**body),
+                "add-quota": lambda body: cluster.add_quota(**body),
+                "hold": lambda body: cluster.hold(**body),
+                "release": lambda body: cluster.release(**body),
+                "end-namespace": lambda body: cluster.end_namespace(**body),
+                "vanish": lambda body: cluster.vanish(**body),
+                "cut-watches": lambda _body: cluster.cut_watches(),
+                "expire-watches": lambda _body: cluster.store.forget(),
+                "release-stuck": lambda _body: cluster.pods.release_stuck(),
+            }
+        )
         self.handlers |= {
             ("GET", "/admin/namespaces"): self._namespaces,
             ("GET", "/admin/pods"): self._pods,
@@ -39,28 +37,13 @@ class KubernetesAdminApi(AdminApi):
         }
 
     def state(self) -> Json:
-        """Calls, events, contents, peaks of nodes of Nodepool, and how many watches go on."""
-        observer = self.cluster.places.observer
-        contents = self.cluster.contents() | {"node_places": observer.machines}
-        own = {"contents": contents, "peak_node_places": observer.peak_machines, "watches": len(self.cluster.watches)}
-        return super().state() | own | observer.state()
-
-    def reset_counters(self) -> Json:
-        """Peaks begin anew, too."""
-        before = super().reset_counters()
-        self.cluster.places.observer.reset()
-        return before
+        """How many nodes of Nodepool there are, and how many watches go on, too."""
+        found = super().state()
+        found["contents"]["node_places"] = self.cluster.places.observer.machines
+        return found | {"watches": len(self.cluster.watches)}
 
     def _namespaces(self, _body: Json) -> Json:
         return {"namespaces": list(self.cluster.store.all(NAMESPACES))}
 
     def _pods(self, _body: Json) -> Json:
         return {"pods": list(self.cluster.store.all(PODS))}
-
-
-def _without_result(deed: Callable[[Json], object]) -> Callable[[Json], Json]:
-    def handler(body: Json) -> Json:
-        deed(body)
-        return {}
-
-    return handler

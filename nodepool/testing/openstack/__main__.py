@@ -3,28 +3,26 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
 
 from nodepool.testing.openstack.knobs import Knobs
 from nodepool.testing.openstack.simulator import CLOUD_NAME, OpenStackSimulator
-from nodepool.testing.simulator.command import SimulatorCommand, end_signal
+from nodepool.testing.simulator.command import SimulatorCommand
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; writes its address to stdout when it answers. Returns the exit code."""
+    """Runs it; see `SimulatorCommand.run`."""
     parser = SimulatorCommand("openstack", __doc__)
     parser.add_argument("--clouds-yaml", metavar="FILE", help="write a clouds.yaml with this cloud")
     parser.add_argument("--cloud", default=CLOUD_NAME, metavar="NAME", help="its name there (%(default)s)")
-    options = parser.parse_args(arguments)
-    knobs = Knobs()
-    parser.fill(knobs, options.settings)
-    with end_signal() as ended, OpenStackSimulator(knobs, options.seed, options.port) as simulator:
+
+    def begin(simulator: OpenStackSimulator, options: argparse.Namespace) -> None:
         if options.clouds_yaml:
             simulator.write_clouds_yaml(options.clouds_yaml, options.cloud)
-        print(simulator.url, flush=True)
-        ended.wait()
-    return 0
+
+    return parser.run(arguments, Knobs(), OpenStackSimulator, begin)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,15 @@ import argparse
 import json
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from nodepool.testing.simulator.settings import SimulatorSettings
+from nodepool.testing.simulator.simulator import Simulator
+
+T = TypeVar("T", bound=SimulatorSettings)
+S = TypeVar("S", bound=Simulator[Any])
 
 
 class SimulatorCommand(argparse.ArgumentParser):
@@ -38,6 +43,28 @@ class SimulatorCommand(argparse.ArgumentParser):
             settings.update(json.loads(text))
         except ValueError as error:
             self.error(f"--settings: {error}")
+
+    def run(
+        self,
+        arguments: Sequence[str] | None,
+        settings: T,
+        make: Callable[[T, int, int], S],
+        begin: Callable[[S, argparse.Namespace], object],
+    ) -> int:
+        """Runs a simulator until SIGTERM or SIGINT; writes its address to stdout when it answers. Returns 0.
+
+        :param arguments: None = those of the process.
+        :param settings: as they are without ``--settings``.
+        :param make: gets settings, seed and port.
+        :param begin: gets the options, too, before the address is written: it writes what clients need.
+        """
+        options = self.parse_args(arguments)
+        self.fill(settings, options.settings)
+        with end_signal() as ended, make(settings, options.seed, options.port) as simulator:
+            begin(simulator, options)
+            print(simulator.url, flush=True)
+            ended.wait()
+        return 0
 
 
 @contextmanager

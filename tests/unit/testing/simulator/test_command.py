@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 
 import pytest
 
+from nodepool.testing.azure.settings import AzureSettings
+from nodepool.testing.azure.simulator import AzureSimulator
 from nodepool.testing.simulator.command import SimulatorCommand, end_signal
 from nodepool.testing.simulator.settings import SimulatorSettings
 
@@ -40,3 +43,21 @@ def test_signals_end_it_and_handlers_come_back(number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
         assert ended.wait(10)
     assert signal.getsignal(number) is before
+
+
+def test_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """The simulator answers before clients are told of it, and it has the settings of the command line."""
+    began: list[tuple[str, float, str]] = []
+
+    def begin(simulator: AzureSimulator, options: argparse.Namespace) -> None:
+        with simulator.cloud() as cloud:
+            began.append((simulator.url, cloud.core.knobs.boot_seconds[1], options.file))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    parser = SimulatorCommand("azure", None)
+    parser.add_argument("--file")
+    arguments = ["--file", "auth.json", "--settings", '{"boot_seconds": [1, 2]}']
+    assert parser.run(arguments, AzureSettings(), AzureSimulator, begin) == 0
+    address = capsys.readouterr().out.strip()
+    assert address.startswith("http://127.0.0.1:")
+    assert began == [(address, 2.0, "auth.json")]
