@@ -11,11 +11,11 @@ _VCPUS = (
     "A non-dedicated host VSI with this profile ({wanted} vCPUs) will put user over quota. "
     "Allocated to instances: {used}, Allocated to dedicated hosts: 0, Quota: {limit}"
 )
+_MEMORY = "A VSI with this profile ({wanted}GB memory) will put user over quota. Allocated: {used}GB, Quota: {limit}GB"
 _OTHER = "Creating a new {what} will put the user over quota. Allocated: {used}, Requested: {wanted}, Quota: {limit}"
 #: Limit -> what IBM calls one of them.
 _TITLES = {
     "instances": "instance",
-    "memory": "instance (GiB of memory)",
     "volumes": "volume",
     "images": "image",
     "floating_ips": "floating IP address",
@@ -50,6 +50,6 @@ class VpcQuotas:
         limit = self.core.knobs.quotas.get(name)
         if limit is None or used + wanted <= limit:
             return
-        words = _VCPUS if name == "vcpus" else _OTHER
+        words = {"vcpus": _VCPUS, "memory": _MEMORY}.get(name, _OTHER)
         text = words.format(what=_TITLES.get(name, ""), used=used, wanted=wanted, limit=limit)
         raise VpcError(400, "over_quota", text)

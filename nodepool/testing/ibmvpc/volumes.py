@@ -61,6 +61,8 @@ class VpcVolumes:
 
     def attach(self, volume: VpcResource, instance: Json, attachment: Json, delete: bool) -> None:
         """To an instance, as its boot volume."""
+        # The reference of an instance, and only that, does not say what it is.
+        owner = {name: value for name, value in reference(instance).items() if name != "resource_type"}
         volume.document |= {
             "active": True,
             "attachment_state": "attached",
@@ -68,7 +70,7 @@ class VpcVolumes:
                 {
                     **attachment,
                     "delete_volume_on_instance_delete": delete,
-                    "instance": reference(instance),
+                    "instance": owner,
                     "type": "boot",
                 }
             ],

@@ -183,7 +183,10 @@ class TestRefusals:
         ("quotas", "words"),
         [
             ({"vcpus": 3}, "A non-dedicated host VSI with this profile (2 vCPUs) will put user over quota."),
-            ({"memory": 7}, "will put the user over quota. Allocated: 4, Requested: 4, Quota: 7"),
+            (
+                {"memory": 7},
+                "A VSI with this profile (4GB memory) will put user over quota. Allocated: 4GB, Quota: 7GB",
+            ),
             ({"instances": 1}, "Creating a new instance will put the user over quota."),
             ({"volumes": 1}, "Creating a new volume will put the user over quota."),
         ],
