@@ -14,7 +14,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     nothing_sent,
 )
-from nodepool.driver.gce.errors import EXISTS, THROTTLED
+from nodepool.driver.gce.errors import EXISTS, THROTTLED, UNSUPPORTED
 from nodepool.driver.gce.instance import GceInstance
 from nodepool.driver.gce.instances import GceDeletion, GceInstances
 from nodepool.driver.gce.launch_spec import instance_body
@@ -195,6 +195,8 @@ class GceCreation(CreationMachine[GceRecord]):
         failure = None if self._insert is None else self._insert.failure
         if isinstance(failure, CloudNoCapacity):
             raise CloudNoCapacityLater(str(failure))
+        if isinstance(failure, CloudRefused) and failure.code == UNSUPPORTED and self._places[0].spot:
+            raise CloudNoCapacityLater(f"{failure}; Google took the spot instance away while it was created")
         if isinstance(failure, CloudAway) and failure.code not in THROTTLED:
             # Google has answered: this instance failed, and the cloud is not away.
             raise LaunchStatusException(str(failure))

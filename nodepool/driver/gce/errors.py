@@ -38,6 +38,8 @@ CAPACITY: Final = frozenset(
         *("insufficientCapacity", "VM_MIN_COUNT_NOT_REACHED"),
     }
 )
+#: Google says so of a spot instance that it takes away while it is created.
+UNSUPPORTED: Final = "UNSUPPORTED_OPERATION"
 #: Too many operations are under way: the same succeeds a moment later.
 CONCURRENT: Final = frozenset({"CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", "concurrentOperationsQuotaExceeded"})
 #: Too many calls: nothing was done.
@@ -84,7 +86,7 @@ _RATE_WORDS: Final = re.compile(r"per (?:minute|second|100 seconds)", re.IGNOREC
 class GceError(NamedTuple):
     """One error.
 
-    :param metric: of a quota, with limit and place, as Google tells it.
+    :param metric: of a quota, with limit and place, or which limit of calls it is, as Google tells it.
     """
 
     code: str
@@ -120,7 +122,21 @@ def errors_in(data: Any) -> list[GceError]:
     if not found and isinstance(outer.get("message"), str):
         code = outer.get("status") or outer.get("code") or ""
         found.append(GceError(str(code), outer["message"]))
+    if found and not found[0].metric:
+        found[0] = found[0]._replace(metric=_error_info(outer.get("details")))
     return found
+
+
+def _error_info(details: Any) -> str:
+    """What an answer tells beside its reason, e.g. of which limit ``rateLimitExceeded`` is
+    (https://cloud.google.com/apis/design/errors, ErrorInfo).
+    """
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and isinstance(detail.get("reason"), str):
+            told = detail.get("metadatas") or detail.get("metadata")
+            where = told.get("location") or told.get("quota_location") if isinstance(told, dict) else None
+            return f"{detail['reason']} in {where}" if where else detail["reason"]
+    return ""
 
 
 def _entries(entries: Any) -> Iterator[GceError]:

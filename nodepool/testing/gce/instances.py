@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from nodepool.testing.gce import quotas
-from nodepool.testing.gce.errors import already_exists, operation_error
+from nodepool.testing.gce.errors import RATE, already_exists, operation_error
 from nodepool.testing.gce.instance_spec import InsertDisk, InsertSpec
 from nodepool.testing.gce.links import GLOBAL, PROJECT, ZONES, link, path_of, zone_scope
 from nodepool.testing.gce.operations import PREEMPTED as PREEMPTED_OPERATION
@@ -131,6 +131,8 @@ class ProjectInstances:
         )
         if running < most:
             return None
+        if not self.cloud.core.knobs.late_quotas:
+            raise ApiError(403, "Rate Limit Exceeded", RATE)
         return operation_error("CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", CONCURRENT.format(limit=most, region=region))
 
     def _no_room(self, spec: InsertSpec) -> GceBootRule | None:

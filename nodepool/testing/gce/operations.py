@@ -62,7 +62,9 @@ class ProjectOperations:
         """
         core = self._cloud.core
         self._number += 1
-        name = f"operation-{int(core.now() * 1000)}-{self._number:013x}-{self._number % 65521:08x}"
+        # What Google does by itself has another name.
+        origin = "systemevent" if user == SYSTEM else "operation"
+        name = f"{origin}-{int(core.now() * 1000)}-{self._number:013x}-{self._number % 65521:08x}"
         scope = target.scope or GLOBAL
         path = path_of(target.project, scope, "operations", name)
         document: Json = {

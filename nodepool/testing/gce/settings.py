@@ -108,7 +108,7 @@ class GceSettings(SimulatorSettings):
         only lists fail.
     :param throttles: whether the calls of a minute are limited as Google documents it (`call_groups`).
     :param concurrent_operations: most inserts at once in a region; None = no limit. More end with
-        CONCURRENT_OPERATIONS_QUOTA_EXCEEDED.
+        CONCURRENT_OPERATIONS_QUOTA_EXCEEDED, or without ``late_quotas`` are refused as 403 rateLimitExceeded.
     :param capacity: see `ZoneCapacity`; where none matches there is room.
     :param quotas: limit of each region by metric; ``project_quotas``: of the project. They are enforced.
     :param late_quotas: the operation ends with the error; else the call is refused as 403 quotaExceeded.

@@ -230,6 +230,16 @@ def test_gone_already(here: Here) -> None:
     here.delete(None)
 
 
+def test_spot_instance_that_is_taken_away_at_once(tmp_path: Path) -> None:
+    """Google says UNSUPPORTED_OPERATION then, as the authors of SkyPilot have seen: another place is tried."""
+    data = section({"use-spot": True, "spot-fallback": True})
+    rule = GceBootRule(code="UNSUPPORTED_OPERATION", message="The operation is unsupported.", status=400, count=1)
+    with at_simulator(tmp_path, data, boots=[rule]) as here:
+        found = here.launch()
+        assert found.external_id == f"{HOST}-1-1"
+        here.delete(found.external_id)
+
+
 def test_preempted_while_it_is_launched(tmp_path: Path) -> None:
     """It counts as lack of capacity, and names the reason; a standard instance was stopped by somebody."""
     with at_simulator(tmp_path, section({"use-spot": True})) as here:

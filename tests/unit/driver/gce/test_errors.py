@@ -107,6 +107,102 @@ def test_operations(given: dict[str, Any], expected: type[Exception]) -> None:
     assert type(operation_failure(HEAD, given)) is expected
 
 
+STOCKOUT = "The zone 'projects/p/zones/us-central1-b' does not have enough resources available to fulfill the request."
+#: What Google said to others, who reported it: where, what, what the launcher does next, and what it tells.
+REPORTED = [
+    pytest.param(
+        operation(
+            "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+            f"{STOCKOUT}  '(resource type:compute)'.",
+            503,
+            errorDetails=[
+                {"help": {"links": [{"url": "https://cloud.google.com/compute/docs/resource-error"}]}},
+                {"localizedMessage": {"locale": "en-US", "message": "A n1-standard-4 VM instance is unavailable"}},
+                {
+                    "errorInfo": {
+                        "domain": "compute.googleapis.com",
+                        "reason": "resource_availability",
+                        "metadatas": {"vmType": "n1-standard-4", "zone": "us-central1-b", "attachment": ""},
+                    }
+                },
+            ],
+        ),
+        CloudNoCapacity,
+        "does not have enough resources available",
+        id="kubernetes/k8s.io#9834",
+    ),
+    pytest.param(
+        operation("ZONE_RESOURCE_POOL_EXHAUSTED", f"{STOCKOUT}  Try a different zone, or try again later.", 503),
+        CloudNoCapacity,
+        "Try a different zone",
+        id="CCExtractor/sample-platform#901",
+    ),
+    pytest.param(
+        operation("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", f"{STOCKOUT} '(resource type:pd-standard)'.", 503),
+        CloudNoCapacity,
+        "resource type:pd-standard",
+        id="cirruslabs/cirrus-ci-docs#131",
+    ),
+    pytest.param(
+        answer(403, "quotaExceeded", "Quota 'IN_USE_ADDRESSES' exceeded.  Limit: 4.0 in region us-central1."),
+        CloudQuota,
+        "IN_USE_ADDRESSES",
+        id="kelseyhightower/kubernetes-the-hard-way#47",
+    ),
+    pytest.param(
+        operation("QUOTA_EXCEEDED", "Quota 'CPUS_ALL_REGIONS' exceeded.  Limit: 12.0 globally.", 403),
+        CloudQuota,
+        "CPUS_ALL_REGIONS",
+        id="GoogleCloudPlatform/ai-on-gke#849",
+    ),
+    pytest.param(
+        answer(
+            403,
+            "rateLimitExceeded",
+            "Quota exceeded for quota group 'ReadGroup' and limit 'Read requests per 100 seconds' of service "
+            "'compute.googleapis.com' for consumer 'project_number:123456'.",
+        ),
+        CloudAway,
+        "ReadGroup",
+        id="hashicorp/terraform-provider-google#8360",
+    ),
+    pytest.param(
+        answer(
+            403,
+            "rateLimitExceeded",
+            "Rate Limit Exceeded",
+            details=[
+                {
+                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                    "domain": "compute.googleapis.com",
+                    "metadatas": {"containerId": "76352966089", "containerType": "PROJECT", "location": "global"},
+                    "reason": "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED",
+                }
+            ],
+        ),
+        CloudAway,
+        "(CONCURRENT_OPERATIONS_QUOTA_EXCEEDED in global)",
+        id="terraform-google-modules/terraform-example-foundation: docs/TROUBLESHOOTING.md",
+    ),
+]
+
+
+@pytest.mark.parametrize(("given", "expected", "told"), REPORTED)
+def test_what_others_were_told(given: HttpAnswer | dict[str, Any], expected: type[Exception], told: str) -> None:
+    """CM-6, GC-5 (not repeated): each is told apart, in Google's own words."""
+    found = GceApi().error(HEAD, given) if isinstance(given, HttpAnswer) else operation_failure(HEAD, given)
+    assert type(found) is expected
+    assert told in str(found)
+    if isinstance(given, HttpAnswer):
+        assert GceApi().throttled(given) == (expected is CloudAway)
+
+
+@pytest.mark.parametrize("details", [None, {}, "text", [None, {"reason": 5}], [{"reason": "X", "metadatas": "y"}]])
+def test_details_of_any_shape(details: Any) -> None:
+    """They tell more, and break nothing."""
+    assert type(GceApi().error(HEAD, answer(403, "rateLimitExceeded", details=details))) is CloudAway
+
+
 def test_operation_that_succeeded() -> None:
     assert operation_failure(HEAD, {"status": "DONE"}) is None
 
