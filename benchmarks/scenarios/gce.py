@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes on Google Compute Engine: many at once with the limits of calls that Google documents, on a simulated project.
+"""Nodes on Google Compute Engine: many at once with the limits of calls that Google documents, on a simulated project;
+and what a node costs beside the released launcher.
 
-The released driver cannot be told another address than Google's, and makes two calls a second: it has no part in it.
+The released driver cannot be told another address than Google's, and makes two calls a second: it has no part in the
+first. In the second both have ``rate: 20``, and use TLS: the released one by a proxy that stands for Google.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite.goals import Bound
+from benchmarks.suite.goals import Bound, TimesReleased
 from benchmarks.suite.model import LIMIT, RELEASED, Row, Scenario, cases
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
 from benchmarks.support.cloud_burst import CORRECT, UNTIL_READY, burst, burst_row, cost_metrics
 from benchmarks.support.costs import Costs
 from benchmarks.support.place import Stage
-from benchmarks.support.simulated_gce import gce_provider, simulated_project
+from benchmarks.support.simulated_gce import gce_provider, public_project, simulated_project
 
-BURST = "gce-burst"
+BURST, COSTS_NAME = "gce-burst", "gce-costs"
+#: Calls a second of both.
+RATE = 20
 #: Seconds that the project takes to boot and to delete an instance, and to answer an order.
 BOOT_SECONDS, DELETE_SECONDS, ORDER_SECONDS = (10.0, 15.0), (5.0, 10.0), (0.2, 0.6)
 
@@ -36,8 +40,23 @@ def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> li
     }
     directory = Path(tempfile.mkdtemp(prefix="project-", dir=stage.directory))
     with simulated_project(directory, settings) as (cloud, key_file):
-        result = burst(stage, candidate, cloud, gce_provider(key_file, cloud.url), size["nodes"])
+        result = burst(stage, candidate, cloud, gce_provider((key_file, cloud.url)), size["nodes"])
     return [burst_row(BURST, result)]
+
+
+def run_costs(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
+    settings = {"boot_seconds": BOOT_SECONDS, "delete_seconds": DELETE_SECONDS}
+    rows = []
+    for nodes in size["nodes"]:
+        directory = Path(tempfile.mkdtemp(prefix="project-", dir=stage.directory))
+        with (
+            simulated_project(directory, settings) as (cloud, key_file),
+            public_project(directory, cloud.url, key_file) as url,
+        ):
+            place = None if candidate.name == RELEASED else (key_file, url)
+            result = burst(stage, candidate, cloud, gce_provider(place, RATE), nodes)
+        rows.append(burst_row(COSTS_NAME, result))
+    return rows
 
 
 def limit_burst(costs: Costs, rows: Sequence[Row]) -> list[Row]:
@@ -64,5 +83,14 @@ SCENARIOS = (
         quick={"nodes": 40},
         limit=limit_burst,
         limit_note="a call that makes an instance, and one that deletes it; the longest boot",
+    ),
+    Scenario(
+        name=COSTS_NAME,
+        title="Google Compute Engine, what a node costs, both launchers with 20 calls a second",
+        metrics=(UNTIL_READY, *cost_metrics("instances")),
+        goals=(TimesReleased("cpu_ms", 4), *CORRECT),
+        run=run_costs,
+        sizes={"nodes": [60, 300]},
+        quick={"nodes": [20]},
     ),
 )
