@@ -8,7 +8,8 @@ Where to begin to read:
 * ``client.py``: all calls that are made; ``types.py``: what Azure says; ``errors.py``: what can go wrong;
 * ``facts.py``: what seldom changes; ``quota.py``: limits;
 * ``names.py``, ``places.py``, ``launch_spec.py``: what a VM is to be like; ``creation.py``: how it is made;
-* ``machines.py``: what launches and deletions share;
+* ``machines.py``: what launches and deletions share; ``proof.py``: when a VM is gone;
+* ``images.py``, ``image_calls.py``, ``vhd.py``: uploads; ``long_operation.py``: what Azure takes long for;
 * ``preflight.py``: what ``nodepool check`` looks at;
 * ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
 """

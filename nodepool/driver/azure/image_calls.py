@@ -9,12 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.client import CALL_SECONDS, DISKS, IMAGES, READ, WRITE, Arm
-from nodepool.driver.azure.errors import errors_in, meaning
+from nodepool.driver.azure.client import DISKS, IMAGES, WRITE, Arm
+from nodepool.driver.azure.long_operation import follow
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.http.retry_after import retry_after
-from nodepool.driver.framework.image_time import ImageTime
-from nodepool.exceptions import ImageCreateException
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -22,13 +19,8 @@ if TYPE_CHECKING:
 
 #: How long the address of an upload is valid: longer than an upload takes.
 ACCESS_SECONDS: Final = 24 * 3600
-#: Longest time for one operation.
-OPERATION_SECONDS: Final = 1800.0
-#: From one look at an operation to the next, if Azure does not say.
-POLL_SECONDS: Final = 2.0
 PAGES_SECONDS: Final = 120.0
 _BLOB_VERSION: Final = "2023-11-03"
-_RUNNING: Final = ("inprogress", "accepted", "running", "creating", "updating", "deleting", "")
 #: Attempts of a call that may be sent again.
 _ATTEMPTS: Final = 3
 
@@ -159,28 +151,4 @@ class AzureImageCalls:
         return call()
 
     def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
-        """Follow an operation to its end; returns its output, or the answer if there is no operation.
-
-        :raises ImageCreateException: it took too long.
-        """
-        address = answer.headers.get("Azure-AsyncOperation") or ""
-        if not address:
-            return answer.data
-        calls, where = self.arm.calls, f"Provider {self.arm.calls.provider}: {what}"
-        time = ImageTime(where, OPERATION_SECONDS, calls.stopped, self._clock, wanted)
-        pause = retry_after(answer.headers)
-        while True:
-            found = calls.call(READ, "GET", self.arm.checked(address), f"waiting for {what}", seconds=CALL_SECONDS)
-            data = found.data if isinstance(found.data, dict) else {}
-            status = str(data.get("status", "")).lower()
-            if status == "succeeded":
-                return (data.get("properties") or {}).get("output")
-            if status not in _RUNNING:
-                errors = errors_in(data)
-                raise meaning(f"{where} failed", errors) if errors else CloudRefused(f"{where} ended as {status!r}")
-            time.check()
-            wanted()
-            told = retry_after(found.headers)
-            if not time.wait(min(10.0, told if told is not None else pause if pause is not None else POLL_SECONDS)):
-                time.check()
-                raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")
+        return follow(self.arm, answer, what, self._clock, wanted)

@@ -51,6 +51,10 @@ class LongOperations:
         self._all[operation.id] = operation
         return operation.id
 
+    def all(self) -> list[LongOperation]:
+        """In the order of their beginnings."""
+        return list(self._all.values())
+
     def end(self, operation_id: str, error: Json | None = None, output: Json | None = None) -> None:
         """It has ended."""
         operation = self._all[operation_id]

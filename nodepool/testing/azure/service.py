@@ -151,6 +151,8 @@ class ArmService:
             headers["Retry-After"] = str(self.cloud.core.knobs.retry_after_seconds)
         if status == 202:
             headers["Location"] = f"{where}&monitor=true"
+            if self.cloud.core.knobs.only_location:
+                del headers["Azure-AsyncOperation"]
         if content is None:
             return Answer(status, b"", headers)
         answer = json_answer(content, status)

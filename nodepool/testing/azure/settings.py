@@ -98,6 +98,7 @@ class AzureSettings(SimulatorSettings):
     :param leak_rate: share of VMs whose interface, addresses and disk stay when they are deleted. Those of a VM that
         failed always do.
     :param retry_after_seconds: when operations of VMs and disks want to be looked at; Azure says 10 and 2.
+    :param only_location: what was accepted is told by ``Location`` alone.
     :param other_case: ids in answers are in another case than they were given in.
     :param page_limit: most entries of one page.
     :param throttles: whether there are the buckets that Azure documents (`nodepool.testing.azure.buckets`).
@@ -123,6 +124,7 @@ class AzureSettings(SimulatorSettings):
     nic_reserved_seconds: float = 180.0
     leak_rate: float = 0.0
     retry_after_seconds: int = 1
+    only_location: bool = False
     other_case: bool = False
     page_limit: int = 1000
     throttles: bool = False

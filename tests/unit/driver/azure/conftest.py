@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from nodepool.driver.azure import image_calls, proof
+from nodepool.driver.azure import long_operation, proof
 from nodepool.driver.azure.machines import AzureMachines
 from nodepool.driver.statemachine import creation_machine, deletion_machine
 from nodepool.plan.backoff import Backoff
@@ -22,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AzureMachines, "shortest_list_pause", 0.0)
     monkeypatch.setattr(AzureMachines, "lag_seconds", 0.5)
     monkeypatch.setattr(proof, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(image_calls, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(long_operation, "POLL_SECONDS", 0.2)
     monkeypatch.setattr(deletion_machine, "RESEND", Backoff(0.2, 60.0))
     monkeypatch.setattr(creation_machine, "ABSENT_SECONDS", 0.5)
 
