@@ -46,5 +46,5 @@ def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:
         ("/labels/{name:path}", label_page),
         ("/images/{name:path}", partial(image_page, builder_url=site.builder_url)),
     ]
-    logins = [] if site.access is None else login.routes(frame, site.access)
+    logins = [] if site.access is None else login.LoginPages(frame, site.access).routes()
     return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]

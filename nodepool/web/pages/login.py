@@ -36,13 +36,95 @@ MOST_TARGET: Final = 1000
 MOST_ANSWER: Final = 4000
 
 
-def routes(frame: Frame, access: Access) -> list[BaseRoute]:
+class LoginPages:
     """The page with the form, and what its buttons do."""
 
-    refusals = FewLines()
-    providers = list(access.browser_logins)
+    def __init__(self, frame: Frame, access: Access) -> None:
+        self._frame = frame
+        self._access = access
+        self._refusals = FewLines()
+        self._providers = list(access.browser_logins)
 
-    def logged_in(request: Request, token: str, user: User, target: str) -> Response:
+    def routes(self) -> list[BaseRoute]:
+        """Where they are."""
+        # Links: browsers do not let a form lead to another site (Content-Security-Policy: form-action).
+        links = [Route("/login/at", self._begin), Route("/login/done", self._done)] if self._providers else []
+        return [
+            self._frame.route("/login", self._login_page),
+            Route("/login", self._log_in, methods=["POST"]),
+            *links,
+            Route("/logout", self._log_out, methods=["POST"]),
+        ]
+
+    def _login_page(self, request: Request, _snapshot: WebSnapshot) -> Page:
+        user = user_of(request)
+        told = "" if user is None else f"You are logged in as {user.name}."
+        return _page(told, request.query_params.get("next", "")[:MOST_TARGET], self._providers)
+
+    async def _log_in(self, request: Request) -> Response:
+        try:
+            form = await bodies.read_body(request)
+        except ApiProblem as problem:
+            return self._frame.page(request, _page(str(problem), "", self._providers), problem.status)
+        token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
+        try:
+            user = await self._access.user(token)
+            if len(token) > MOST_COOKIE:
+                raise BadTokenError("it is too long for a cookie; use it with the API")
+        except BadTokenError as error:
+            if self._refusals.one_more():
+                log.info("Refused a login: %s", error)
+            text = f"The token is not accepted: {error}"
+            return self._frame.page(request, _page(text, target, self._providers), HTTPStatus.FORBIDDEN)
+        return self._logged_in(request, token, user, target)
+
+    async def _log_out(self, request: Request) -> Response:
+        answer = RedirectResponse(own_address(request, ""), HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/", httponly=True, samesite="lax")
+        return answer
+
+    async def _begin(self, request: Request) -> Response:
+        provider = self._access.browser_logins.get(request.query_params.get("name", ""))
+        target = request.query_params.get("next", "")[:MOST_TARGET]
+        if provider is None:
+            text = LoginFailed("There is no such provider of logins")
+            return self._refused(request, text, target, HTTPStatus.NOT_FOUND)
+        redirect = f"{_origin(request, self._access.origins)}{request.scope.get('root_path', '')}/login/done"
+        try:
+            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.login_threads)
+        except LoginFailed as error:
+            return self._refused(request, error, target, HTTPStatus.BAD_GATEWAY)
+        answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            BEGUN_COOKIE,
+            begun.to_cookie(),
+            max_age=BEGUN_SECONDS,
+            path=_login_path(request),
+            secure=_is_secure(request, self._access.origins),
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    async def _done(self, request: Request) -> Response:
+        begun = LoginState.of_cookie(request.cookies.get(BEGUN_COOKIE, ""))
+        provider = None if begun is None else self._access.browser_logins.get(begun.name)
+        if begun is None or provider is None:
+            text = LoginFailed("This browser has begun no login, or too long ago; try again")
+            return self._refused(request, text, "", HTTPStatus.BAD_REQUEST)
+        given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
+        try:
+            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.login_threads)
+            if len(token) > MOST_COOKIE:
+                raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
+        except LoginFailed as error:
+            answer = self._refused(request, error, begun.target, HTTPStatus.FORBIDDEN)
+        else:
+            answer = self._logged_in(request, token, user, begun.target)
+        answer.delete_cookie(BEGUN_COOKIE, path=_login_path(request), httponly=True, samesite="lax")
+        return answer
+
+    def _logged_in(self, request: Request, token: str, user: User, target: str) -> Response:
         log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
         answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
         answer.set_cookie(
@@ -50,92 +132,16 @@ def routes(frame: Frame, access: Access) -> list[BaseRoute]:
             token,
             max_age=max(1, int(user.expires - wall_time())),
             path=request.scope.get("root_path", "") or "/",
-            secure=_is_secure(request, access.origins),
+            secure=_is_secure(request, self._access.origins),
             httponly=True,
             samesite="lax",
         )
         return answer
 
-    def login_page(request: Request, _snapshot: WebSnapshot) -> Page:
-        user = user_of(request)
-        told = "" if user is None else f"You are logged in as {user.name}."
-        return _page(told, request.query_params.get("next", "")[:MOST_TARGET], providers)
-
-    def refused(request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        if refusals.one_more():
+    def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
+        if self._refusals.one_more():
             log.info("Refused a login: %s", error)
-        return frame.page(request, _page(f"{error}.", target, providers), status)
-
-    async def begin(request: Request) -> Response:
-        provider = access.browser_logins.get(request.query_params.get("name", ""))
-        target = request.query_params.get("next", "")[:MOST_TARGET]
-        if provider is None:
-            text = LoginFailed("There is no such provider of logins")
-            return refused(request, text, target, HTTPStatus.NOT_FOUND)
-        redirect = f"{_origin(request, access.origins)}{request.scope.get('root_path', '')}/login/done"
-        try:
-            url, begun = await run_sync(provider.begin, redirect, target, limiter=access.login_threads)
-        except LoginFailed as error:
-            return refused(request, error, target, HTTPStatus.BAD_GATEWAY)
-        answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
-        answer.set_cookie(
-            BEGUN_COOKIE,
-            begun.to_cookie(),
-            max_age=BEGUN_SECONDS,
-            path=_login_path(request),
-            secure=_is_secure(request, access.origins),
-            httponly=True,
-            samesite="lax",
-        )
-        return answer
-
-    async def done(request: Request) -> Response:
-        begun = LoginState.of_cookie(request.cookies.get(BEGUN_COOKIE, ""))
-        provider = None if begun is None else access.browser_logins.get(begun.name)
-        if begun is None or provider is None:
-            text = LoginFailed("This browser has begun no login, or too long ago; try again")
-            return refused(request, text, "", HTTPStatus.BAD_REQUEST)
-        given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
-        try:
-            token, user = await run_sync(provider.finish, begun, given, limiter=access.login_threads)
-            if len(token) > MOST_COOKIE:
-                raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
-        except LoginFailed as error:
-            answer = refused(request, error, begun.target, HTTPStatus.FORBIDDEN)
-        else:
-            answer = logged_in(request, token, user, begun.target)
-        answer.delete_cookie(BEGUN_COOKIE, path=_login_path(request), httponly=True, samesite="lax")
-        return answer
-
-    async def log_in(request: Request) -> Response:
-        try:
-            form = await bodies.read_body(request)
-        except ApiProblem as problem:
-            return frame.page(request, _page(str(problem), "", providers), problem.status)
-        token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
-        try:
-            user = await access.user(token)
-            if len(token) > MOST_COOKIE:
-                raise BadTokenError("it is too long for a cookie; use it with the API")
-        except BadTokenError as error:
-            if refusals.one_more():
-                log.info("Refused a login: %s", error)
-            text = f"The token is not accepted: {error}"
-            return frame.page(request, _page(text, target, providers), HTTPStatus.FORBIDDEN)
-        return logged_in(request, token, user, target)
-
-    async def log_out(request: Request) -> Response:
-        answer = RedirectResponse(own_address(request, ""), HTTPStatus.SEE_OTHER)
-        answer.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/", httponly=True, samesite="lax")
-        return answer
-
-    return [
-        frame.route("/login", login_page),
-        Route("/login", log_in, methods=["POST"]),
-        # Links: browsers do not let a form lead to another site (Content-Security-Policy: form-action).
-        *([Route("/login/at", begin), Route("/login/done", done)] if providers else []),
-        Route("/logout", log_out, methods=["POST"]),
-    ]
+        return self._frame.page(request, _page(f"{error}.", target, self._providers), status)
 
 
 def _page(told: str, target: str, providers: Sequence[str]) -> Page:

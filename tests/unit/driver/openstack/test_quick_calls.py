@@ -14,7 +14,7 @@ import pytest
 from keystoneauth1 import exceptions
 
 from nodepool.driver.framework.http.answer_reader import QuickAnswer
-from nodepool.driver.openstack import quick_calls
+from nodepool.driver.openstack import quick_calls, service_client
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.quick_calls import TEMPLATE_SECONDS
 from nodepool.driver.openstack.session import close, make_client
@@ -54,7 +54,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Callable[..., Any]:
-    monkeypatch.setattr(quick_calls, "QuickCalls", partial(quick_calls.QuickCalls, clock=clock))
+    monkeypatch.setattr(service_client, "QuickCalls", partial(quick_calls.QuickCalls, clock=clock))
 
     @contextmanager
     def make(path: str = "/v2.1", **settings: Any) -> Iterator[Site]:

@@ -13,11 +13,12 @@ import pytest
 from keystoneauth1.exceptions import DiscoveryFailure
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.openstack import session
+from nodepool.driver.openstack import service_client
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.images import OpenStackImages
-from nodepool.driver.openstack.session import ENDPOINT_SECONDS, ServiceLimits, close, make_client
+from nodepool.driver.openstack.service_client import ENDPOINT_SECONDS, ServiceLimits
+from nodepool.driver.openstack.session import close, make_client
 from nodepool.driver.openstack.transport import Transport
 from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import monotonic_clock
@@ -68,7 +69,7 @@ def test_login_of_a_proxy_before_the_cloud(tmp_path: Path, monkeypatch: pytest.M
 
 def test_endpoint_is_looked_up_once_in_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A catalog is long, and keystoneauth copies it for each look."""
-    clock = monotonic_clock(monkeypatch, session)
+    clock = monotonic_clock(monkeypatch, service_client)
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
         client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
@@ -89,7 +90,7 @@ def test_endpoint_is_looked_up_once_in_a_while(tmp_path: Path, monkeypatch: pyte
 
 def test_endpoint_without_a_version_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """O-21: what is asked for at the wrong place seems to be gone."""
-    clock = monotonic_clock(monkeypatch, session)
+    clock = monotonic_clock(monkeypatch, service_client)
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
         client: Any = make_client(Clouds().region(CLOUD_NAME, None), "image")
