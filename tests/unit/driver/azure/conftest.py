@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -14,6 +16,7 @@ from nodepool.driver.azure import long_operation, proof
 from nodepool.driver.azure.machines import AzureMachines
 from nodepool.driver.statemachine import creation_machine, deletion_machine
 from nodepool.plan.backoff import Backoff
+from tests.unit.driver.azure.support import Here, at_simulator, section
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +28,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_operation, "POLL_SECONDS", 0.2)
     monkeypatch.setattr(deletion_machine, "RESEND", Backoff(0.2, 60.0))
     monkeypatch.setattr(creation_machine, "ABSENT_SECONDS", 0.5)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    with at_simulator(tmp_path, section()) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter at a simulated subscription: launches, deletions, leftovers, quota, checks."""
+"""The adapter at a simulated subscription: launches, capacity, lists, images."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -23,30 +21,12 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.statemachine import Instance, metadata
-from nodepool.driver.statemachine.metadata import node_id_of
-from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from nodepool.exceptions import LaunchStatusException
 from nodepool.model.request import NodeRequest
-from nodepool.testing.azure import ArmErrorRule, SizeCapacity, VmBootRule, VmDeleteRule
+from nodepool.testing.azure import ArmErrorRule, SizeCapacity, VmBootRule
 from tests.support.wait import wait_for
 from tests.unit.driver.azure.support import METADATA, PROVIDER, Here, at_simulator, label_of, section
 from tests.unit.driver.simulated_adapter import HOST, LOG, NODE, drive
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    with at_simulator(tmp_path, section()) as made:
-        yield made
-
-
-def leftovers(here: Here) -> dict[str, list[str]]:
-    """Resources without a VM, by type: node ids."""
-    found: dict[str, list[str]] = {}
-    for resource in here.adapter.listResources():
-        if resource.type == "image":
-            continue
-        found.setdefault(resource.type, []).append(node_id_of(resource.metadata, PROVIDER) or "")
-    return found
-
 
 # -- launches --
 
@@ -294,120 +274,7 @@ def test_throttled(here: Here) -> None:
     here.delete(HOST)
 
 
-def test_limits(tmp_path: Path) -> None:
-    """AZ-3, AZ-9, Q-4: cores of regular VMs and of the family, spot cores, addresses; what a label and a VM use."""
-    data = section({"hardware-profile": {"vm-size": "standard_d2S_v5"}, "use-spot": True, "spot-fallback": True})
-    quotas = {"cores": 10, "standardDSv5Family": 8, "lowPriorityCores": 3, "virtualMachines": 7}
-    with at_simulator(tmp_path, data, quotas=quotas) as here:
-        label = label_of(here.adapter.config)
-        need = here.adapter.getQuotaForLabel(label).get_resources()
-        assert need == {
-            "cores": 2,
-            "instances": 1,
-            "ram": 8192,
-            "lowPriorityCores": 2,
-            "StandardSkuPublicIPAddresses": 1,
-        }
-        assert here.adapter.getQuotaLimits().get_resources() == {
-            "instances": 7,
-            "regularCores": 10,
-            "standardDSv5Family": 8,
-            "lowPriorityCores": 3,
-            "StandardSkuPublicIPAddresses": 10000,
-        }
-        here.launch()
-        (instance,) = here.adapter.listInstances()
-        assert instance.getQuotaInformation().get_resources() == need
-        here.delete(HOST)
-
-
-def test_limits_that_nobody_tells(here: Here) -> None:
-    """Q-4: without them there is what Azure refuses."""
-    here.simulator.change(denied=["usages.*"])
-    assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == math.inf
-    assert here.adapter.getQuotaLimits().default == math.inf
-
-
-def test_unknown_size(tmp_path: Path) -> None:
-    """AZ-9 (today): a label that can never work declines its requests."""
-    told = r"no size 'Standard_X'; correct hardware-profile\.vm-size"
-    data = section({"hardware-profile": {"vm-size": "Standard_X"}})
-    with at_simulator(tmp_path, data) as here, pytest.raises(RuntimeConfigurationException, match=told):
-        here.adapter.getQuotaForLabel(label_of(here.adapter.config))
-
-
-# -- deletions and leftovers --
-
-
-def test_delete_what_is_not_there(here: Here) -> None:
-    """AZ-11: success."""
-    here.delete(HOST)
-    here.delete(None)
-    here.delete({"odd": 1})
-    assert here.calls("virtualMachines.delete") == 1
-
-
-def test_deletion_without_effect(here: Here) -> None:
-    """AZ-11, CM-7: it is sent again."""
-    here.simulator.change(deletes=[VmDeleteRule(count=1)])
-    here.launch()
-    here.delete(HOST)
-    assert here.contents() == {}
-    assert here.calls("virtualMachines.delete") == 2
-
-
-def test_ghost_in_lists(tmp_path: Path) -> None:
-    """CM-7 (not repeated): a deleted VM may still be in lists."""
-    with at_simulator(tmp_path, section(), ghost_rate=1.0) as here:
-        here.launch()
-        here.delete(HOST)
-        assert here.contents() == {}
-
-
-def test_leftovers_of_a_failed_vm(here: Here) -> None:
-    """AZ-11 (today): interface, address and disk are found by tags and name, and deleted when Azure lets them go."""
-    here.simulator.change(boots=[VmBootRule(count=1)], nic_reserved_seconds=3600)
-    with pytest.raises(LaunchStatusException):
-        here.launch()
-    here.delete(HOST)
-    # The address belongs to the interface as long as there is one.
-    assert leftovers(here) == {"nic": [NODE], "disk": [NODE]}
-    for resource in here.adapter.listResources():
-        if resource.type == "image":
-            continue
-        if resource.type == "disk":
-            here.adapter.deleteResource(resource)
-        else:
-            with pytest.raises(CloudRefused, match="NicReservedForAnotherVm"):
-                here.adapter.deleteResource(resource)
-    with here.simulator.cloud() as cloud:
-        next(cloud.resources.of("networkInterfaces")).reserved_until = 0.0
-    for _ in range(2):
-        for resource in here.adapter.listResources():
-            if resource.type != "image":
-                here.adapter.deleteResource(resource)
-    assert here.contents() == {}
-
-
-def test_things_of_others(here: Here) -> None:
-    """AZ-11: they are told of with what they say, and what says nothing is nobody's."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_vm("web")
-        cloud.add_disk("data", {"team": "web"})
-        cloud.add_disk("np0000000042-os-0123456789ab")
-    found = [(resource.type, node_id_of(resource.metadata, PROVIDER)) for resource in here.adapter.listResources()]
-    assert sorted(found, key=str) == [("disk", None), ("disk", None), ("image", None), ("instance", None)]
-
-
-@pytest.mark.parametrize("refused", ["networkInterfaces.list", "images.list"])
-def test_leftovers_that_cannot_be_listed(here: Here, refused: str, caplog: pytest.LogCaptureFixture) -> None:
-    """AZ-11: the others are found all the same."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_disk("data", METADATA)
-    here.simulator.change(errors=[ArmErrorRule(operation=refused, kind="403")])
-    for _ in range(2):
-        assert leftovers(here) == {"disk": [NODE]}
-    assert caplog.text.count("cannot be listed") == 1
+# -- lists --
 
 
 def test_one_node_among_many(here: Here) -> None:
@@ -473,59 +340,7 @@ def test_image_of_an_upload(here: Here) -> None:
         here.launch(attempt=2, image="vanished")
 
 
-# -- nodepool check --
-
-
-def check(here: Here) -> dict[str, tuple[str, str]]:
-    return {found.subject: (found.status, f"{found.text}; {found.remedy}") for found in here.adapter.preflight()}
-
-
-def test_check(here: Here) -> None:
-    """reference/commands: a line for what is there."""
-    assert {subject: status for subject, (status, _) in check(here).items()} == {
-        "resource group nodepool": "ok",
-        "network": "ok",
-        "label small of pool main": "ok",
-        "quota": "warning",
-    }
-
-
-@pytest.mark.parametrize(
-    ("data", "settings", "subject", "told"),
-    [
-        (section(), {"client_secret": "other"}, "resource group nodepool", "correct the file of auth-path"),
-        (section(resource_group="none"), {}, "resource group none", "correct resource-group"),
-        (section(network="none"), {}, "network", "NotFound"),
-        (section(pool={"availability-zones": ["7"]}), {}, "label small of pool main", "not in zone 7"),
-        (
-            section({"hardware-profile": {"vm-size": "Standard_X"}}),
-            {},
-            "label small of pool main",
-            "correct hardware-profile.vm-size",
-        ),
-        (
-            section(cloud_images=[{"name": "debian", "username": "z", "image-filter": {"name": "none"}}]),
-            {},
-            "label small of pool main",
-            "correct image-filter",
-        ),
-        (
-            # Behind the host it would name another one.
-            section(cloud_images=[{"name": "debian", "username": "z", "image-id": ".example.org/debian"}]),
-            {},
-            "label small of pool main",
-            "'.example.org/debian' is no id of Azure; begin it with /subscriptions/",
-        ),
-        (section(), {"denied": ["skus.*"]}, "label small of pool main", "give the credentials the role"),
-    ],
-)
-def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, told: str) -> None:
-    """reference/commands: what is missing, and what to do."""
-    with at_simulator(tmp_path, data) as here:
-        here.simulator.change(**settings)
-        status, text = check(here)[subject]
-        assert status == "failed"
-        assert told in text
+# -- the login --
 
 
 def test_token_that_ends(here: Here) -> None:

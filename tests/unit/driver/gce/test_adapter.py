@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter at a simulated project: launches, deletions, leftovers, quota, checks."""
+"""The adapter at a simulated project: launches, quota, images."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +15,18 @@ from nodepool.driver.framework.cloud_errors import (
     CloudQuota,
     CloudRefused,
     CloudSetup,
-    LoginRefused,
 )
 from nodepool.driver.gce import creation
-from nodepool.driver.statemachine.metadata import for_node, node_id_of
+from nodepool.driver.statemachine.metadata import for_node
 from nodepool.exceptions import CapacityException, LaunchStatusException, RuntimeConfigurationException
 from nodepool.model.request import NodeRequest
 from nodepool.plan.backoff import Backoff
 from nodepool.testing.gce import GceBootRule, GceErrorRule, ZoneCapacity
-from nodepool.testing.gce.cloud import BUCKET
-from tests.unit.driver.gce.sections import PROJECT, PROVIDER, ZONES, label_of, section
+from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, section
 from tests.unit.driver.gce.support import METADATA, Here, at_simulator
-from tests.unit.driver.simulated_adapter import HOST, LOG, NODE, drive
+from tests.unit.driver.simulated_adapter import HOST, LOG, drive
 
 TWO_ZONES = section(zone=ZONES)
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    with at_simulator(tmp_path, section()) as made:
-        yield made
 
 
 # -- launches --
@@ -292,59 +283,6 @@ def test_too_many_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         here.delete(found.external_id)
 
 
-# -- what is left over --
-
-
-def leftovers(here: Here) -> dict[str, list[str]]:
-    """Resources of nodes, by type: node ids."""
-    found: dict[str, list[str]] = {}
-    for resource in here.adapter.listResources():
-        if resource.type != "image":
-            found.setdefault(resource.type, []).append(node_id_of(resource.metadata, PROVIDER) or "")
-    return found
-
-
-def test_leftovers(tmp_path: Path) -> None:
-    """GC-3, GC-8 (not repeated): labels say whose disks and addresses are; those of others are left alone."""
-    labels = {"nodepool_provider_name": PROVIDER, "nodepool_node_id": NODE}
-    with at_simulator(tmp_path, section(), leak_rate=1.0) as here:
-        here.launch()
-        assert leftovers(here) == {"instance": [NODE]}
-        here.delete(HOST)
-        with here.simulator.cloud() as cloud:
-            cloud.add_address("ours", labels)
-            cloud.add_address("theirs", {})
-        here.adapter.resources._due.clear()
-        assert leftovers(here) == {"disk": [NODE], "address": [NODE]}
-        for resource in here.adapter.listResources():
-            here.adapter.deleteResource(resource)
-        assert leftovers(here) == {}
-
-
-@pytest.mark.parametrize("refused", ["images.list", "disks.list"])
-def test_leftovers_that_cannot_be_listed(tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture) -> None:
-    """GC-8: the others are found all the same."""
-    with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}])) as here:
-        with here.simulator.cloud() as cloud:
-            cloud.add_address("ours", {"nodepool_provider_name": PROVIDER, "nodepool_node_id": NODE})
-        here.simulator.change(errors=[GceErrorRule(operation=refused, kind="403")])
-        for _ in range(2):
-            assert leftovers(here) == {"address": [NODE]}
-    assert caplog.text.count("cannot be listed") == 1
-
-
-def test_instance_of_the_released_nodepool(here: Here) -> None:
-    """GC-3: it has metadata items and no labels; both are understood, and items are asked for once."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_instance(HOST, dict(METADATA))
-        cloud.add_instance("somebody-elses", {"other": "thing"})
-    (ours, theirs) = sorted(here.adapter.listInstances(), key=lambda one: str(one.external_id))
-    assert (ours.metadata, theirs.metadata) == (METADATA, {})
-    here.adapter.listInstances()
-    assert here.calls("instances.get") == 1
-    here.delete(HOST)
-
-
 # -- quota --
 
 
@@ -417,63 +355,3 @@ def test_console(tmp_path: Path) -> None:
         label.console_log = False
         assert here.adapter.getConsoleLog(label, HOST) is None
         here.delete(HOST)
-
-
-# -- checks --
-
-
-def told(here: Here) -> dict[str, str]:
-    return {result.subject: f"{result.status}: {result.text}; {result.remedy}" for result in here.adapter.preflight()}
-
-
-def test_all_is_in_order(tmp_path: Path) -> None:
-    with at_simulator(tmp_path, section(pool={"max-servers": 5, "subnetwork": "default"}, zone=ZONES)) as here:
-        found = told(here)
-        assert all(text.startswith("ok") for text in found.values()), found
-        subjects = [f"project {PROJECT}", *(f"zone {zone}" for zone in ZONES), "pool main", "label small of pool main"]
-        assert list(found) == [*subjects, "quota", f"bucket {BUCKET}"]
-        assert here.calls("instances.insert") == 0
-
-
-@pytest.mark.parametrize(
-    ("data", "subject", "text"),
-    [
-        (section(zone="europe-west1-b"), "zone europe-west1-b", "not in region us-central1; correct zone or region"),
-        (section(zone="us-central1-x"), "zone us-central1-x", "correct zone"),
-        (section(network="nothing"), "pool main", "correct network"),
-        (section(subnetwork="nothing"), "pool main", "correct subnetwork"),
-        (section({"instance-type": "n9-mega"}), "label small of pool main", "no machine type 'n9-mega'"),
-        (section({"volume-size": 1}), "label small of pool main", "GiB, volume-size is 1; raise volume-size"),
-        (
-            section(cloud_images=[{"name": "debian", "image-id": "global/images/nothing"}]),
-            "label small of pool main",
-            "correct cloud image debian",
-        ),
-    ],
-)
-def test_what_is_missing(tmp_path: Path, data: dict[str, Any], subject: str, text: str) -> None:
-    with at_simulator(tmp_path, data) as here:
-        found = told(here)
-        assert found[subject].startswith("failed"), found
-        assert text in found[subject]
-
-
-def test_no_bucket(tmp_path: Path) -> None:
-    with at_simulator(tmp_path, section(), bucket="nothing") as here:
-        assert told(here)["bucket nothing"].endswith("correct object-storage.bucket-name")
-
-
-def test_quota_that_is_too_small(tmp_path: Path) -> None:
-    with at_simulator(tmp_path, section(pool={"max-servers": 5}), quotas={"N2_CPUS": 4}) as here:
-        assert "warning: quota N2_CPUS is 4: it allows 2 nodes of label small" in told(here)["quota"]
-
-
-def test_wrong_project(tmp_path: Path) -> None:
-    with at_simulator(tmp_path, section(project="nothing")) as here:
-        assert told(here)["project nothing"].startswith("failed")
-
-
-def test_wrong_credentials(here: Here) -> None:
-    here.simulator.change(errors=[GceErrorRule(operation="*", kind="401")])
-    with pytest.raises(LoginRefused):
-        here.launch()
