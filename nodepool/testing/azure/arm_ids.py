@@ -6,14 +6,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ACTIONS = ("instanceview", "begingetaccess", "endgetaccess")
-#: What leads to operations, beside ``operations``: those of disks.
-_OPERATIONS = {"diskoperations": "operations"}
 #: As the counters call them, whatever the case of a path is.
 KINDS = {
     name.lower(): name
     for name in (
         *("virtualMachines", "disks", "images", "networkInterfaces", "publicIPAddresses", "virtualNetworks"),
-        *("skus", "usages", "operations"),
+        *("skus", "usages", "operations", "diskOperations"),
     )
 }
 PROVIDERS = {
@@ -60,7 +58,7 @@ def read_path(path: str) -> ArmPath | None:
         return None
     provider, rest, low = rest[1], rest[2:], low[2:]
     if low[0] == "locations" and len(rest) >= 3:
-        kind = KINDS.get(_OPERATIONS.get(low[2], low[2]))
+        kind = KINDS.get(low[2])
         return ArmPath(subscription, group, provider, kind, "/".join(rest[3:]), "", rest[1]) if kind else None
     kind = KINDS.get(low[0])
     if kind is None:

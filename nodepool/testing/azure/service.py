@@ -53,6 +53,7 @@ class ArmService:
             "skus.list": self._skus,
             "usages.list": self._usages,
             "operations.get": self._operation,
+            "diskOperations.get": self._operation,
             "virtualMachines.put": self._put_vm,
             "virtualMachines.delete": self._delete_vm,
             "virtualMachines.instanceview": self._instance_view,

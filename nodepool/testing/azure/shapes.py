@@ -19,6 +19,7 @@ _WINDOWS: Final = {
     "virtualMachines.instanceview": ("LowCostGet", 4000),
     "virtualMachines.list": ("HighCostGet", 240),
     "operations.get": ("GetOperation", 15000),
+    "diskOperations.get": ("GetOperation", 50000),
     "disks.put": ("CreateUpdateDisks", 3000),
     "disks.get": ("LowCostGet", 15000),
     "disks.list": ("HighCostGet", 240),

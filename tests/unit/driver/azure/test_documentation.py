@@ -27,6 +27,7 @@ OTHERS = {
     "subnets": "Microsoft.Network/virtualNetworks/subnets/read",
     "skus": "Microsoft.Compute/skus/read",
     "operations": "Microsoft.Compute/locations/operations/read",
+    "diskOperations": "Microsoft.Compute/locations/diskOperations/read",
     "resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups/read",
 }
 

@@ -52,7 +52,7 @@ def test_operation_is_waited_for(here: Here) -> None:
     """AZ-12: as long as it runs, and with the pause that Azure tells."""
     here.simulator.change(boot_seconds=[0.3, 0.3])
     here.adapter.images.calls.create_disk("d", MIB + 512, {}, lambda: None)
-    assert here.calls("operations.get") == 2
+    assert here.calls("diskOperations.get") == 2
     here.adapter.images.discard_disk("d")
 
 
@@ -104,7 +104,8 @@ def test_refused(here: Here, file: Path, operation: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "kind"), [*itertools.product(OPERATIONS[:5], ("drop", "503")), ("operations.get", "500")]
+    ("operation", "kind"),
+    [*itertools.product(OPERATIONS[:5], ("drop", "503")), ("operations.get", "500"), ("diskOperations.get", "500")],
 )
 def test_answer_is_lost(here: Here, file: Path, operation: str, kind: str) -> None:
     """AZ-12: a call without an answer is made again."""

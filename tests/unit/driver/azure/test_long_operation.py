@@ -52,7 +52,7 @@ def test_output(here: Here) -> None:
             end(here, output={"name": "d1"})
 
     assert finish(here, answer, wanted=wanted) == {"name": "d1"}
-    assert here.calls("operations.get") == 3
+    assert here.calls("diskOperations.get") == 3
 
 
 def test_failure(here: Here) -> None:
