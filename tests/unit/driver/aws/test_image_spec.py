@@ -60,8 +60,10 @@ def test_size_of_the_volume(tmp_path: Path, size: int, gib: int) -> None:
 def test_imports(tmp_path: Path) -> None:
     """AW-17: the tags are those of the task."""
     job = ImageRig(tmp_path, {"architecture": "arm64"}).job()
-    source = {"Format": "raw", "UserBucket": {"S3Bucket": BUCKET, "S3Key": job.key}}
-    snapshot, image = image_spec.snapshot_import(job, BUCKET), image_spec.image_import(job, BUCKET)
+    source = {"Format": "raw", "UserBucket": {"S3Bucket": BUCKET, "S3Key": "debian-1.raw"}}
+    snapshot, image = (
+        make(job, BUCKET, "debian-1.raw") for make in (image_spec.snapshot_import, image_spec.image_import)
+    )
     assert snapshot["DiskContainer"] == source
     assert (image["DiskContainers"], image["Architecture"]) == ([source], "arm64")
     for arguments, kind in ((snapshot, "import-snapshot-task"), (image, "import-image-task")):
