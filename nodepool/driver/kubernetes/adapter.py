@@ -54,6 +54,7 @@ class KubernetesAdapter(Adapter):
         self.client = client or KubeClient(ClusterConnection(provider_config.name, provider_config.context))
         self.cloud = self.make_cloud()
         self.cloud.on_room = lambda: self.on_room()
+        self.cloud.shares_accounts = self.config.shared_roles or self.config.default_account
         if self.config.shared_roles:
             self.cloud.shared_roles = SharedRoles(self.client)
         self.shared_threads = self.cloud.threads

@@ -65,6 +65,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.selector_of_places = self.selector
         #: None = each namespace has a role of its own.
         self.shared_roles: SharedRoles | None = None
+        #: Do jobs of pods use the account that the cluster makes in each namespace?
+        self.shares_accounts = False
         self.accounts = DefaultAccounts(client)
         self.objects = NodeObjects()
         self.inventory.on_start = self._start_watches

@@ -229,6 +229,8 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     #: Keys of ``driver: kubernetes`` only.
     shared_roles: bool = False
     cluster_room: bool = False
+    #: Key of ``driver: openshift`` only.
+    default_account: bool = False
     launch_timeout: float = key(
         SECONDS,
         300.0,

@@ -77,7 +77,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         if self._left is None:
             self.cloud.awaited(self.name, self.pod_name)
             if self.pod_name is not None and self._uses_default_account():
-                self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self._shares_account())
+                self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
             self.make_place()
             self._left = deque(self.content())
         # One that is sent again goes on with the object that was not made, or not answered.
@@ -93,19 +93,13 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def content(self) -> list[tuple[str, api.Object]]:
         """What is made in the namespace, in this order: path and object."""
-        name, labels, is_pod = self.name, self.labels, self.label.is_pod
-        roles = self.cloud.shared_roles
-        shared = None if roles is None else roles.name_of(is_pod)
-        by_cluster = self._shares_account()
+        name, labels, by_cluster = self.name, self.labels, self.shares_account()
         account = objects.DEFAULT_ACCOUNT if by_cluster else objects.WORKER
         secret = (api.core("secrets", name), objects.token_secret(labels, account))
         found = []
         if not by_cluster:
             found += [(api.core("serviceaccounts", name), objects.service_account(labels)), secret]
-        if shared is None:
-            found.append((api.rbac("roles", name), objects.role(labels, is_pod)))
-        binding = objects.role_binding(name, labels, is_pod, shared, account)
-        found.append((api.rbac("rolebindings", name), binding))
+        found += self.rights_of(account)
         if self.pod_name is not None:
             pod = objects.pod(self.pod_name, self.label, labels, token=not by_cluster)
             found.append((api.core("pods", name), pod))
@@ -114,13 +108,25 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             found.append(secret)
         return found
 
-    def _shares_account(self) -> bool:
+    def rights_of(self, account: str) -> list[tuple[str, api.Object]]:
+        """What gives an account of the namespace the rights of the job (KU-3)."""
+        name, labels, is_pod = self.name, self.labels, self.label.is_pod
+        roles = self.cloud.shared_roles
+        shared = None if roles is None else roles.name_of(is_pod)
+        found = []
+        if shared is None:
+            found.append((api.rbac("roles", name), objects.role(labels, is_pod)))
+        binding = objects.role_binding(name, labels, is_pod, shared, account)
+        found.append((api.rbac("rolebindings", name), binding))
+        return found
+
+    def shares_account(self) -> bool:
         """Is the account that the cluster makes that of the job?
 
         Its rights must not be those of whatever runs in the namespace: there may be no pod but ours, and that must have
         no token of it. A ``spec`` is used as it is.
         """
-        return self.cloud.shared_roles is not None and self.pod_name is not None and self.label.spec is None
+        return self.cloud.shares_accounts and self.pod_name is not None and self.label.spec is None
 
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""

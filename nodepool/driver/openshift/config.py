@@ -9,6 +9,7 @@ from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLab
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
+    FLAG,
     REQUIRED,
     WHOLE,
     ListOf,
@@ -77,6 +78,12 @@ class AnyOpenShiftProvider(AnyPodProvider[OpenShiftPoolT]):
 class OpenShiftProviderConfig(AnyOpenShiftProvider[OpenShiftPool]):
     """One ``providers[]`` section with ``driver: openshift``."""
 
+    default_account: bool = key(
+        FLAG,
+        False,
+        "The job of a pod without ``spec`` uses the account ``default``, which the cluster makes in each project: one "
+        "call less a node. The pod itself gets no token of it.",
+    )
     _pools: dict[str, OpenShiftPool] = key(Sections(OpenShiftPool), None, "Slices of the provider.", name="pools")
 
     @staticmethod

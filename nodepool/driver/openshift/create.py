@@ -43,23 +43,15 @@ class ProjectCreation(NamespaceCreation):
             raise NotYet(str(error)) from error
         return found
 
-    def content(self) -> list[tuple[str, api.Object]]:
-        name, labels = self.name, self.labels
+    def rights_of(self, account: str) -> list[tuple[str, api.Object]]:
         binding = {
             "apiVersion": "authorization.openshift.io/v1",
             "kind": "RoleBinding",
-            "metadata": {"name": BINDING, "namespace": name, "labels": objects.marks(labels)},
+            "metadata": {"name": BINDING, "namespace": self.name, "labels": objects.marks(self.labels)},
             "roleRef": {"name": ADMIN},
-            "subjects": [{"kind": "ServiceAccount", "name": objects.WORKER, "namespace": name}],
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.name}],
         }
-        found = [
-            (api.core("serviceaccounts", name), objects.service_account(labels)),
-            (api.core("secrets", name), objects.token_secret(labels)),
-            (api.openshift_rbac("rolebindings", name), binding),
-        ]
-        if self.pod_name is not None:
-            found.append((api.core("pods", name), objects.pod(self.pod_name, self.label, labels)))
-        return found
+        return [(api.openshift_rbac("rolebindings", self.name), binding)]
 
     def not_yet(self, error: Exception) -> bool:
         # A moment passes until we may work in a project that was made for us.

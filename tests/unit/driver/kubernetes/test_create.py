@@ -206,7 +206,7 @@ def test_not_for_ever(cloud: KubeCloud, client: StandIn) -> None:
 @pytest.mark.parametrize("kind", ["pod", "namespace"])
 def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str) -> None:
     """KU-3: a cluster role is made once for all nodes, and bound in the namespace: one call less a node."""
-    cloud.shared_roles = SharedRoles(client)
+    share(cloud, client)
     creation(cloud, type=kind).create(KEY)
     role = "nodepool-zuul-restricted" if kind == "pod" else "nodepool-zuul"
     (made,) = [body for _, path, body in client.calls if path == CLUSTER_ROLES]
@@ -221,6 +221,12 @@ def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str) -> None:
     assert len(client.calls) - before == 4
 
 
+def share(cloud: KubeCloud, client: StandIn) -> None:
+    """As the adapter does with ``shared-roles``."""
+    cloud.shared_roles = SharedRoles(client)
+    cloud.shares_accounts = True
+
+
 def bodies(client: StandIn) -> dict[str, Any]:
     """What was made, by kind."""
     return {path.rpartition("/")[2]: body for _, path, body in client.calls}
@@ -228,7 +234,7 @@ def bodies(client: StandIn) -> dict[str, Any]:
 
 def test_account_of_the_cluster(cloud: KubeCloud, client: StandIn) -> None:
     """KU-2: with shared roles the account is the one that the cluster makes; the pod itself gets no token of it."""
-    cloud.shared_roles = SharedRoles(client)
+    share(cloud, client)
     creation(cloud).create(KEY)
     made = bodies(client)
     # The API takes the pod when the account is there, and a secret that came before the account would be deleted.
@@ -243,7 +249,7 @@ def test_account_of_the_cluster(cloud: KubeCloud, client: StandIn) -> None:
 @pytest.mark.parametrize("keys", [{"type": "namespace"}, {"type": "pod", "spec": {"containers": []}}])
 def test_account_of_its_own(cloud: KubeCloud, client: StandIn, keys: dict[str, Any]) -> None:
     """KU-3, KU-5: what a job runs in its namespace, and a pod whose spec we do not change, get no rights by it."""
-    cloud.shared_roles = SharedRoles(client)
+    share(cloud, client)
     creation(cloud, **keys).create(KEY)
     made = bodies(client)
     assert made["serviceaccounts"]["metadata"]["name"] == "zuul-worker"
@@ -261,14 +267,14 @@ def test_pod_as_released(cloud: KubeCloud, client: StandIn) -> None:
 
 def test_shared_role_that_is_there(cloud: KubeCloud, client: StandIn) -> None:
     """KU-3: another launcher, or an operator, made it: it is used as it is."""
-    cloud.shared_roles = SharedRoles(client)
+    share(cloud, client)
     client.answers["POST", CLUSTER_ROLES] = EXISTS
     assert creation(cloud).create(KEY) == "main-7"
 
 
 def test_shared_role_that_was_deleted(cloud: KubeCloud, client: StandIn) -> None:
     """KU-3: the attempt fails with the API's words, and the next one makes the role again."""
-    cloud.shared_roles = SharedRoles(client)
+    share(cloud, client)
     text = 'clusterroles.rbac.authorization.k8s.io "nodepool-zuul-restricted" not found'
     client.answers["POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/main-7/rolebindings"] = [
         CloudNotFound("no", 404, f"404 NotFound: {text}"),

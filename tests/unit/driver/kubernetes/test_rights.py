@@ -101,10 +101,11 @@ def test_accounts_that_may_not_be_watched_are_no_failure(simulator: KubernetesSi
     assert any("serviceaccounts" in result.text and result.remedy for result in found)
 
 
-def test_openshift(simulator: KubernetesSimulator) -> None:
+@pytest.mark.parametrize("default", [False, True])
+def test_openshift(simulator: KubernetesSimulator, default: bool) -> None:
     """OS-1: the role ``self-provisioner``, and what every user has."""
     bind(simulator, "self-provisioner")
-    works("openshift", "pod", "space")
+    works("openshift", "pod", "space", **{"default-account": default})
 
 
 def test_openshiftpods(simulator: KubernetesSimulator) -> None:
