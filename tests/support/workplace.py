@@ -14,6 +14,9 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
+#: The released launcher imports for long where many programs run.
+START_SECONDS = 180.0
+
 
 class Workplace:
     """Starts launchers and knows when they are ready. The ``workplace`` fixture makes it and ends everything."""
@@ -68,7 +71,7 @@ class Workplace:
                 raise RuntimeError(f"the launcher ended:\n{launcher.log_text()[-4000:]}")
             return [pool.get("state") for pool in self.znodes.pools()].count("running") >= pools
 
-        wait_for(f"{pools} registered pools", registered)
+        wait_for(f"{pools} registered pools", registered, START_SECONDS)
 
     def wait_nodes(self, provider: Provider) -> None:
         """Blocks until each slot of a provider has exactly one node, ready and free, and nothing else is there."""
