@@ -182,7 +182,7 @@ REPORTED = [
         ),
         CloudAway,
         "(CONCURRENT_OPERATIONS_QUOTA_EXCEEDED in global)",
-        id="terraform-google-modules/terraform-example-foundation: docs/TROUBLESHOOTING.md",
+        id="terraform-google-modules/terraform-example-foundation, troubleshooting",
     ),
 ]
 
