@@ -16,6 +16,7 @@ PAGE: Final = ROOT / "doc" / "source" / "tutorial" / "zookeeper.rst"
 PORT: Final = 2281
 #: Nothing is started when a package is installed: a tree has no systemd, and the port without TLS is the machine's.
 _POLICY: Final = "#!/bin/sh\nexit 101\n"
+_PID_FILE: Final = "/run/zookeeper/zookeeper.pid"
 #: What ``systemctl`` calls for Debian's package.
 _SCRIPT: Final = "/etc/init.d/zookeeper"
 
@@ -66,5 +67,7 @@ def _is_removed(line: str) -> bool:
 
 
 def stop(debian: DebianTree) -> None:
-    """End it."""
-    debian(_SCRIPT, "stop")
+    """End it. Blocks."""
+    # As the package's script does. But that compares the program's path before, which is another one for each command:
+    # each has mounts of its own.
+    debian("start-stop-daemon", "--stop", "--oknodo", "--retry=TERM/30/KILL/5", f"--pidfile={_PID_FILE}")
