@@ -68,7 +68,8 @@ def test_hosts_and_cloud(
 
         simulator.change(errors=[{"operation": "*", "kind": "503"}])
         assert command("delete", second).status == 0
-        wait_for("the provider is away", lambda: "unavailable" in command("providers", "cloud-1").out, seconds=60)
+        # In the column of the state: the cloud's error has the word, too.
+        wait_for("the provider is away", lambda: "| unavailable " in command("providers", "cloud-1").out, seconds=60)
         simulator.change(errors=[])
         wait_for("the node is deleted", lambda: znodes.node(second) is None, seconds=90)
         wait_for("another one is launched", lambda: len(ready("cloud-1")) == 2, seconds=90)

@@ -18,7 +18,7 @@ from tests.support.tutorial_page import Step
 #: The names of the pages are addresses of this machine.
 NAMES: Final = {"zk1.example.com": "127.0.0.1", "node1.example.com": "127.0.1.11", "node2.example.com": "127.0.1.12"}
 #: Commands that go on, each in a terminal of its own.
-DAEMON: Final = re.compile(r"(nodepool-launcher|zuul-\w+) -f$")
+DAEMON: Final = re.compile(r"(nodepool-launcher|zuul-\w+) -f$|-m (nodepool\.testing\.openstack) ")
 
 
 class Machines:
@@ -33,12 +33,13 @@ class Machines:
         node = main.root.parent / "node"
         subprocess.run(["cp", "-a", main.root, node], check=True)
         self.node = DebianTree(node, {})
-        self.zookeeper_port, self.ssh_port, nodepool_web, zuul_web, finger = free_ports(5)
+        self.zookeeper_port, self.ssh_port, nodepool_web, zuul_web, finger, cloud = free_ports(6)
         # Other things may listen on the ports of the pages, and this machine may be busy.
         self._differs = [
             ("2281", str(self.zookeeper_port)),
             ("127.0.0.1:9000", f"127.0.0.1:{zuul_web}"),
             ("port=9000", f"port={zuul_web}"),
+            ("8774", str(cloud)),
             ("[executor]\n", f"[executor]\nfinger_port={finger}\nload_multiplier=100\n"),
             ("providers:\n", f"webapp:\n  listen_address: 127.0.0.1\n  port: {nodepool_web}\n\nproviders:\n"),
             ("username: zuul\n", f"username: zuul\n            connection-port: {self.ssh_port}\n"),
@@ -69,7 +70,7 @@ class Machines:
             if step.path:
                 self._write(where, step)
             elif daemon := DAEMON.search(step.command):
-                self._start(step.command, daemon[1])
+                self._start(step.command, daemon[1] or daemon[2])
             else:
                 printed.append(self.type(step.command, where))
         return printed

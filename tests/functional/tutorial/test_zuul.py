@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an empty Debian 12 to the first own job: the pages about ZooKeeper, hosts and Zuul, command by command."""
+"""From an empty Debian 12 to the first own job: pages about ZooKeeper, hosts, Zuul and a cloud, command by command."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from tests.functional.install.conftest import SOURCE
 from tests.functional.tutorial.machines import Machines
@@ -39,6 +40,7 @@ def test_from_nothing_to_the_first_own_job(machines: Machines) -> None:
     zookeeper(machines)
     hosts(machines)
     zuul(machines)
+    cloud(machines)
 
 
 def zookeeper(machines: Machines) -> None:
@@ -106,10 +108,41 @@ def zuul(machines: Machines) -> None:
         assert "Traceback" not in machines.log(name)
 
 
-def ready(machines: Machines) -> set[str]:
+def cloud(machines: Machines) -> None:
+    """Two nodes of a simulated cloud; one is used up, and the cloud fails and comes back."""
+    page = sections("cloud.rst")
+    directory, simulator, *rest = page["Start the cloud"]
+    machines.do([directory, simulator])
+    file = machines.main.path("/etc/openstack/clouds.yaml")
+    wait_for("the cloud has written how to log in", file.exists, PATIENCE)
+    machines.do(rest)
+    (added,) = page["Add a provider"]
+    path = machines.main.path(added.path)
+    config, more = yaml.safe_load(path.read_text(encoding="utf-8")), yaml.safe_load(added.text)
+    path.write_text(yaml.safe_dump({**config, **{key: config[key] + more[key] for key in more}}), encoding="utf-8")
+    validate, check, listing, providers = page["Look"]
+    both = r"(?s)( ready .*){2}"
+    machines.do([validate, check])
+    wait_until(machines, listing, both, "two servers are ready")
+    machines.do([providers])
+    delete, _ = page["Use a node up"]
+    machines.type(re.sub(r"0{5,}\d+", min(ready(machines, "cloud-1")), delete.command))
+    wait_until(machines, listing, both, "another server is ready")
+    fail, delete, providers, events = page["Let the cloud fail"]
+    machines.do([fail])
+    machines.type(re.sub(r"0{5,}\d+", min(ready(machines, "cloud-1")), delete.command))
+    wait_until(machines, providers, r"\| unavailable +\|", "the circuit breaker is open")
+    assert "cloud-1" in machines.type(events.command)
+    come_back, providers, _ = page["Let it come back"]
+    machines.do([come_back])
+    wait_until(machines, providers, r"\| running +\|", "the provider is back")
+    wait_until(machines, listing, both, "two servers are ready again")
+
+
+def ready(machines: Machines, provider: str = "lab") -> set[str]:
     """Ids of the nodes that are ready."""
     nodes: list[dict[str, Any]] = json.loads(machines.main.output("nodepool", "list", "--format", "json"))
-    return {node["id"] for node in nodes if node["state"] == "ready"}
+    return {node["id"] for node in nodes if (node["state"], node["provider"]) == ("ready", provider)}
 
 
 def wait_until(machines: Machines, step: Step, pattern: str, what: str) -> str:
