@@ -138,7 +138,7 @@ def _fill_gce(simulator: GceSimulator) -> str:
 def _fill_ibmvpc(simulator: IbmVpcSimulator) -> str:
     with simulator.cloud() as region:
         region.add_volume("left")
-        for number in range(ibmvpc_cloud.KEPT_ADDRESSES + 1):
+        for number in range(ibmvpc_cloud.FREE_ADDRESSES + 1):
             region.add_address(f"ip{number}")
         return str(region.add_instance("np0000000001", "np_somewhere_main").id)
 
