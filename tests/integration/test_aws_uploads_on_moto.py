@@ -17,7 +17,9 @@ import pytest
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.block_upload import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.aws.image_spec import ImageJob, image_tags
+from nodepool.driver.aws.object_upload import PART_BYTES, send_file
 from nodepool.driver.aws.upload_wait import UploadWait
+from nodepool.driver.framework.parts_upload import PartsUpload, is_part
 from tests.support.moto_server import BUCKET, REGION, MotoServer
 from tests.unit.driver.aws.support import PROVIDER, load, section
 
@@ -93,13 +95,13 @@ def test_objects(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path, size: in
     assert store is not None
     data = os.urandom(size)
     given = job(adapter, tmp_path / "image", data)
-    store.upload(given, wait(adapter, given))
+    assert send_file(store, given, wait(adapter, given)) == given.key
     s3 = moto.client("s3")
     assert s3.get_object(Bucket=BUCKET, Key=given.key)["Body"].read() == data
     tags = s3.get_object_tagging(Bucket=BUCKET, Key=given.key)["TagSet"]
     assert {tag["Key"]: tag["Value"] for tag in tags} == IDS
     other = dataclasses.replace(given, tags={**given.tags, "nodepool_provider_name": "south"})
-    store.upload(other, wait(adapter, other))
+    assert send_file(store, other, wait(adapter, other)) == other.key
     assert list(store.keys("nodepool/north/")) == [given.key]
     store.delete(given.key)
     assert list(store.keys("nodepool/")) == [other.key]
@@ -110,9 +112,27 @@ def test_unfinished_objects(moto: MotoServer, adapter: AwsAdapter) -> None:
     store = adapter.images.store
     assert store is not None
     moto.client("s3").create_multipart_upload(Bucket=BUCKET, Key="nodepool/north/x")
-    (found,) = store.unfinished("nodepool/north/")
-    store.end_unfinished(found)
-    assert list(store.unfinished("nodepool/")) == []
+    (found,) = store.open_uploads("nodepool/north/")
+    store.abort(found)
+    assert list(store.open_uploads("nodepool/")) == []
+
+
+def test_objects_of_interrupted_uploads(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:
+    """AW-17: the parts that are there are not sent again, nor is an object that has the whole file."""
+    store = adapter.images.store
+    assert store is not None
+    data = os.urandom(20 * 2**20 + 3)
+    given = job(adapter, tmp_path / "image", data)
+    begun = PartsUpload(f"{given.build_prefix}0000000000/debian-0.raw", "")
+    begun = begun._replace(upload_id=store.begin(begun.key, IDS))
+    store.put_part(begun, 2, data[PART_BYTES : 2 * PART_BYTES])
+    first = store.parts(begun)
+    assert is_part(first[2], data[PART_BYTES : 2 * PART_BYTES])
+    for _ in range(2):
+        # The second time all of it is there.
+        assert send_file(store, given, wait(adapter, given)) == begun.key
+    assert moto.client("s3").get_object(Bucket=BUCKET, Key=begun.key)["Body"].read() == data
+    assert list(store.open_uploads("nodepool/")) == []
 
 
 def test_image(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:

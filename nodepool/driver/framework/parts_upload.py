@@ -163,6 +163,9 @@ class PartsUploader(ImageUploader):
         assert self.parts_upload is not None
         last = -(-self.size // self.segment_size)
         parts = {number: part for number, part in self._parts.items() if number <= last}
+        if not parts:
+            # An object has one part at least, also that of an empty file.
+            parts[1] = self.retry(self._parts_bucket.put_part, self.parts_upload, 1, b"")
         try:
             self.retry(self._parts_bucket.complete, self.parts_upload, parts)
         except CloudNotFound:

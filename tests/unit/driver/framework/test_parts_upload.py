@@ -120,6 +120,14 @@ def test_parts(file: Path) -> None:
     assert not bucket.uploads
 
 
+def test_empty_file(file: Path) -> None:
+    """An object has one part at least."""
+    file.write_bytes(b"")
+    bucket = Bucket()
+    Upload(bucket, file).upload()
+    assert bucket.objects == {"b/2.raw": [part(1, b"")]}
+
+
 def test_parts_that_are_there(file: Path) -> None:
     """R-4: what is there is not sent again; what differs is, and parts after the end of the file do not count."""
     bucket = Bucket()
