@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
 from tests.support.log_files import log_ends
@@ -147,3 +149,15 @@ def clean_logging() -> Iterator[None]:
     """For tests that configure logging, as commands do: puts back what it was, because later tests read log lines."""
     with kept_logging():
         yield
+
+
+@pytest.fixture
+def cloud_name() -> str:
+    """A fake cloud that only this test uses."""
+    return f"cloud-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def cloud(cloud_name: str) -> Iterator[FakeCloud]:
+    yield FakeCloud.get(cloud_name)
+    FakeCloud.forget(cloud_name)

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.local_launcher import LocalLauncher, launcher_settings
@@ -18,18 +16,6 @@ from tests.support.pool_znodes import PoolZnodes
 from tests.support.zookeeper import ZooKeeperServer
 
 Launch = Callable[..., LocalLauncher]
-
-
-@pytest.fixture
-def cloud_name() -> str:
-    """A fake cloud that only this test uses."""
-    return f"cloud-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def cloud(cloud_name: str) -> Iterator[FakeCloud]:
-    yield FakeCloud.get(cloud_name)
-    FakeCloud.forget(cloud_name)
 
 
 @pytest.fixture

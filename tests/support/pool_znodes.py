@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.exceptions import NoNodeError
 
-from tests.support.plain_kazoo import PlainKazoo
+from tests.support.json_znodes import JsonZnodes
 
 NODES = "/nodepool/nodes"
 REQUESTS = "/nodepool/requests"
@@ -25,42 +25,10 @@ POOLS = f"{COMPONENTS}/pool"
 READY_NODE = json.dumps({"state": "ready", "type": ["small"]}).encode()
 
 
-class PoolZnodes:
-    """Reads and writes below one chroot.
-
-    :param hosts: connection string with the chroot, for the port without TLS.
-    """
-
-    def __init__(self, hosts: str) -> None:
-        self.kazoo = PlainKazoo(hosts=hosts, timeout=20.0)
-
-    def start(self) -> None:
-        self.kazoo.start(20)
-
-    def stop(self) -> None:
-        self.kazoo.stop()
-        self.kazoo.close()
+class PoolZnodes(JsonZnodes):
+    """Reads and writes below one chroot."""
 
     # -- looking
-
-    def children(self, path: str) -> list[str]:
-        """Names of the children, sorted; empty when there is no such znode."""
-        try:
-            return sorted(self.kazoo.get_children(path))
-        except NoNodeError:
-            return []
-
-    def read(self, path: str) -> dict[str, Any] | None:
-        """The object in a znode; None when it is gone, empty or not an object."""
-        try:
-            data = self.kazoo.get(path)[0]
-        except NoNodeError:
-            return None
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-        return value if isinstance(value, dict) else None
 
     def node(self, node_id: str) -> dict[str, Any] | None:
         return self.read(f"{NODES}/{node_id}")

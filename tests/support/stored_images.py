@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from kazoo.exceptions import NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import NodeExistsError, NotEmptyError
 
-from tests.support.plain_kazoo import PlainKazoo
+from tests.support.json_znodes import JsonZnodes
 
 IMAGES = "/nodepool/images"
 LOCK = "lock"
@@ -80,38 +80,10 @@ class Image:
         return max(ready, key=lambda upload: float((upload.record or {}).get("state_time") or 0), default=None)
 
 
-class StoredImages:
-    """Reads and writes below one chroot.
-
-    :param hosts: connection string with the chroot, for the port without TLS.
-    """
-
-    def __init__(self, hosts: str) -> None:
-        self.kazoo = PlainKazoo(hosts=hosts, timeout=20.0)
-
-    def start(self) -> None:
-        self.kazoo.start(20)
-
-    def stop(self) -> None:
-        self.kazoo.stop()
-        self.kazoo.close()
+class StoredImages(JsonZnodes):
+    """Reads and writes below one chroot."""
 
     # -- looking
-
-    def children(self, path: str) -> list[str]:
-        """Names of the children, sorted; empty when there is no such znode."""
-        try:
-            return sorted(self.kazoo.get_children(path))
-        except NoNodeError:
-            return []
-
-    def read(self, path: str) -> dict[str, Any] | None:
-        """The object in a znode; None when it is gone, empty or not an object."""
-        try:
-            value = json.loads(self.kazoo.get(path)[0])
-        except (NoNodeError, ValueError):
-            return None
-        return value if isinstance(value, dict) else None
 
     def created(self, path: str) -> float:
         """When a znode was made, in seconds since the epoch."""

@@ -3,31 +3,17 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.fake.cloud import FakeCloud
 from tests.support.local_launcher import launcher_settings
 from tests.support.still_launcher import StillLauncher
 from tests.support.zookeeper import ZooKeeperServer
 
 Still = Callable[..., StillLauncher]
-
-
-@pytest.fixture
-def cloud_name() -> str:
-    """A fake cloud that only this test uses."""
-    return f"cloud-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def cloud(cloud_name: str) -> Iterator[FakeCloud]:
-    yield FakeCloud.get(cloud_name)
-    FakeCloud.forget(cloud_name)
 
 
 @pytest.fixture
