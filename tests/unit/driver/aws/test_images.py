@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from nodepool.driver.aws import import_upload
 from nodepool.driver.aws.block_upload import BlockUpload
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.upload_progress import UploadInterrupted
@@ -133,7 +134,7 @@ class SentRig(ImageRig):
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, size_gib: int = 1) -> None:
         super().__init__(directory)
         self.deleted: list[str] = []
-        monkeypatch.setattr(self.images.store, "upload", lambda job, wait: None)
+        monkeypatch.setattr(import_upload, "send_file", lambda store, job, wait: job.key)
         monkeypatch.setattr(self.images.store, "delete", self.deleted.append)
         done = {"Status": "completed", "SnapshotId": "snap-1"}
         tasks = [[], [{"ImportTaskId": "import-snap-1", "SnapshotTaskDetail": done}]]
