@@ -20,8 +20,10 @@ KUBECONFIG_VARIABLE: Final = "KUBECONFIG"
 #: Whose calls are counted: the user that launchers are. The control plane's own programs have users of their own.
 USER: Final = "admin"
 LABEL: Final = "small"
+#: For all pods of a burst at once, which are held until the last one runs.
+CAPACITY: Final = "cpu=1000,memory=1Ti,pods=1000,ephemeral-storage=10Ti"
 #: Seconds that a pod takes to run, and to end.
-OPTIONS: Final = ("--start-seconds", "0.2", "--stop-seconds", "0.2")
+OPTIONS: Final = ("--start-seconds", "0.2", "--stop-seconds", "0.2", "--capacity", CAPACITY)
 #: The last events are written a moment after their answers.
 SETTLE_SECONDS: Final = 20.0
 
