@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NOT_YET: Final = Backoff(0.05, 1.0)
 NOT_YET_TIMES: Final = 30
 #: So long a pod is not sent while it is known that its namespace has no account; then it is sent all the same.
-ACCOUNT_SECONDS: Final = 10.0
+ACCOUNT_SECONDS: Final = 30.0
 
 
 class NamespaceCreation(CreationMachine[KubeRecord]):
