@@ -17,6 +17,8 @@ from nodepool import log_names
 from nodepool.exceptions import ZKConnectionError, ZKException
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from nodepool.zk.client import ServerAddress
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -24,8 +26,15 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 10.0
 #: After so many seconds it tells a terminal what it waits for.
 QUIET_SECONDS: Final = 1.0
+#: Ends the main thread's work when the connection is lost. Not SIGINT: a shell that starts a command in the background
+#: has it ignored, and then Python does not make it an exception.
+LOST_SIGNAL: Final = signal.SIGUSR1
 #: Back to the beginning of the line, and delete what stands there.
 ERASE_LINE: Final = "\r\x1b[2K"
+
+
+class _Lost(BaseException):
+    """The connection did not come back. No handler of errors in between is to take it for its own."""
 
 
 class Settings(Protocol):
@@ -100,22 +109,24 @@ def give_up_without_connection(
     """Inside, a connection that is lost and does not come back ends the main thread's work.
 
     A daemon waits for ZooKeeper as long as it takes, and so do the calls that daemons and commands share. A person
-    at a terminal should not.
+    at a terminal should not, nor a script. The main thread must call it, because only there a signal is an exception.
 
     :param add_listener: where to hear of 'connected', 'suspended' and 'lost'.
     :param seconds: how long to wait for the connection to come back.
     :param why: a sentence for each server that cannot be used.
     :raises ZKConnectionError: it did not.
     """
-    main = threading.main_thread().ident
+    main = threading.get_ident()
     timer: threading.Timer | None = None
-    over = threading.Event()
 
     def interrupt() -> None:
-        over.set()
-        if main is not None:
+        if not done.is_set():
             # A real signal: it also ends a wait for a lock.
-            signal.pthread_kill(main, signal.SIGINT)
+            signal.pthread_kill(main, LOST_SIGNAL)
+
+    def lost(_number: int, _frame: FrameType | None) -> None:
+        if not done.is_set():
+            raise _Lost
 
     def on_state(state: str) -> None:
         nonlocal timer
@@ -128,17 +139,18 @@ def give_up_without_connection(
             timer.start()
 
     done = threading.Event()
+    before = signal.signal(LOST_SIGNAL, lost)
     add_listener(on_state)
     try:
         yield
-    except KeyboardInterrupt:
-        if not over.is_set():
-            raise
+    except _Lost:
         raise ZKConnectionError("\n".join([f"the connection to ZooKeeper at {hosts} was lost", *why()])) from None
     finally:
         done.set()
         if timer is not None:
             timer.cancel()
+            timer.join()
+        signal.signal(LOST_SIGNAL, before)
 
 
 @contextlib.contextmanager

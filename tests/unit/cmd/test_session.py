@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import threading
 from collections.abc import Callable
 
@@ -25,6 +26,23 @@ def test_lost_connection_ends_the_work() -> None:
     bounded = give_up_without_connection(listeners.append, "zk1:2281", seconds=0.01, why=lambda: reasons)
     with pytest.raises(ZKConnectionError, match=r"ZooKeeper at zk1:2281 was lost\n.*connection refused"), bounded:
         wait_for_an_answer()
+
+
+def test_command_in_the_background_ends_too() -> None:
+    """A shell that starts it with ``&`` has SIGINT ignored."""
+    listeners: list[Callable[[str], None]] = []
+
+    def wait_for_an_answer() -> None:
+        listeners[0]("lost")
+        threading.Event().wait(60)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        bounded = give_up_without_connection(listeners.append, "zk1:2281", seconds=0.01)
+        with pytest.raises(ZKConnectionError), bounded:
+            wait_for_an_answer()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_connection_that_comes_back_is_fine() -> None:
