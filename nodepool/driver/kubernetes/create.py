@@ -61,6 +61,8 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self._judge = PodJudge(self.where, log, self.clock)
         #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
         self._left: deque[tuple[str, api.Object]] | None = None
+        #: Do the watches know that this launch waits for what they tell?
+        self._awaits = False
         #: How often a creation was put off.
         self._put_off = 0
         #: When the pod is sent although its namespace has no account as far as we know; None = it is not its turn yet.
@@ -75,9 +77,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def create(self, key: CreationKey) -> str:
         if self._left is None:
-            self.cloud.awaited(self.name, self.pod_name)
-            if self.pod_name is not None and self._uses_default_account():
-                self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
+            self._await_what_comes()
             self.make_place()
             self._left = deque(self.content())
         # One that is sent again goes on with the object that was not made, or not answered.
@@ -90,6 +90,15 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             self._left.popleft()
         self.cloud.filled(self.name)
         return self.name
+
+    def _await_what_comes(self) -> None:
+        """Before the first order. What was told since then must not be forgotten when it is sent again."""
+        if self._awaits:
+            return
+        self._awaits = True
+        self.cloud.awaited(self.name, self.pod_name)
+        if self.pod_name is not None and self._uses_default_account():
+            self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
 
     def content(self) -> list[tuple[str, api.Object]]:
         """What is made in the namespace, in this order: path and object."""

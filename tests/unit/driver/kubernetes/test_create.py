@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes.api import CLUSTER_ROLES
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.create import ACCOUNT_SECONDS, NOT_YET, NOT_YET_TIMES, NamespaceCreation
@@ -153,6 +153,17 @@ def test_account_is_waited_for(told: KubeCloud, client: StandIn) -> None:
     assert pods_sent(client) == 0
     wait_for("it is made", lambda: machine.advance() or machine.state == machine.BUILDING)
     assert pods_sent(client) == 1
+
+
+def test_account_that_was_told_before_the_answer_was_lost(told: KubeCloud, client: StandIn) -> None:
+    """KU-2: the namespace is there, its answer was lost: it is sent again, and its account is not told once more."""
+    machine = creation(told)
+    client.answers["POST", "/api/v1/namespaces"] = [CloudAway("no answer"), EXISTS]
+    with pytest.raises(CloudAway):
+        machine.create(KEY)
+    told.accounts.changed("account", {"metadata": {"name": "default", "namespace": "main-7"}}, gone=False)
+    machine.create(KEY)
+    assert client.calls[-1][1] == "/api/v1/namespaces/main-7/pods"
 
 
 def test_account_that_is_not_told_of(told: KubeCloud, client: StandIn) -> None:
