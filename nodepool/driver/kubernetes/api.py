@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes.client import KubeClient
-from nodepool.driver.kubernetes.errors import exists
+from nodepool.driver.kubernetes.errors import OtherOfTheName, exists
 from nodepool.driver.statemachine import metadata as tags
 
 NAMESPACES: Final = "/api/v1/namespaces"
@@ -55,7 +55,7 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
     """Order the deletion of an object; what belongs to it is deleted behind its back. Blocks for the order only.
 
     :param uid: of the object; another one of the same name is not deleted. None = whichever it is.
-    :raises CloudNotFound: it is gone, or there is another one.
+    :raises CloudNotFound: it is gone; OtherOfTheName: and there is another one.
     """
     body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     if uid:
@@ -66,5 +66,5 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
         if error.status != 409:
             raise
         if "uid" in error.said.lower() and "precondition" in error.said.lower():
-            raise CloudNotFound(str(error), 404, error.said) from None
+            raise OtherOfTheName(str(error), 404, error.said) from None
         # It is being deleted already.

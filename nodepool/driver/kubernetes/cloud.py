@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Container
@@ -13,6 +14,7 @@ from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import api, objects
 from nodepool.driver.kubernetes.accounts import DefaultAccounts
 from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient
+from nodepool.driver.kubernetes.errors import OtherOfTheName
 from nodepool.driver.kubernetes.looks import AwaitedContent
 from nodepool.driver.kubernetes.records import (
     PLACE,
@@ -118,6 +120,9 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         known = self.inventory.get(name)
         if known is None or known.uid == uid:
             self.inventory.remove(name, self.made_anew(name, uid))
+        with self._kinds_lock:
+            if self._made.get(name) == uid:
+                del self._made[name]
 
     def heard(self, kind: str) -> None:
         if kind == PLACE:
@@ -232,11 +237,26 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
 
     # -- deletions --
 
+    def gone_already(self, record_id: str) -> bool:
+        """Never. Names are used again: another launcher may have made one, of which no watch has told here yet."""
+        self.inventory.revive(record_id)
+        return False
+
     def delete_instance(self, record_id: str) -> None:
         known = self.inventory.get(record_id)
-        # A namespace of somebody else may have the name.
-        uid = known.uid if known is not None else self.get_instance(record_id).uid
-        api.delete(self.client, f"{self.places_path}/{record_id}", uid)
+        if known is not None:
+            with contextlib.suppress(OtherOfTheName):
+                api.delete(self.client, self.path_of(known), known.uid)
+                return
+        # What the watches have told is old, or nothing; and what has the name may belong to somebody else.
+        found = self.get_instance(record_id)
+        # The end of the one before may be told yet: it is not the end of this one.
+        self.made(record_id, found.uid)
+        api.delete(self.client, self.path_of(found), found.uid)
+
+    def path_of(self, record: KubeRecord) -> str:
+        """Of what an instance is, in the API."""
+        return f"{self.places_path}/{record.id}"
 
 
 def _view(kind: str, found: Object) -> Any:

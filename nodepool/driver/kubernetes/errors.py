@@ -33,6 +33,10 @@ _NO_ACCOUNT_TEXT: Final = "error looking up service account"
 _NO_TOKEN_TEXT: Final = "no api token found for service account"
 
 
+class OtherOfTheName(CloudNotFound):
+    """The object of the call is gone, and there is another one of its name."""
+
+
 class NotYet(CloudAway):
     """The cluster has not made something yet that it makes by itself. The call had no effect."""
 

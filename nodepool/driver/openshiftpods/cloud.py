@@ -96,7 +96,7 @@ class PodCloud(KubeCloud):
             if record_id.startswith(f"{project}-"):
                 # One project's name may be the beginning of another's (OS-7).
                 try:
-                    answer = self.client.call("GET", self.path_of(project, record_id))
+                    answer = self.client.call("GET", self._path(project, record_id))
                 except CloudNotFound:
                     continue
                 record = pod_record(pod_view(answer))
@@ -104,13 +104,9 @@ class PodCloud(KubeCloud):
                     return record
         raise NotFound(f"there is no pod {record_id} of this provider")
 
-    def path_of(self, project: str, record_id: str) -> str:
-        """Of a pod in the API."""
-        return f"{api.core('pods', project)}/{record_id.removeprefix(f'{project}-')}"
-
-    # -- deletions --
-
-    def delete_instance(self, record_id: str) -> None:
-        record = self.inventory.get(record_id) or self.get_instance(record_id)
+    def path_of(self, record: KubeRecord) -> str:
         assert record.pod is not None
-        api.delete(self.client, self.path_of(record.pod.place, record_id), record.uid)
+        return self._path(record.pod.place, record.id)
+
+    def _path(self, project: str, record_id: str) -> str:
+        return f"{api.core('pods', project)}/{record_id.removeprefix(f'{project}-')}"

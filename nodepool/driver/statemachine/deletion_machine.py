@@ -106,7 +106,7 @@ class DeletionMachine(InventoryMachine[R]):
     def _start(self) -> bool:
         if not self.external_id:
             return self._clear()
-        if self.cloud.inventory.is_gone(self.external_id):
+        if self.cloud.gone_already(self.external_id):
             return self._gone()
         call = self.before(self.cloud.inventory.get(self.external_id))
         if call is not None:

@@ -94,6 +94,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
 
+    def gone_already(self, record_id: str) -> bool:
+        """A deletion begins: is it known that there is nothing to delete? Does not block."""
+        return self.inventory.is_gone(record_id)
+
     def begin_deletion(self, record_id: str) -> Future[None]:
         """The same for `DeletionMachine`; does not block. A cloud that takes several at once may gather them."""
         # The machine's step ends with it: the same thread can make the call.

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.delete import KubeDeletion
 from nodepool.driver.kubernetes.records import PLACE, POD, SECRET
 from nodepool.exceptions import NotFound
 from tests.support.manual_clock import ManualClock
+from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.kubernetes.stand_in import StandIn
+from tests.unit.driver.statemachine.instances import LOG
 
 OURS = {"nodepool_provider_name": "cluster", "nodepool_node_id": "1"}
 
@@ -121,15 +124,58 @@ def test_deletion_of_a_foreign_namespace(cloud: KubeCloud, client: StandIn) -> N
     assert [method for method, *_ in client.calls] == ["GET"]
 
 
+NAMESPACE_1 = "/api/v1/namespaces/main-1"
+OTHER_UID = CloudRefused("no", 409, "Precondition failed: UID in precondition: u", "Conflict")
+
+
 def test_deletion_that_has_begun(cloud: KubeCloud, client: StandIn) -> None:
-    """KU-11: ordered twice it is no error; another namespace of the name is not ours to delete."""
+    """KU-11: ordered twice it is no error."""
     cloud.listed(PLACE, [namespace("main-1")], 0.0)
-    path = ("DELETE", "/api/v1/namespaces/main-1")
-    client.answers[path] = CloudRefused("being deleted", 409, "409 Conflict: content is being removed", "Conflict")
+    busy = CloudRefused("being deleted", 409, "409 Conflict: content is being removed", "Conflict")
+    client.answers["DELETE", NAMESPACE_1] = busy
     cloud.delete_instance("main-1")
-    client.answers[path] = CloudRefused("no", 409, "Precondition failed: UID in precondition: u", "Conflict")
-    with pytest.raises(CloudNotFound):
+
+
+def test_deletion_while_the_name_is_somebody_elses(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-11, KU-12: another namespace of the name is not ours to delete."""
+    cloud.listed(PLACE, [namespace("main-1")], 0.0)
+    client.answers["DELETE", NAMESPACE_1] = OTHER_UID
+    client.answers["GET", NAMESPACE_1] = namespace("main-1", "theirs", {})
+    with pytest.raises(NotFound):
         cloud.delete_instance("main-1")
+
+
+def test_deletion_of_what_another_launcher_made_anew(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-10, KU-11: the watch is late: it has told of the namespace of the attempt before, not of the present one."""
+    cloud.listed(PLACE, [namespace("main-1", "old")], 0.0)
+    client.answers["DELETE", NAMESPACE_1] = [OTHER_UID, {}]
+    client.answers["GET", NAMESPACE_1] = namespace("main-1", "new")
+    cloud.delete_instance("main-1")
+    assert client.calls[-1][2]["preconditions"] == {"uid": "new"}
+    cloud.changed(PLACE, namespace("main-1", "old"), gone=True)
+    assert not cloud.inventory.is_gone("main-1"), "that is the end of another one"
+    cloud.changed(PLACE, namespace("main-1", "new"), gone=False)
+    cloud.changed(PLACE, namespace("main-1", "new"), gone=True)
+    assert cloud.inventory.is_gone("main-1")
+
+
+def test_end_of_the_attempt_before_ends_no_deletion(
+    cloud: KubeCloud, client: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KU-10, KU-11: the namespace of the attempt before is gone; another launcher has made one since."""
+    cloud.listed(PLACE, [namespace("main-1", "old")], 0.0)
+    cloud.changed(PLACE, namespace("main-1", "old"), gone=True)
+    client.answers["GET", NAMESPACE_1] = namespace("main-1", "new")
+    monkeypatch.setattr(cloud.inventory, "_start", lambda: None)
+    monkeypatch.setattr(cloud, "others", ManualExecutor())
+    deletion = KubeDeletion(cloud, "main-1", LOG)
+    deletion.advance()
+    assert not deletion.complete
+    assert client.calls[-1][2]["preconditions"] == {"uid": "new"}
+    cloud.changed(PLACE, namespace("main-1", "new"), gone=False)
+    cloud.changed(PLACE, namespace("main-1", "new"), gone=True)
+    deletion.advance()
+    assert deletion.complete
 
 
 def test_what_cannot_be_watched_is_asked_for(cloud: KubeCloud, client: StandIn) -> None:
