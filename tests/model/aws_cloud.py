@@ -21,10 +21,9 @@ from nodepool.testing.aws.cloud import Region
 from nodepool.testing.aws.instance_record import TERMINATED
 from nodepool.testing.aws.settings import AwsErrorRule, AwsSettings, CapacityRule, InstanceBootRule
 from nodepool.testing.aws.simulator import environment
-from tests.model.cloud import ModelCloud, ModelServer
-from tests.model.cloud_api import ModelApi
-from tests.model.moves import Moves
+from tests.model.cloud import ModelServer
 from tests.model.setup import Move, Setup
+from tests.model.simulated_cloud import SimulatedCloud, SimulatedMoves
 from tests.model.world import World
 
 if TYPE_CHECKING:
@@ -39,13 +38,16 @@ TERMINATED_SECONDS: Final = 60.0
 TYPES: Final = {"small": "t3.small", "large": "t3.large"}
 
 
-class AwsModelCloud(ModelCloud):
+class AwsModelCloud(SimulatedCloud):
     """:ivar region: what is there; the settings say what goes wrong."""
 
     driver_name = "aws"
+    create_call = "ec2.RunInstances"
+    error_rule = AwsErrorRule
+    boot_rule = InstanceBootRule
 
     def __init__(self, world: AwsWorld) -> None:
-        self._world = world
+        self.throttles = world.throttles
         boot = world.setup.boot_seconds
         settings = AwsSettings(
             boot_seconds=(boot / 2, boot),
@@ -54,8 +56,7 @@ class AwsModelCloud(ModelCloud):
             throttles=world.throttles,
         )
         self.region = Region(settings, world.setup.order, lambda: world.now)
-        self.application = AwsApplication(self.region)
-        self.api = ModelApi(world, self.application)
+        super().__init__(world, AwsApplication(self.region))
 
     @property
     def knobs(self) -> AwsSettings:
@@ -69,7 +70,7 @@ class AwsModelCloud(ModelCloud):
             "name": name,
             "driver": self.driver_name,
             "region-name": REGION,
-            "rate": 2 if self._world.throttles else 0,
+            "rate": 2 if self.throttles else 0,
             "cloud-images": [{"name": "debian", "image-id": self.region.image_id, "username": "admin"}],
             "pools": [self._pool(pool) for pool in pools],
         }
@@ -97,59 +98,20 @@ class AwsModelCloud(ModelCloud):
     def server_of(self, external_id: Any) -> str | None:
         return instance_of(external_id)
 
-    def lose_answer(self) -> None:
-        self._once("ec2.RunInstances", "drop", after=True)
-
-    def fail_creation(self) -> None:
-        self.knobs.boots.append(InstanceBootRule(count=1))
-
     def refuse_for_quota(self) -> None:
-        self._once("ec2.RunInstances", "400", code="VcpuLimitExceeded")
+        self._once(self.create_call, "400", code="VcpuLimitExceeded")
 
     def throttle(self) -> None:
-        """The next calls are put off."""
         self._once("ec2.*", "503", code="RequestLimitExceeded", count=3)
 
-    def set_away(self, away: bool) -> None:
-        self.knobs.errors = [AwsErrorRule(operation="*", kind="503")] if away else []
-
-    def set_room(self, room: bool) -> None:
-        """Has the first of the zones some?"""
-        self.knobs.capacity = [] if room else [CapacityRule(zone=ZONES[0])]
+    def no_room(self, late: bool) -> CapacityRule:
+        return CapacityRule(zone=ZONES[0])
 
     def set_lag(self, lags: bool) -> None:
         """Are new instances, their tags and the end of instances shown late?"""
         self.knobs.hidden_rate = self.knobs.tag_lag_rate = 0.5 if lags else 0.0
-        self.knobs.hidden_seconds = self.knobs.tag_lag_seconds = (0.5, 4.0)
+        self.knobs.hidden_seconds = self.knobs.tag_lag_seconds = self.lag_seconds
         self.knobs.late_tags = lags
-
-    def heal(self) -> None:
-        self.set_away(False)
-        self.set_room(True)
-        self.set_lag(False)
-        self.knobs.boots = []
-
-    def _once(self, operation: str, kind: str, *, after: bool = False, code: str = "", count: int = 1) -> None:
-        self.knobs.errors.insert(0, AwsErrorRule(operation=operation, kind=kind, after=after, code=code, count=count))
-
-
-class AwsMoves(Moves):
-    """What can happen in a region, too."""
-
-    @property
-    def _region(self) -> AwsModelCloud:
-        cloud = self._world.cloud
-        assert isinstance(cloud, AwsModelCloud)
-        return cloud
-
-    def do_throttled(self, _: int) -> None:
-        self._region.throttle()
-
-    def do_no_room(self, number: int) -> None:
-        self._region.set_room(number % 2 == 0)
-
-    def do_lag(self, number: int) -> None:
-        self._region.set_lag(number % 2 == 0)
 
 
 class AwsWorld(World):
@@ -158,7 +120,7 @@ class AwsWorld(World):
     def __init__(self, setup: Setup, *, throttles: bool = False, trace: bool = False) -> None:
         self.throttles = throttles
         super().__init__(setup, trace=trace)
-        self.moves = AwsMoves(self)
+        self.moves = SimulatedMoves(self)
 
     def make_cloud(self) -> AwsModelCloud:
         return AwsModelCloud(self)

@@ -17,9 +17,9 @@ from nodepool.testing.azure.machines import VMS
 from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
 from nodepool.testing.azure.settings import ArmErrorRule, AzureSettings, SizeCapacity, VmBootRule
 from tests.model.cloud import ModelServer
-from tests.model.moves import Moves
 from tests.model.rest_cloud import RestModelCloud, RestWorld
 from tests.model.setup import Move, Setup
+from tests.model.simulated_cloud import LateRoomMoves
 
 URL: Final = "http://arm.invalid"
 #: Seconds from the order until a VM is gone.
@@ -41,6 +41,9 @@ class AzureModelCloud(RestModelCloud):
     """:ivar subscription: what is there; the settings say what goes wrong."""
 
     driver_name = "azure"
+    create_call = "virtualMachines.put"
+    error_rule = ArmErrorRule
+    boot_rule = VmBootRule
 
     def __init__(self, world: AzureWorld) -> None:
         boot = world.setup.boot_seconds
@@ -89,61 +92,14 @@ class AzureModelCloud(RestModelCloud):
         self.subscription.core.run_due()
         return [ModelServer(vm.name, vm.tags) for vm in self.subscription.resources.of(VMS)]
 
-    def server_of(self, external_id: Any) -> str | None:
-        return external_id if isinstance(external_id, str) else None
-
-    def lose_answer(self) -> None:
-        self._once("virtualMachines.put", "drop", after=True)
-
-    def fail_creation(self) -> None:
-        self.knobs.boots.append(VmBootRule(count=1))
-
     def refuse_for_quota(self) -> None:
-        self._once("virtualMachines.put", "403", code="QuotaExceeded")
+        self._once(self.create_call, "403", code="QuotaExceeded")
 
     def throttle(self) -> None:
-        """The next calls are put off."""
         self._once("virtualMachines.*", "429", count=3)
 
-    def set_away(self, away: bool) -> None:
-        self.knobs.errors = [ArmErrorRule(operation="*", kind="503")] if away else []
-
-    def set_room(self, room: bool, late: bool) -> None:
-        """Has the first of the zones some? If not: does that show late?"""
-        self.knobs.capacity = [] if room else [SizeCapacity(zone="1", late=late)]
-
-    def set_lag(self, lags: bool) -> None:
-        """Do lists show late which VMs are new, and which are gone?"""
-        self.knobs.hidden_rate = self.knobs.ghost_rate = 0.5 if lags else 0.0
-        self.knobs.hidden_seconds = self.knobs.ghost_seconds = (0.5, 4.0)
-
-    def heal(self) -> None:
-        self.set_away(False)
-        self.set_room(True, False)
-        self.set_lag(False)
-        self.knobs.boots = []
-
-    def _once(self, operation: str, kind: str, *, after: bool = False, code: str = "", count: int = 1) -> None:
-        self.knobs.errors.insert(0, ArmErrorRule(operation=operation, kind=kind, after=after, code=code, count=count))
-
-
-class AzureMoves(Moves):
-    """What can happen in a subscription, too."""
-
-    @property
-    def _subscription(self) -> AzureModelCloud:
-        cloud = self._world.cloud
-        assert isinstance(cloud, AzureModelCloud)
-        return cloud
-
-    def do_throttled(self, _: int) -> None:
-        self._subscription.throttle()
-
-    def do_no_room(self, number: int) -> None:
-        self._subscription.set_room(number % 3 == 0, number % 3 == 1)
-
-    def do_lag(self, number: int) -> None:
-        self._subscription.set_lag(number % 2 == 0)
+    def no_room(self, late: bool) -> SizeCapacity:
+        return SizeCapacity(zone="1", late=late)
 
 
 class AzureWorld(RestWorld):
@@ -151,7 +107,7 @@ class AzureWorld(RestWorld):
 
     def __init__(self, setup: Setup, *, trace: bool = False) -> None:
         super().__init__(setup, trace=trace)
-        self.moves = AzureMoves(self)
+        self.moves = LateRoomMoves(self)
 
     def make_cloud(self) -> AzureModelCloud:
         return AzureModelCloud(self)

@@ -19,9 +19,10 @@ from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
 from nodepool.testing.gce.settings import GceBootRule, GceErrorRule, GceSettings, ZoneCapacity
 from nodepool.testing.gce.token_api import METADATA_PATH
 from tests.model.cloud import ModelServer
-from tests.model.moves import LAUNCH_RETRIES, Moves
+from tests.model.moves import LAUNCH_RETRIES
 from tests.model.rest_cloud import RestModelCloud, RestWorld
 from tests.model.setup import Move, Setup
+from tests.model.simulated_cloud import LateRoomMoves
 
 REGION: Final = "us-central1"
 ZONES: Final = (f"{REGION}-a", f"{REGION}-b")
@@ -37,6 +38,9 @@ class GceModelCloud(RestModelCloud):
     """:ivar project: what is there; the settings say what goes wrong."""
 
     driver_name = "gce"
+    create_call = "instances.insert"
+    error_rule = GceErrorRule
+    boot_rule = GceBootRule
 
     def __init__(self, world: GceWorld) -> None:
         boot = world.setup.boot_seconds
@@ -94,30 +98,16 @@ class GceModelCloud(RestModelCloud):
         found = self.project.instances.all()
         return [ModelServer(record_id(one.spec.zone, one.name), one.spec.metadata) for one in found]
 
-    def server_of(self, external_id: Any) -> str | None:
-        return external_id if isinstance(external_id, str) else None
-
-    def lose_answer(self) -> None:
-        self._once("instances.insert", "drop", after=True)
-
-    def fail_creation(self) -> None:
-        self.knobs.boots.append(GceBootRule(count=1))
-
     def refuse_for_quota(self) -> None:
         """Its operation says it."""
         rule = GceBootRule(code="QUOTA_EXCEEDED", message="Quota 'CPUS' exceeded.  Limit: 24.0", status=403, count=1)
         self.knobs.boots.append(rule)
 
     def throttle(self) -> None:
-        """The next calls are put off."""
         self._once("*", "403", reason="rateLimitExceeded", count=3)
 
-    def set_away(self, away: bool) -> None:
-        self.knobs.errors = [GceErrorRule(operation="*", kind="503")] if away else []
-
-    def set_room(self, room: bool, late: bool) -> None:
-        """Has the first of the zones some? If not: does that show late?"""
-        self.knobs.capacity = [] if room else [ZoneCapacity(zone=ZONES[0], late=late)]
+    def no_room(self, late: bool) -> ZoneCapacity:
+        return ZoneCapacity(zone=ZONES[0], late=late)
 
     def set_crowded(self, crowded: bool) -> None:
         """Are few insertions of a region possible at once? Operations of more say it."""
@@ -129,25 +119,13 @@ class GceModelCloud(RestModelCloud):
         self.knobs.unreachable_warnings = by_warning
         self.knobs.unreachable_seconds = 0.0 if whole else None
 
-    def set_lag(self, lags: bool) -> None:
-        """Do lists show late which instances are new, and which are gone?"""
-        self.knobs.hidden_rate = self.knobs.ghost_rate = 0.5 if lags else 0.0
-        self.knobs.hidden_seconds = self.knobs.ghost_seconds = (0.5, 4.0)
-
     def heal(self) -> None:
-        self.set_away(False)
-        self.set_room(True, False)
+        super().heal()
         self.set_crowded(False)
         self.set_silent(False, False, False)
-        self.set_lag(False)
-        self.knobs.boots = []
-
-    def _once(self, operation: str, kind: str, *, after: bool = False, reason: str = "", count: int = 1) -> None:
-        rule = GceErrorRule(operation=operation, kind=kind, after=after, reason=reason, count=count)
-        self.knobs.errors.insert(0, rule)
 
 
-class GceMoves(Moves):
+class GceMoves(LateRoomMoves):
     """What can happen in a project, too."""
 
     @property
@@ -156,12 +134,6 @@ class GceMoves(Moves):
         assert isinstance(cloud, GceModelCloud)
         return cloud
 
-    def do_throttled(self, _: int) -> None:
-        self._project.throttle()
-
-    def do_no_room(self, number: int) -> None:
-        self._project.set_room(number % 3 == 0, number % 3 == 1)
-
     def do_crowded(self, number: int) -> None:
         self._project.set_crowded(number % 2 == 0)
 
@@ -169,9 +141,6 @@ class GceMoves(Moves):
         # Nothing can be made or deleted there, and an instance there may be one that was not answered for.
         self._world.create_faults += LAUNCH_RETRIES
         self._project.set_silent(number % 3 != 0, number % 3 == 1, number % 2 == 0)
-
-    def do_lag(self, number: int) -> None:
-        self._project.set_lag(number % 2 == 0)
 
 
 class GceWorld(RestWorld):

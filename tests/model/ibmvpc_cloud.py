@@ -22,9 +22,9 @@ from nodepool.testing.ibmvpc.resources import ADDRESSES, INSTANCES, VOLUMES
 from nodepool.testing.ibmvpc.settings import IbmVpcSettings, ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.model.cloud import ModelServer
 from tests.model.invariants import Invariants
-from tests.model.moves import Moves
 from tests.model.rest_cloud import RestModelCloud, RestWorld
 from tests.model.setup import Move, Setup
+from tests.model.simulated_cloud import SimulatedMoves
 
 if TYPE_CHECKING:
     from nodepool.testing.ibmvpc.resources import VpcResource
@@ -43,6 +43,11 @@ class IbmModelCloud(RestModelCloud):
     """:ivar region: what is there; the settings say what goes wrong."""
 
     driver_name = "ibmvpc"
+    create_call = "vpc.create_instance"
+    error_rule = VpcErrorRule
+    boot_rule = VpcBootRule
+    #: IBM documents none: the driver counts on a second.
+    lag_seconds = (0.2, 0.9)
 
     def __init__(self, world: IbmWorld) -> None:
         boot = world.setup.boot_seconds
@@ -92,9 +97,6 @@ class IbmModelCloud(RestModelCloud):
     def servers(self) -> list[ModelServer]:
         return [ModelServer(one.name, node_metadata(one.name, one.group_name)) for one in self._of(INSTANCES)]
 
-    def server_of(self, external_id: Any) -> str | None:
-        return external_id if isinstance(external_id, str) else None
-
     def floating_ips(self) -> list[VpcResource]:
         return self._of(ADDRESSES)
 
@@ -105,49 +107,26 @@ class IbmModelCloud(RestModelCloud):
         self.region.core.run_due()
         return list(self.region.resources.of(kind))
 
-    def lose_answer(self) -> None:
-        self._once("vpc.create_instance", "drop", after=True)
-
-    def fail_creation(self) -> None:
-        self.knobs.boots.append(VpcBootRule(count=1))
-
     def refuse_for_quota(self) -> None:
-        self._once("vpc.create_instance", "400", code="over_quota")
+        self._once(self.create_call, "400", code="over_quota")
 
     def throttle(self) -> None:
-        """The next calls are put off."""
         self._once("vpc.*", "429", count=3)
 
     def lose_address(self) -> None:
         """The next call that makes a floating IP or binds one works, and its answer is lost."""
         self._once("vpc.*te_floating_ip", "drop", after=True)
 
-    def set_away(self, away: bool) -> None:
-        self.knobs.errors = [VpcErrorRule(operation="*", kind="503")] if away else []
-
-    def set_room(self, room: bool) -> None:
-        """Has the first of the zones some?"""
-        self.knobs.capacity = [] if room else [ProfileCapacity(zone=FIRST_ZONE)]
+    def no_room(self, late: bool) -> ProfileCapacity:
+        return ProfileCapacity(zone=FIRST_ZONE)
 
     def set_addresses(self, room: bool) -> None:
         """Are there more floating IPs?"""
         self.knobs.quotas = {} if room else {"floating_ips": 1}
 
-    def set_lag(self, lags: bool) -> None:
-        """Do lists show late which instances are new, and which are gone?"""
-        self.knobs.hidden_rate = self.knobs.ghost_rate = 0.5 if lags else 0.0
-        # IBM documents none: the driver counts on a second.
-        self.knobs.hidden_seconds = self.knobs.ghost_seconds = (0.2, 0.9)
-
     def heal(self) -> None:
-        self.set_away(False)
-        self.set_room(True)
+        super().heal()
         self.set_addresses(True)
-        self.set_lag(False)
-        self.knobs.boots = []
-
-    def _once(self, operation: str, kind: str, *, after: bool = False, code: str = "", count: int = 1) -> None:
-        self.knobs.errors.insert(0, VpcErrorRule(operation=operation, kind=kind, after=after, code=code, count=count))
 
 
 class IbmInvariants(Invariants):
@@ -197,7 +176,7 @@ class IbmInvariants(Invariants):
         return cloud
 
 
-class IbmMoves(Moves):
+class IbmMoves(SimulatedMoves):
     """What can happen in a region, too."""
 
     @property
@@ -205,15 +184,6 @@ class IbmMoves(Moves):
         cloud = self._world.cloud
         assert isinstance(cloud, IbmModelCloud)
         return cloud
-
-    def do_throttled(self, _: int) -> None:
-        self._region.throttle()
-
-    def do_no_room(self, number: int) -> None:
-        self._region.set_room(number % 2 == 0)
-
-    def do_lag(self, number: int) -> None:
-        self._region.set_lag(number % 2 == 0)
 
     def do_lost_address(self, _: int) -> None:
         self._world.create_faults += 1

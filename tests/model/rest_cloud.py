@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import pytest
 from requests.structures import CaseInsensitiveDict
@@ -15,21 +14,12 @@ from nodepool.driver.framework.http import plain_http
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.testing.simulator.messages import Request
-from tests.model.cloud import ModelCloud
-from tests.model.cloud_api import ModelApi
+from tests.model.simulated_cloud import SimulatedCloud
 from tests.model.world import World
 
-if TYPE_CHECKING:
-    from nodepool.testing.simulator.application import SimulatedApplication
 
-
-class RestModelCloud(ModelCloud):
-    """:ivar application: answers the calls."""
-
-    def __init__(self, world: World, application: SimulatedApplication) -> None:
-        self._world = world
-        self.application = application
-        self.api = ModelApi(world, application)
+class RestModelCloud(SimulatedCloud):
+    """Its calls are those of `RestCalls`."""
 
     def is_login(self, path: str) -> bool:
         """Is it the path of a call for a token? Nobody else does something before or after it: threads of a launcher

@@ -13,25 +13,12 @@ from hypothesis import strategies as st
 from tests.model.aws_cloud import AwsModelCloud, AwsWorld, replay_aws
 from tests.model.budget import budget
 from tests.model.setup import Move, Setup
-from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
+from tests.model.strategies import CALM, CLOUD_SETUPS, ORDERS, SUBMITS, cloud_moves, moves
 
 REGION = ("throttled", "no_room", "lag", "lag")
-SUBMITS = ("submit", "submit", "submit")
 
 
-@given(
-    setup=st.builds(
-        Setup,
-        launchers=st.integers(1, 2),
-        max_servers=st.integers(1, 3),
-        pools=st.integers(1, 2),
-        min_ready=st.sampled_from((0, 0, 1)),
-        order=ORDERS,
-        boot_seconds=st.sampled_from((0.0, 4.0)),
-        sends_after_death=st.booleans(),
-    ),
-    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *REGION), 18),
-)
+@given(setup=CLOUD_SETUPS, moves=cloud_moves(*REGION))
 @budget(10)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """AW-2, CM-8: whatever fails, with lists that lag, lost answers, throttled calls and zones without room."""

@@ -9,30 +9,16 @@ lost, and at the end nothing left. See there for what a failure prints.
 from __future__ import annotations
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.model.budget import budget
 from tests.model.gce_cloud import GceModelCloud, GceWorld, replay_gce
 from tests.model.setup import Move, Setup
-from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
+from tests.model.strategies import CLOUD_SETUPS, cloud_moves
 
 PROJECT = ("throttled", "no_room", "no_room", "crowded", "silent_zone", "lag", "lag")
-SUBMITS = ("submit", "submit", "submit")
 
 
-@given(
-    setup=st.builds(
-        Setup,
-        launchers=st.integers(1, 2),
-        max_servers=st.integers(1, 3),
-        pools=st.integers(1, 2),
-        min_ready=st.sampled_from((0, 0, 1)),
-        order=ORDERS,
-        boot_seconds=st.sampled_from((0.0, 4.0)),
-        sends_after_death=st.booleans(),
-    ),
-    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *PROJECT), 18),
-)
+@given(setup=CLOUD_SETUPS, moves=cloud_moves(*PROJECT))
 @budget(8)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8, GC-5, GC-9: whatever fails, with lost answers, silent zones, and operations that fail late."""

@@ -14,26 +14,13 @@ from hypothesis import strategies as st
 from tests.model.budget import budget
 from tests.model.ibmvpc_cloud import IbmModelCloud, IbmWorld, replay_ibmvpc
 from tests.model.setup import Move, Setup
-from tests.model.test_world import CALM, CLOUD, ORDERS, PROCESSES, moves
+from tests.model.strategies import CLOUD_SETUPS, ORDERS, cloud_moves
 
 REGION = ("throttled", "no_room", "no_room", "lag", "lag")
 ADDRESSES = ("lost_address", "lost_address", "no_addresses")
-SUBMITS = ("submit", "submit", "submit")
 
 
-@given(
-    setup=st.builds(
-        Setup,
-        launchers=st.integers(1, 2),
-        max_servers=st.integers(1, 3),
-        pools=st.integers(1, 2),
-        min_ready=st.sampled_from((0, 0, 1)),
-        order=ORDERS,
-        boot_seconds=st.sampled_from((0.0, 4.0)),
-        sends_after_death=st.booleans(),
-    ),
-    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *REGION), 18),
-)
+@given(setup=CLOUD_SETUPS, moves=cloud_moves(*REGION))
 @budget(8)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8: whatever fails, with lists that lag, lost answers, throttled calls, capacity that is missing late."""
@@ -49,7 +36,7 @@ def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Mo
         boot_seconds=st.sampled_from((0.0, 4.0)),
         sends_after_death=st.booleans(),
     ),
-    moves=moves((*CALM, *SUBMITS, *PROCESSES, *CLOUD, *REGION, *ADDRESSES), 18),
+    moves=cloud_moves(*REGION, *ADDRESSES),
 )
 @budget(8)
 def test_a_node_keeps_its_floating_ip_and_none_is_left(setup: Setup, moves: list[Move]) -> None:

@@ -12,32 +12,11 @@ from hypothesis import strategies as st
 
 from tests.model.budget import budget
 from tests.model.setup import Move, Setup
+from tests.model.strategies import CALM, CLOUD, ORDERS, PROCESSES, moves
 from tests.model.world import replay
 
-#: 0 = whoever can go on first; odd = by chance; even = by priorities, where one party may be slow for long.
-ORDERS = st.integers(0, 2**30)
-
-CALM = ("submit", "submit", "take", "release", "stall", "clock")
-PROCESSES = (
-    "cancel",
-    "crash",
-    "stop",
-    "restart",
-    "freeze",
-    "zombie",
-    "cut",
-    "serve_and_cut",
-    "kill_zuul",
-    "long_clock",
-)
-CLOUD = ("lost_create", "failed_create", "quota_error", "cloud_down")
 MAINTENANCE = ("pause", "pause", "resume", "crash", "cut", "long_clock")
 RELOADS = ("reload", "reload", "reload_back", "crash", "zombie", "cut", "long_clock", "host_down")
-
-
-def moves(kinds: tuple[str, ...], most: int) -> st.SearchStrategy[list[Move]]:
-    gaps = st.sampled_from((0, 1, 2, 5, 10, 20, 40, 80, 150))
-    return st.lists(st.builds(Move, gaps, st.sampled_from(kinds), st.integers(0, 49)), max_size=most)
 
 
 @given(
