@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +12,14 @@ from nodepool.driver.kubernetes import delete as deletions
 from nodepool.driver.openshift import cloud as projects
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchError, LaunchStatusException
-from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from nodepool.testing.kubernetes import KubernetesSimulator
 from nodepool.testing.kubernetes.kinds import PODS
-from tests.support.kubernetes_place import DRIVERS, PROJECT, SimulatedCluster
+from tests.support.kubernetes_place import DRIVERS, SimulatedCluster
 from tests.support.wait import wait_for
 from tests.unit.driver.kubernetes.simulated import LOG, creation_of, drive, make_adapter
 
 KEY = CreationKey("cluster-a", "0000000007", 1)
+pytestmark = pytest.mark.usefixtures("kubeconfig")
 every_driver = pytest.mark.parametrize("driver", DRIVERS)
 
 
@@ -27,16 +27,10 @@ class Killed(Exception):
     """The launcher is killed here."""
 
 
-@pytest.fixture
-def simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesSimulator]:
-    # Rights in a project that nobody saw yet are waited for.
+@pytest.fixture(autouse=True)
+def _short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rights in a project that nobody saw yet are waited for."""
     monkeypatch.setattr(projects, "RIGHTS_SECONDS", 0.3)
-    with KubernetesSimulator(KubernetesSettings(openshift=True)) as made:
-        with made.cloud() as cluster:
-            cluster.add_namespace(PROJECT)
-        monkeypatch.setenv("KUBECONFIG", str(made.write_kubeconfig(tmp_path / "kubeconfig")))
-        yield made
-        assert made.application.bugs == []
 
 
 @pytest.fixture

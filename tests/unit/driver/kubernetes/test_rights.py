@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from nodepool.testing.kubernetes import KubernetesSimulator
 from nodepool.testing.kubernetes.kinds import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES
 from tests.support.documented_rights import RBAC_GROUP, documented_role
 from tests.support.kubernetes_place import PROJECT
@@ -18,16 +16,7 @@ from tests.unit.driver.kubernetes.simulated import LOG, creation_of, drive, make
 
 #: A user of the kubeconfig who has only what everybody has.
 USER = "nobody"
-
-
-@pytest.fixture
-def simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesSimulator]:
-    with KubernetesSimulator(KubernetesSettings(openshift=True)) as made:
-        with made.cloud() as cluster:
-            cluster.add_namespace(PROJECT)
-        monkeypatch.setenv("KUBECONFIG", str(made.write_kubeconfig(tmp_path / "kubeconfig")))
-        yield made
-        assert made.application.bugs == []
+pytestmark = pytest.mark.usefixtures("kubeconfig")
 
 
 def bind(simulator: KubernetesSimulator, role: str, namespace: str = "") -> None:
