@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.testing.aws import AwsSimulator
 from nodepool.testing.aws.cloud import Region
-from tests.support.fake_builder import IMAGE, FakeBuilder
+from tests.support.fake_builder import FakeBuilder, builder_of
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
@@ -38,22 +38,9 @@ def builder(
         "driver": "aws",
         "region-name": "us-east-1",
         "object-storage": {"bucket-name": "images"},
-        "diskimages": [{"name": IMAGE}],
-        "pools": [],
     }
-    made = FakeBuilder(
-        tmp_path / "builder",
-        zookeeper,
-        chroot,
-        znodes,
-        images={IMAGE: {"rebuild-age": 86400}},
-        extra={"providers": [section]},
-        session_seconds=3,
-    )
-    yield made
-    made.stop(seconds=60)
-    lines = made.log_text().splitlines()
-    assert not [line for line in lines if "Traceback" in line and " DEBUG " not in line]
+    with builder_of(section, tmp_path, zookeeper, chroot, znodes) as made:
+        yield made
 
 
 def uploaded(builder: FakeBuilder, region: AwsSimulator) -> None:

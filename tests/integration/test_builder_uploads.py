@@ -46,9 +46,7 @@ def make(
 
     yield builder
     for process in made:
-        process.stop(seconds=60)
-        lines = process.log_text().splitlines()
-        assert not [line for line in lines if "Traceback" in line and " DEBUG " not in line]
+        process.end()
 
 
 def provider(cloud: ExampleCloud, **section: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.testing.gce import GceSimulator
-from tests.support.fake_builder import IMAGE, FakeBuilder
+from tests.support.fake_builder import FakeBuilder, builder_of
 from tests.support.gce_place import gce_section
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -31,20 +31,8 @@ def builder(
     project: GceSimulator, tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes
 ) -> Iterator[FakeBuilder]:
     section = gce_section(project.write_key_file(tmp_path / "key.json"), project.url, name=PROVIDER)
-    section |= {"diskimages": [{"name": IMAGE}], "pools": []}
-    made = FakeBuilder(
-        tmp_path / "builder",
-        zookeeper,
-        chroot,
-        znodes,
-        images={IMAGE: {"rebuild-age": 86400}},
-        extra={"providers": [section]},
-        session_seconds=3,
-    )
-    yield made
-    made.stop(seconds=60)
-    lines = made.log_text().splitlines()
-    assert not [line for line in lines if "Traceback" in line and " DEBUG " not in line]
+    with builder_of(section, tmp_path, zookeeper, chroot, znodes) as made:
+        yield made
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,12 @@ class FakeBuilder(BuilderProcess):
         sections = [{"name": name, **settings} for name, settings in images.items()]
         extra = {**self._extra, "diskimages": sections}
         write_config(self.config_path, zookeeper, chroot, [], session_seconds=session_seconds, extra=extra)
+
+    def end(self) -> None:
+        """Stops it. It fails if its log has a traceback, but for those that are told at level DEBUG."""
+        self.stop(seconds=60)
+        lines = self.log_text().splitlines()
+        assert not [line for line in lines if "Traceback" in line and " DEBUG " not in line]
 
     def wait_ready(self) -> None:
         def ready() -> bool:
@@ -123,3 +130,26 @@ class FakeBuilder(BuilderProcess):
 
     def requested(self, image: str = IMAGE) -> bool:
         return self.znodes.kazoo.exists(f"/nodepool/images/{image}/request-build") is not None
+
+
+@contextmanager
+def builder_of(
+    section: Mapping[str, Any], directory: Path, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes
+) -> Iterator[FakeBuilder]:
+    """A builder, not started yet, that builds `IMAGE` once for one provider. Its session is over soon after its death.
+
+    :param section: of the provider, without images and pools.
+    """
+    made = FakeBuilder(
+        directory / "builder",
+        zookeeper,
+        chroot,
+        znodes,
+        images={IMAGE: {"rebuild-age": 86400}},
+        extra={"providers": [{**section, "diskimages": [{"name": IMAGE}], "pools": []}]},
+        session_seconds=3,
+    )
+    try:
+        yield made
+    finally:
+        made.end()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of a simulated cluster."""
+
 from __future__ import annotations
 
 from tests.support.kubernetes_fixtures import kubeconfig, simulator
