@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
+#: For what comes at once.
+DEADLINE_SECONDS = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
 
@@ -50,6 +52,11 @@ class RecordingServer:
                 connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads[1:]:
             thread.join()
+
+    def is_left(self) -> bool:
+        """Has the client closed its first connection? Waits for that."""
+        self._threads[1].join(DEADLINE_SECONDS)
+        return not self._threads[1].is_alive()
 
     def _accept(self) -> None:
         while True:

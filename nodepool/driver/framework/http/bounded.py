@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import io
 import urllib.parse
+import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -103,7 +104,9 @@ class BoundedAdapter(HTTPAdapter):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         #: Of each host and each setting of TLS. To find it anew, requests asks the disk for each call.
-        self._pools: dict[tuple[Any, ...], Any] = {}
+        #: urllib3 forgets the pool that was not used for the longest time when there are too many: its connections are
+        #: closed with it, unless somebody keeps it.
+        self._pools: weakref.WeakValueDictionary[tuple[Any, ...], Any] = weakref.WeakValueDictionary()
         super().__init__(*arguments, **options)
 
     def close(self) -> None:
@@ -144,7 +147,7 @@ class BoundedAdapter(HTTPAdapter):
         place = urllib.parse.urlsplit(request.url)
         key = (place.scheme, place.netloc, verify, cert)
         pool: Any = self._pools.get(key)
-        # urllib3 closes the pool that was not used for the longest time when there are too many.
+        # One that was closed has no connections any more, and never will.
         if pool is None or pool.pool is None:
             pool = self._pools[key] = self.get_connection_with_tls_context(request, verify, cert=cert)
         return pool.exchange(request, timeout)

@@ -9,10 +9,10 @@ it finds out what proxy, certificates and connections are for it. Imported when 
 from __future__ import annotations
 
 import re
-import urllib.parse
+import weakref
 import zlib
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import requests
 
@@ -36,17 +36,6 @@ class Unreadable(ConnectionError):
     """The answer is compressed in a way that was not asked for, or not as it says."""
 
 
-class _Host(NamedTuple):
-    """What is the same for all calls to a host.
-
-    :param lines: of the head, by name in lower case, each with its end.
-    """
-
-    pool: KeptConnections
-    first: str
-    lines: Mapping[str, str]
-
-
 class QuickExchange:
     """Of one client. Any thread.
 
@@ -54,13 +43,15 @@ class QuickExchange:
     """
 
     def __init__(self, usual: Mapping[str, str | bytes]) -> None:
+        #: Lines of the head, by name in lower case, each with its end.
         self._usual = {
             name.lower(): f"{name}: {_text(value)}\r\n"
             for name, value in usual.items()
             if name.lower() not in _OF_THE_CALL
         }
-        #: By scheme and host. Entries are replaced as a whole, so that no lock is needed.
-        self._hosts: dict[str, _Host] = {}
+        #: By scheme and host; no lock is needed for single entries. urllib3 forgets hosts that were not used for long,
+        #: such as the one of an upload, and their connections must not stay open because of this.
+        self._pools: weakref.WeakValueDictionary[str, KeptConnections] = weakref.WeakValueDictionary()
 
     def learn(self, response: Any) -> None:
         """requests has made a call: what it used is used by the next ones, if it went over a connection of its own."""
@@ -68,9 +59,7 @@ class QuickExchange:
             return
         found = _PLAIN_URL.fullmatch(response.url)
         if found is not None:
-            place = found[1]
-            first = f"Host: {urllib.parse.urlsplit(place).netloc}\r\nAccept-Encoding: gzip\r\n"
-            self._hosts[place] = _Host(response.pool, first, self._usual)
+            self._pools[found[1]] = response.pool
 
     def call(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float
@@ -81,15 +70,15 @@ class QuickExchange:
         :raises requests.RequestException: of the kinds that requests would raise.
         """
         found = _PLAIN_URL.fullmatch(url) if method in _METHODS else None
-        host = self._hosts.get(found[1]) if found is not None else None
-        if host is None or found is None:
+        pool = self._pools.get(found[1]) if found is not None else None
+        if pool is None or found is None:
             return None
-        message = _message(host, method, found[2], headers, body)
+        message = _message(method, found[1].partition("://")[2], found[2], {**self._usual}, headers, body)
         if message is None:
             return None
         bounds = Bounds(bounded.MAX_ANSWER_BYTES, bounded.ANSWER_TIMES * seconds)
         try:
-            answer = host.pool.exchange_bytes(method, message, seconds, bounds)
+            answer = pool.exchange_bytes(method, message, seconds, bounds)
             return None if answer is None else _unpacked(answer)
         except TimeoutError as error:
             raise requests.ReadTimeout(error) from error
@@ -97,9 +86,13 @@ class QuickExchange:
             raise requests.ConnectionError(error) from error
 
 
-def _message(host: _Host, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes | None:
-    """A call as bytes; None = there is something unusual about it."""
-    lines = dict(host.lines)
+def _message(
+    method: str, host: str, target: str, lines: dict[str, str], headers: Mapping[str, str], body: bytes | None
+) -> bytes | None:
+    """A call as bytes; None = there is something unusual about it.
+
+    :param lines: of the head of all calls; it is changed.
+    """
     for name, value in headers.items():
         key = name.lower()
         if key in _OF_THE_CALL or not _LINE.fullmatch(name) or not _LINE.fullmatch(value):
@@ -107,7 +100,8 @@ def _message(host: _Host, method: str, target: str, headers: Mapping[str, str], 
         lines[key] = f"{name}: {value}\r\n"
     if body is not None or method != "GET":
         lines["content-length"] = f"Content-Length: {len(body or b'')}\r\n"
-    head = f"{method} {target} HTTP/1.1\r\n{host.first}{''.join(lines.values())}\r\n".encode()
+    first = f"{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept-Encoding: gzip\r\n"
+    head = f"{first}{''.join(lines.values())}\r\n".encode()
     return head + body if body else head
 
 

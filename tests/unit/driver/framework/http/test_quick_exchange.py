@@ -22,8 +22,8 @@ class Counted(PlainHttp):
 
     slow = 0
 
-    def __init__(self) -> None:
-        super().__init__(4)
+    def __init__(self, connections: int = 4) -> None:
+        super().__init__(connections)
         inner = self._session.request
 
         def counted(*arguments: object, **named: object) -> object:
@@ -149,6 +149,18 @@ def test_closed_connection(http: Counted) -> None:
         with pytest.raises(NoAnswer, match=r"no answer from http://127\.0\.0\.1") as caught:
             http.send("DELETE", f"{server.url}/", {})
         assert caught.value.maybe_done
+
+
+def test_forgotten_host() -> None:
+    """Of hosts that are used for a while, such as those of uploads, no connection stays open."""
+    http = Counted(1)
+    with RecordingServer() as one, RecordingServer() as other:
+        warm_up(http, one)
+        http.send("GET", f"{other.url}/", {})
+        assert one.is_left()
+        http.send("GET", f"{one.url}/", {})
+        assert http.slow == 2
+    http.close()
 
 
 def test_statuses_and_headers(http: Counted) -> None:
