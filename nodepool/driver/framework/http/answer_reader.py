@@ -57,28 +57,33 @@ class _Message:
         self.parser = httptools.HttpResponseParser(self)
         self.begun = False
         self.head_done = False
+        self.status = 0
         self._done = False
         #: There is more than one answer.
         self.more = False
         self.keep = False
 
     def on_message_begin(self) -> None:
+        # It belongs to no call: nothing of it may get into this answer.
         self.more = self._done
         self.begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name, value))
+        if not self._done:
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self.head_done = True
+        if not self._done:
+            self.head_done, self.status = True, self.parser.get_status_code()
 
     def on_body(self, data: bytes) -> None:
-        self.body.append(data)
+        if not self._done:
+            self.body.append(data)
 
     def on_message_complete(self) -> None:
         if self._done:
             return
-        if self.parser.get_status_code() < 200:
+        if self.status < 200:
             # 100 or 103: the answer follows.
             self.headers.clear()
             self.head_done = False
@@ -130,7 +135,7 @@ def read_answer(sock: Any, bounds: Bounds) -> QuickAnswer:
         key = name.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     keep = message.complete() and message.keep and not message.more
-    return QuickAnswer(message.parser.get_status_code(), headers, b"".join(message.body), keep)
+    return QuickAnswer(message.status, headers, b"".join(message.body), keep)
 
 
 def _receive(sock: Any, begun: bool, usual: float, deadline: float) -> bytes:

@@ -50,6 +50,14 @@ def test_answers(pair: tuple[socket.socket, socket.socket], data: bytes, keep: b
     assert (answer.status_code, answer.json(), answer.keep) == (200, {"a": 1}, keep)
 
 
+def test_second_answer(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Nobody has asked for it: status, head and content are those of the first."""
+    second = b"HTTP/1.1 500 No\r\nX-Other: b\r\nContent-Length: 3\r\n\r\nbad"
+    answer = answered(pair, HEAD + b'Content-Length: 8\r\n\r\n{"a": 1}' + second)
+    assert (answer.status_code, answer.content, answer.keep) == (200, b'{"a": 1}', False)
+    assert dict(answer.headers.items()) == {"Content-Type": "application/json", "Content-Length": "8"}
+
+
 def test_until_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
     answer = answered(pair, HEAD + b'\r\n{"a": 1}', end=True)
     assert (answer.json(), answer.keep) == ({"a": 1}, False)
