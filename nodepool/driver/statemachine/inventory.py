@@ -312,6 +312,9 @@ class Inventory(Generic[R]):
                     changed.add(record.id)
                     news.append(record)
             for record_id in gone:
+                if self._seen.get(record_id, float("-inf")) > started:
+                    # A list that began later shows it. Who still waits for it asks once more.
+                    continue
                 self._records.pop(record_id, None)
                 self._seen.pop(record_id, None)
                 self._gone[record_id] = started

@@ -399,6 +399,24 @@ def test_gone_is_proved(singly: QuietInventory[Seen], one_by_one: OneByOne) -> N
     del waiter
 
 
+def test_newer_list_outweighs_a_look(
+    singly: QuietInventory[Seen], one_by_one: OneByOne, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CM-7: an instance that came back while it was asked for is not taken for gone: nobody would see it again."""
+
+    def look_at(record_id: str) -> Seen:
+        clock.now += 1
+        singly.refresh(complete=True)
+        raise NotFound(record_id)
+
+    singly.look_singly(SingleLooks(look_at, 2))
+    waiter = singly.wait_for("boot", lambda: None, "5")
+    singly.poll(complete=False)
+    assert singly.get("5") == Seen("5")
+    assert not singly.is_gone("5")
+    del waiter
+
+
 @pytest.mark.parametrize(
     ("names", "complete"),
     [(["1", "2", "3"], False), (["unseen"], False), (["1", None], False), (["1"], True), ([], False)],
