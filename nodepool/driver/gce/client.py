@@ -219,8 +219,10 @@ class ComputeEngine:
             if error.maybe_done and error.code not in THROTTLED:
                 self.silent_zones.no_answer(zone)
             raise
-        except CloudRefused:
-            self.silent_zones.answered(zone)
+        except CloudRefused as error:
+            # Without a status it was not Google: the launch did not want the call any more when its turn came.
+            if error.status:
+                self.silent_zones.answered(zone)
             raise
         self.silent_zones.answered(zone)
         return answer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.framework.http import rest_calls
 from nodepool.driver.gce import client, silent_zones
 from nodepool.driver.gce.silent_zones import FAILURES, PAUSE, SilentZones
@@ -156,6 +156,19 @@ def test_zone_that_answers_again(here: Here, monkeypatch: pytest.MonkeyPatch) ->
     assert not here.adapter.client.silent_zones.silent(ZONES[0])
     assert here.launch().external_id == f"{ZONES[0]}/{HOST}"
     here.delete(f"{ZONES[0]}/{HOST}")
+
+
+def test_call_that_is_not_made_is_no_answer(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch may go elsewhere when its turn comes, before anything was sent."""
+    monkeypatch.setattr(silent_zones, "PAUSE", Backoff(0.0, 0.0))
+
+    def permit() -> None:
+        raise CloudNoCapacity("there was no capacity for another launch")
+
+    unanswered(here)
+    with pytest.raises(CloudNoCapacity):
+        here.adapter.client.insert(ZONES[0], {}, "1", permit)
+    assert here.adapter.client.silent_zones.silent(ZONES[0])
 
 
 def test_throttled_calls_were_answered(here: Here) -> None:
