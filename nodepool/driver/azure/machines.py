@@ -71,7 +71,8 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.facts = facts
         self.limits = limits
         self.places: ZonePlaces[VmPlace] = ZonePlaces()
-        #: Addresses of VMs, which do not change, by ``vm_id``. Only the thread that lists uses it.
+        #: Addresses of VMs, which do not change, by ``vm_id``. It is never replaced: one thread may list while another
+        #: one looks at a VM.
         self._addresses: dict[str, Addresses] = {}
         #: Names of spot VMs of ours that a list has shown, the latest last. The same thread changes it.
         self._spot: dict[str, None] = {}
@@ -88,7 +89,8 @@ class AzureMachines(InstanceCloud[VmRecord]):
             self._looked_up_at = monotonic()
             self._look_up(unknown)
         there = {record.vm_id for record in records}
-        self._addresses = {vm_id: found for vm_id, found in self._addresses.items() if vm_id in there}
+        for vm_id in self._addresses.keys() - there:
+            self._addresses.pop(vm_id, None)
         return [record._replace(addresses=self._addresses.get(record.vm_id, record.addresses)) for record in records]
 
     def look_at(self, record_id: str) -> VmRecord:

@@ -292,6 +292,18 @@ def test_one_node_among_many(here: Here) -> None:
     assert here.contents()["vms"] == 30
 
 
+def test_list_beside_a_look(here: Here) -> None:
+    """AZ-7: the sweep may list while another thread looks at a VM: what that one has found out is not lost."""
+    machines = here.adapter.machines
+    table = machines._addresses
+    here.launch()
+    assert len(table) == 1
+    here.delete(HOST)
+    assert machines.list_instances(None) == []
+    assert machines._addresses is table
+    assert not table
+
+
 def test_public_addresses_of_one_node(tmp_path: Path) -> None:
     """AZ-7: each public address is asked for by itself."""
     pool = {"public-ipv4": True, "ipv6": True, "public-ipv6": True}
