@@ -158,7 +158,7 @@ class CloudDeletions:
         try:
             images = gateway.list_images(provider)
         except NotImplementedError:
-            # How a driver says that it cannot list images: nothing can be found then.
+            # How a driver says that it cannot list images. Nothing can be found then, now or later: the record goes.
             return
         for image in images:
             if upload_names.is_of_upload(image, verdict.provider, verdict.build_id, verdict.upload_id, verdict.record):

@@ -125,5 +125,5 @@ def _listed(zk: ZooKeeper, config: Config, name: str) -> list[ListedImage]:
         try:
             return list(gateway.list_images(provider))
         except NotImplementedError:
-            # How a driver of the released interface says that it cannot.
+            # How a driver of the released interface says that it cannot: the others are listed all the same.
             raise _CannotList(f"the driver of provider {name} cannot list images") from None

@@ -97,6 +97,7 @@ class PartsUploader(ImageUploader):
 
     def new_upload(self) -> str:
         """Begin an upload of `key`; returns its id. Blocks."""
+        # Not abstract: the base class cannot be, see `uploadSegment` there.
         raise NotImplementedError
 
     @property

@@ -283,6 +283,7 @@ class QuotaSupport(abc.ABC):
         try:
             return self.estimatedNodepoolQuota(), ""
         except Exception as error:  # noqa: BLE001 - logged where it happened
+            # A driver may raise anything. It is no reason to decline: for who asks the limits are not known.
             return None, str(error)
 
     def _needed(self, pool: ConfigPool, labels: Iterable[str]) -> QuotaInformation | None:
