@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from nodepool.driver.ibmvpc.machines import IbmMachines
+from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +17,9 @@ def _quick_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """The simulated region boots instances at once, and its lists are not late unless a test says so."""
     monkeypatch.setattr(IbmMachines, "shortest_list_pause", 0.0)
     monkeypatch.setattr(IbmMachines, "lag_seconds", 0.0)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    with at_simulator(tmp_path, section()) as made:
+        yield made

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter at a simulated region: launches, deletions, leftovers, quota, checks."""
+"""The adapter at a simulated region: launches, deletions, quota."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +17,15 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
 )
-from nodepool.driver.ibmvpc import floating
-from nodepool.driver.ibmvpc.names import volume_tags
-from nodepool.driver.statemachine.metadata import NODE_KEY, node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from nodepool.testing.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
-from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, label_of
+from tests.unit.driver.ibmvpc.support import METADATA, label_of
 from tests.unit.driver.simulated_adapter import HOST, drive
 
 PUBLIC = {"public-ipv4": True}
 ZONES: dict[str, Any] = {"zone": ["us-south-1", "us-south-2"], "subnet": ["ci-us-south-1", "ci-us-south-2"]}
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    with at_simulator(tmp_path, section()) as made:
-        yield made
-
-
-def leftovers(here: Here) -> dict[str, list[str]]:
-    """What the framework is shown of ours, by type: node ids."""
-    found: dict[str, list[str]] = {}
-    for resource in here.adapter.listResources():
-        if node_id_of(resource.metadata, PROVIDER):
-            found.setdefault(resource.type, []).append(node_id_of(resource.metadata, PROVIDER) or "")
-    return found
 
 
 # -- launches --
@@ -309,44 +290,13 @@ def test_no_more_public_addresses(tmp_path: Path) -> None:
         here.delete(HOST)
 
 
-# -- leftovers --
+# -- losses --
 
 
-def test_leftovers(tmp_path: Path) -> None:
-    """IV-3, D-4: instances, floating IPs and volumes of this provider, whatever else is in the region."""
-    with at_simulator(tmp_path, section(pool={**PUBLIC, "floating-ip-pool": 0})) as here:
-        with here.simulator.cloud() as cloud:
-            cloud.add_instance("np0000000001", GROUP)
-            cloud.add_instance("np0000000002", "np_north_main")
-            cloud.add_instance("np0000000003", "somewhere", hidden_group=True)
-            cloud.add_address("np0000000004", GROUP)
-            cloud.add_address("np0000000005", "Default")
-            cloud.add_volume("np0000000006", GROUP)
-            cloud.add_volume("renamed", GROUP, volume_tags({**METADATA, NODE_KEY: "0000000007"}))
-            cloud.add_volume("np0000000008", "Default")
-            cloud.add_volume("restored", "Default", volume_tags({**METADATA, NODE_KEY: "0000000009"}))
-        found = leftovers(here)
-        assert {kind: sorted(nodes) for kind, nodes in found.items()} == {
-            "instance": ["0000000001"],
-            "floatingip": ["0000000004"],
-            "volume": ["0000000006", "0000000007"],
-        }
-        for resource in list(here.adapter.listResources()):
-            if node_id_of(resource.metadata, PROVIDER):
-                here.adapter.deleteResource(resource)
-        # What is of others stays, with the boot volumes of their instances.
-        others = {"instances": 2, "volumes": 4, "floating_ips": 1}
-        wait_for("all to go", lambda: here.contents() == others)
-
-
-def test_kept_floating_ips_are_no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """IV-13: as many as the pool keeps."""
-    monkeypatch.setattr(floating, "SETTLED_SECONDS", 0.0)
-    with at_simulator(tmp_path, section(pool={**PUBLIC, "floating-ip-pool": 1})) as here:
-        with here.simulator.cloud() as cloud:
-            for number in (1, 2, 3):
-                cloud.add_address(f"np000000000{number}", GROUP)
-        assert leftovers(here) == {"floatingip": ["0000000002", "0000000003"]}
+def test_why_lost(here: Here) -> None:
+    """Of an instance that somebody else deleted."""
+    assert here.adapter.whyLost(HOST) == ("not_found", f"instance {HOST} is gone: somebody deleted it, or IBM did")
+    assert here.adapter.whyLost(None) is None
 
 
 # -- quota --
@@ -368,64 +318,3 @@ def test_unknown_profile(tmp_path: Path) -> None:
         pytest.raises(RuntimeConfigurationException, match="no profile 'nothing'"),
     ):
         here.adapter.getQuotaForLabel(label_of(here.adapter.config))
-
-
-# -- nodepool check --
-
-
-def test_preflight(here: Here) -> None:
-    """CHK: everything is there, but for what is made with the first launch."""
-    found = list(here.adapter.preflight())
-    assert all(result.ok for result in found)
-    assert {result.subject: result.status for result in found} == {
-        "region us-south": "ok",
-        "pool main": "warning",
-        "label small of pool main": "ok",
-        "quota": "warning",
-    }
-    assert here.calls("platform.create_resource_group") == 0
-
-
-def test_preflight_of_uploads(tmp_path: Path) -> None:
-    """CHK: bucket, its service and the operating systems of images."""
-    storage = {"instance-name": "storage", "endpoint": "", "bucket-name": "images"}
-    images = [
-        {"name": "debian", "operating-system": "debian-12-amd64"},
-        {"name": "other", "operating-system": "nothing"},
-        {"name": "paused", "operating-system": "nothing", "pause": True},
-    ]
-    with at_simulator(tmp_path, section(object_storage=storage, diskimages=images)) as here:
-        found = {result.subject: result.status for result in here.adapter.preflight()}
-        assert (found["object storage"], found["diskimage debian"], found["diskimage other"]) == ("ok", "ok", "failed")
-        assert "diskimage paused" not in found
-        here.simulator.change(buckets=["others"])
-        (bad,) = (result for result in here.adapter.preflight() if result.subject == "object storage")
-        assert "NoSuchBucket" in bad.text
-
-
-def test_why_lost(here: Here) -> None:
-    """Of an instance that somebody else deleted."""
-    assert here.adapter.whyLost(HOST) == ("not_found", f"instance {HOST} is gone: somebody deleted it, or IBM did")
-    assert here.adapter.whyLost(None) is None
-
-
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
-        (section(vpc="nothing"), "no VPC 'nothing'"),
-        (section(subnet="nothing"), "no subnet 'nothing'"),
-        (section(zone="us-south-2"), "no subnet of pool main is in zone us-south-2"),
-        (section({"profile": ["bx2-2x8", "nothing"]}), "no profile 'nothing'"),
-        (section(cloud_images=[{"name": "debian", "username": "r", "image-name": "x"}]), "no image with the name 'x'"),
-        (section(cloud_images=[{"name": "debian", "username": "r", "image-id": "x"}]), "no image 'x'"),
-        (
-            section(cloud_images=[{"name": "debian", "username": "r", "image-name": "x", "keys": ["nothing"]}]),
-            "no SSH key 'nothing'",
-        ),
-    ],
-)
-def test_preflight_finds(tmp_path: Path, data: dict[str, object], told: str) -> None:
-    """CHK: one line each with cause and remedy."""
-    with at_simulator(tmp_path, data) as here:
-        bad = [result for result in here.adapter.preflight() if not result.ok]
-        assert any(told in result.text and result.remedy for result in bad), bad

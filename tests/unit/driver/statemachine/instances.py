@@ -39,6 +39,28 @@ def seen(record_id: str, status: str = "running", *, node_id: str = NODE, provid
     return Seen(record_id, status, metadata=metadata.for_node(node_id, "main", provider))
 
 
+class ListedCloud:
+    """A cloud for an inventory alone: what is listed, and what was asked.
+
+    :ivar asked: since when; None = for all. :ivar error: of each list.
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Seen] = []
+        self.asked: list[str | None] = []
+        self.error: BaseException | None = None
+
+    def fetch(self, since: str | None) -> Iterable[Seen]:
+        self.asked.append(since)
+        if self.error is not None:
+            raise self.error
+        return list(self.records)
+
+    @staticmethod
+    def since(latest: str) -> str | None:
+        return str(int(latest) - 5) if latest.isdigit() else None
+
+
 class StubInstances(InstanceCloud[Seen]):
     """``answers`` has what calls do, by name: a value is returned, an error raised, a function
     called, of a list one after the other.

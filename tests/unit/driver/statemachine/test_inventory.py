@@ -12,36 +12,16 @@ import pytest
 
 from nodepool.driver.statemachine import list_pace, metadata
 from nodepool.driver.statemachine.inventory import ChangesNotListed, Inventory, no_changes
-from nodepool.driver.statemachine.single_looks import SingleLooks
-from nodepool.exceptions import CloudUnavailableException, NotFound
+from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.wait import DEADLINE_SECONDS
-from tests.unit.driver.statemachine.instances import Seen
-
-
-class Cloud:
-    """What is listed, and what was asked."""
-
-    def __init__(self) -> None:
-        self.records: list[Seen] = []
-        self.asked: list[str | None] = []
-        self.error: BaseException | None = None
-
-    def fetch(self, since: str | None) -> Iterable[Seen]:
-        self.asked.append(since)
-        if self.error is not None:
-            raise self.error
-        return list(self.records)
-
-    @staticmethod
-    def since(latest: str) -> str | None:
-        return str(int(latest) - 5) if latest.isdigit() else None
+from tests.unit.driver.statemachine.instances import ListedCloud, Seen
 
 
 @pytest.fixture
-def cloud() -> Cloud:
-    return Cloud()
+def cloud() -> ListedCloud:
+    return ListedCloud()
 
 
 @pytest.fixture
@@ -50,11 +30,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def known(cloud: Cloud, clock: ManualClock) -> QuietInventory[Seen]:
+def known(cloud: ListedCloud, clock: ManualClock) -> QuietInventory[Seen]:
     return QuietInventory("somewhere", cloud.fetch, cloud.since, clock=clock)
 
 
-def test_changes_are_asked_for(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_changes_are_asked_for(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """After a complete list only what changed, from a little before the latest change."""
     cloud.records = [Seen("a", updated="100"), Seen("b", updated="130")]
     known.refresh(complete=False)
@@ -96,7 +76,7 @@ def test_one_thread_at_a_time_lists_all(clock: ManualClock) -> None:
 
 
 @pytest.mark.parametrize("updated", ["", "yesterday"])
-def test_no_time_to_ask_from(known: QuietInventory[Seen], cloud: Cloud, updated: str) -> None:
+def test_no_time_to_ask_from(known: QuietInventory[Seen], cloud: ListedCloud, updated: str) -> None:
     """Bad input: records that do not say when they changed, or in a way that nobody can read."""
     cloud.records = [Seen("a", updated=updated)]
     for _ in range(2):
@@ -104,7 +84,7 @@ def test_no_time_to_ask_from(known: QuietInventory[Seen], cloud: Cloud, updated:
     assert cloud.asked == [None, None]
 
 
-def test_cloud_without_changes(cloud: Cloud, clock: ManualClock) -> None:
+def test_cloud_without_changes(cloud: ListedCloud, clock: ManualClock) -> None:
     """A driver that cannot ask for changes lists everything; one complete list proves an absence then."""
     known = QuietInventory[Seen]("somewhere", cloud.fetch, clock=clock)
     cloud.records = [Seen("a", updated="100")]
@@ -114,7 +94,7 @@ def test_cloud_without_changes(cloud: Cloud, clock: ManualClock) -> None:
     assert known.absence_is_certain(clock.now - 1)
 
 
-def test_lag(cloud: Cloud, clock: ManualClock) -> None:
+def test_lag(cloud: ListedCloud, clock: ManualClock) -> None:
     """A list that began too soon after something happened may not show it yet."""
     known = QuietInventory[Seen]("somewhere", cloud.fetch, lag_seconds=10.0, clock=clock)
     since = clock.now
@@ -126,7 +106,7 @@ def test_lag(cloud: Cloud, clock: ManualClock) -> None:
     assert known.absence_is_certain(since)
 
 
-def test_of_node(known: QuietInventory[Seen], cloud: Cloud) -> None:
+def test_of_node(known: QuietInventory[Seen], cloud: ListedCloud) -> None:
     """D-4: those of a node of this provider; not those of another provider, and not those of nobody."""
     cloud.records = [
         Seen("a", metadata=metadata.for_node("7", "main", "somewhere")),
@@ -138,7 +118,7 @@ def test_of_node(known: QuietInventory[Seen], cloud: Cloud) -> None:
     assert [found.id for found in known.of_node("7")] == ["a"]
 
 
-def test_absence_from_a_complete_list(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_absence_from_a_complete_list(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """An instance that a complete list lacks is not shown, but that does not prove that it is gone."""
     cloud.records = [Seen("a")]
     known.refresh(complete=True)
@@ -149,7 +129,7 @@ def test_absence_from_a_complete_list(known: QuietInventory[Seen], cloud: Cloud,
     assert not known.is_gone("a")
 
 
-def test_absence_is_certain(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_absence_is_certain(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """After a complete list and one of changes; after two complete ones where somebody needs just these."""
     cloud.records = [Seen("a")]
     known.refresh(complete=True)
@@ -163,7 +143,7 @@ def test_absence_is_certain(known: QuietInventory[Seen], cloud: Cloud, clock: Ma
         assert known.absence_is_certain(since)
 
 
-def test_an_overtaken_list_changes_nothing(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_an_overtaken_list_changes_nothing(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """A slow complete list that began before a newer one must not hide or revive what that one showed."""
     clock.now = 100
     known._take([Seen("new", "running")], started=50, complete=False)
@@ -172,7 +152,7 @@ def test_an_overtaken_list_changes_nothing(known: QuietInventory[Seen], cloud: C
     assert known.get("old") == Seen("old")
 
 
-def test_what_is_gone_stays_gone(known: QuietInventory[Seen], cloud: Cloud) -> None:
+def test_what_is_gone_stays_gone(known: QuietInventory[Seen], cloud: ListedCloud) -> None:
     """Lists of an eventually consistent cloud show it for a while."""
     known.set_gone("a")
     cloud.records = [Seen("a")]
@@ -180,7 +160,7 @@ def test_what_is_gone_stays_gone(known: QuietInventory[Seen], cloud: Cloud) -> N
     assert known.get("a") is None
 
 
-def test_changes_are_refused(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_changes_are_refused(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """A cloud that refuses changes-since is asked for everything from then on."""
     cloud.records = [Seen("a", updated="100")]
     known.refresh(complete=True)
@@ -199,7 +179,7 @@ def test_changes_are_refused(known: QuietInventory[Seen], cloud: Cloud, clock: M
     assert known.get("b") is not None
 
 
-def test_wakes_whom_it_concerns(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_wakes_whom_it_concerns(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """300 launches are not all looked at because one of them goes on."""
     woken: list[str] = []
     waiters = {name: known.wait_for("boot", functools.partial(woken.append, name)) for name in ("a", "b", "c")}
@@ -218,7 +198,7 @@ def test_wakes_whom_it_concerns(known: QuietInventory[Seen], cloud: Cloud, clock
 
 
 def test_errors(
-    known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cloud that is away is asked less and less often; what was known stays."""
     cloud.records = [Seen("a")]
@@ -240,7 +220,7 @@ def test_errors(
 
 
 def test_library_that_wants_to_end_the_process(
-    known: QuietInventory[Seen], cloud: Cloud, caplog: pytest.LogCaptureFixture
+    known: QuietInventory[Seen], cloud: ListedCloud, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The thread goes on, as after every error."""
     waiter = known.wait_for("boot", lambda: None)
@@ -271,7 +251,7 @@ def test_forgotten_waiter(known: QuietInventory[Seen], clock: ManualClock) -> No
     assert known._pause() <= 0
 
 
-def test_thread(cloud: Cloud) -> None:
+def test_thread(cloud: ListedCloud) -> None:
     """It begins with the first waiter, lists while somebody waits, and ends."""
     known = Inventory[Seen]("somewhere", cloud.fetch)
     assert known._thread is None
@@ -287,7 +267,7 @@ def test_thread(cloud: Cloud) -> None:
     known.join()
 
 
-def test_all(known: QuietInventory[Seen], cloud: Cloud, clock: ManualClock) -> None:
+def test_all(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """A list of some age may do, if the caller says so."""
     known.all(max_age=0)
     known.all(max_age=5)
@@ -323,7 +303,7 @@ def test_one_list_for_all_who_ask(clock: ManualClock) -> None:
     assert lists == [None, None]
 
 
-def test_error_of_a_list_is_told(cloud: Cloud, clock: ManualClock) -> None:
+def test_error_of_a_list_is_told(cloud: ListedCloud, clock: ManualClock) -> None:
     """The next one who asks has it tried again."""
     inventory = QuietInventory("somewhere", cloud.fetch, clock=clock)
     cloud.error = CloudUnavailableException("503")
@@ -332,114 +312,3 @@ def test_error_of_a_list_is_told(cloud: Cloud, clock: ManualClock) -> None:
     cloud.error = None
     cloud.records = [Seen("a")]
     assert inventory.all(0.0) == [Seen("a")]
-
-
-# -- few instances are asked for one by one --
-
-
-class OneByOne(Cloud):
-    """A cloud without lists of changes, that can be asked for one instance."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looked_at: list[str] = []
-
-    def look_at(self, record_id: str) -> Seen:
-        self.looked_at.append(record_id)
-        if self.error is not None:
-            raise self.error
-        found = next((record for record in self.records if record.id == record_id), None)
-        if found is None:
-            raise NotFound(record_id)
-        return found
-
-
-@pytest.fixture
-def one_by_one() -> OneByOne:
-    return OneByOne()
-
-
-@pytest.fixture
-def singly(one_by_one: OneByOne, clock: ManualClock) -> QuietInventory[Seen]:
-    """Lists all of 20 instances in the beginning."""
-    made: QuietInventory[Seen] = QuietInventory("somewhere", one_by_one.fetch, clock=clock)
-    made.look_singly(SingleLooks(one_by_one.look_at, 2))
-    one_by_one.records = [Seen(str(number)) for number in range(20)]
-    made.poll(complete=True)
-    clock.now += 1
-    one_by_one.asked.clear()
-    return made
-
-
-@pytest.mark.parametrize("names", [["1"], ["1", "2"]])
-def test_few_are_looked_at(singly: QuietInventory[Seen], one_by_one: OneByOne, names: list[str]) -> None:
-    """O-8: news of few instances need no list of all."""
-    woken: list[str] = []
-    waiters = [singly.wait_for("boot", functools.partial(woken.append, name), name) for name in names]
-    one_by_one.records[1] = Seen("1", "error")
-    singly.poll(complete=False)
-    assert (sorted(one_by_one.looked_at), one_by_one.asked) == (names, [])
-    assert woken == ["1"]
-    found = singly.get("1")
-    assert found is not None
-    assert found.status == "error"
-    del waiters
-
-
-def test_gone_is_proved(singly: QuietInventory[Seen], one_by_one: OneByOne) -> None:
-    """CM-7: who is asked for an instance that is gone says so; that is the proof."""
-    woken: list[str] = []
-    waiter = singly.wait_for("delete", functools.partial(woken.append, "5"), "5")
-    one_by_one.records = [record for record in one_by_one.records if record.id != "5"]
-    singly.poll(complete=False)
-    assert singly.is_gone("5")
-    assert singly.get("5") is None
-    assert woken == ["5"]
-    assert one_by_one.asked == []
-    del waiter
-
-
-def test_newer_list_outweighs_a_look(
-    singly: QuietInventory[Seen], one_by_one: OneByOne, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """CM-7: an instance that came back while it was asked for is not taken for gone: nobody would see it again."""
-
-    def look_at(record_id: str) -> Seen:
-        clock.now += 1
-        singly.refresh(complete=True)
-        raise NotFound(record_id)
-
-    singly.look_singly(SingleLooks(look_at, 2))
-    waiter = singly.wait_for("boot", lambda: None, "5")
-    singly.poll(complete=False)
-    assert singly.get("5") == Seen("5")
-    assert not singly.is_gone("5")
-    del waiter
-
-
-@pytest.mark.parametrize(
-    ("names", "complete"),
-    [(["1", "2", "3"], False), (["unseen"], False), (["1", None], False), (["1"], True), ([], False)],
-)
-def test_all_are_listed(
-    singly: QuietInventory[Seen], one_by_one: OneByOne, names: list[str | None], complete: bool
-) -> None:
-    """Many, one that no list has shown, and who waits for all of them, need a list; so does nobody who is known."""
-    waiters = [singly.wait_for("boot", lambda: None, name, complete=complete) for name in names]
-    singly.poll(complete=False)
-    assert (one_by_one.looked_at, one_by_one.asked) == ([], [None])
-    del waiters
-
-
-def test_error_of_a_look(singly: QuietInventory[Seen], one_by_one: OneByOne, clock: ManualClock) -> None:
-    """O-8: as that of a list: nothing is known, and it is tried again later."""
-    waiter = singly.wait_for("boot", lambda: None, "1")
-    one_by_one.error = CloudUnavailableException("away")
-    singly.poll(complete=False)
-    assert singly.failures == 1
-    assert not singly.is_gone("1")
-    assert singly.get("1") is not None
-    one_by_one.error = None
-    singly.poll(complete=False)
-    assert singly.failures == 0
-    del waiter
