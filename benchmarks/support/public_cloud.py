@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.support.environment import environment_with
 from tests.support.certificates import make_certificates
+from tests.support.tls_tunnel import open_tunnel
 
 #: Headers of one connection.
 _OWN: Final = ("connection", "content-length", "transfer-encoding", "host", "server", "date")
@@ -54,12 +55,7 @@ def _handler_class(url: str, context: ssl.SSLContext, translation: Translation) 
             self._behind = http.client.HTTPConnection(str(where.hostname), where.port)
 
         def do_CONNECT(self) -> None:
-            self.host = self.path.rpartition(":")[0]
-            self.send_response(200)
-            self.end_headers()
-            self.connection = context.wrap_socket(self.connection, server_side=True)
-            self.rfile = self.connection.makefile("rb")
-            self.wfile = self.connection.makefile("wb", 0)
+            self.host = open_tunnel(self, context)
             self.close_connection = False
             # A client may go at any time.
             with suppress(OSError):

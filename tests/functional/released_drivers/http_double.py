@@ -16,6 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.support.tls_tunnel import open_tunnel
+
 
 @dataclass(frozen=True)
 class Call:
@@ -96,12 +98,7 @@ class HttpDouble:
                 if context is None:
                     self.send_error(405)
                     return
-                self.host = self.path.rpartition(":")[0]
-                self.send_response(200)
-                self.end_headers()
-                self.connection = context.wrap_socket(self.connection, server_side=True)
-                self.rfile = self.connection.makefile("rb")
-                self.wfile = self.connection.makefile("wb", 0)
+                self.host = open_tunnel(self, context)
                 self.handle_one_request()
                 self.close_connection = True
 
