@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
-from tests.support.kubernetes_api_contract import KubernetesApiContract, Place
+from tests.support.kubernetes_api_contract import KubernetesApiContract
+from tests.support.kubernetes_contract import Place
+from tests.support.kubernetes_rights_contract import KubernetesRightsContract
 
 
-class TestKubernetesSimulator(KubernetesApiContract):
+class TestKubernetesSimulator(KubernetesApiContract, KubernetesRightsContract):
     """It says what the real one says."""
 
     @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.kubernetes_api_contract import KubernetesApiContract, Place
+from tests.support.kubernetes_api_contract import KubernetesApiContract
+from tests.support.kubernetes_contract import Place
 from tests.support.kubernetes_rig import KubernetesRig
+from tests.support.kubernetes_rights_contract import KubernetesRightsContract
 
 
-class TestControlPlane(KubernetesApiContract):
+class TestControlPlane(KubernetesApiContract, KubernetesRightsContract):
     """A version in which watches cannot begin any more is one from before a restart of the API server."""
 
     @pytest.fixture
