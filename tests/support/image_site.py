@@ -195,6 +195,10 @@ class ImageSite:
     def states(self, build: ImageBuild, provider: str = "cloud") -> list[str]:
         return [upload.state for upload in self.uploads(build, provider)]
 
+    def on_disk(self) -> set[str]:
+        """Ids of the builds that have files here."""
+        return {build_id for _, build_id in self.files.builds()}
+
     def view(self, image: str = IMAGE) -> ImageView:
         self.sync()
         return self.cache.snapshot().image(image)
@@ -220,12 +224,17 @@ class ImageSite:
         self.sync()
         return self.worker(number).run_once()
 
-    def clean(self) -> None:
-        """Passes of the clean-up until nothing is left to do in clouds."""
-        self.sync()
-        self.cleanup.run_once()
-        wait_for("deletions have ended", lambda: not self.cleanup.deletions.running)
-        self.sync()
+    def clean(self, passes: int = 1) -> None:
+        """Passes of the clean-up; after each of them nothing is left to do in clouds."""
+        for _ in range(passes):
+            self.sync()
+            self.cleanup.run_once()
+            wait_for("deletions have ended", lambda: not self.cleanup.deletions.running)
+            self.sync()
+
+    def clean_fully(self) -> None:
+        """As many passes as there can be: what is judged in one pass may make more work for the next."""
+        self.clean(4)
 
     def start(self, workers: int = 2) -> None:
         """As the daemon does it: workers that are woken by changes."""

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.image_cleanup_worker and cloud_deletions: what goes in ZooKeeper, in clouds and on the disk."""
+"""nodepool.builder.image_cleanup_worker: what goes in ZooKeeper, and with it in clouds and on the disk."""
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
-from nodepool.builder import cloud_deletions
 from nodepool.clock import wall_time
 from nodepool.model.image import ImageBuild
 from nodepool.plan.backoff import Backoff
-from nodepool.plan.image_disk import ORPHAN_AGE_SECONDS
 from nodepool.zk import image_paths
 from tests.support.image_site import IMAGE, ImageSite
 from tests.support.pool_znodes import PoolZnodes
@@ -22,40 +18,22 @@ from tests.support.wait import wait_for
 
 MakeSite = Callable[..., ImageSite]
 
-NEVER = "f" * 32
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloud_deletions, "BACKOFF", Backoff(0.01, 0.1))
-
-
-def cleaned(site: ImageSite, passes: int = 4) -> None:
-    """What is judged in one pass may make more work for the next."""
-    for _ in range(passes):
-        site.clean()
-
-
-def on_disk(site: ImageSite) -> set[str]:
-    """Builds with files."""
-    return {build_id for _, build_id in site.files.builds()}
-
 
 def test_two_newest_are_kept(site: ImageSite) -> None:
     """R-1, R-2, R-6, R-9: of four builds with uploads two stay, with their images and files."""
     builds = [site.build() for _ in range(4)]
     kept = [site.upload(build).external_id for build in builds][2:]
-    cleaned(site)
+    site.clean_fully()
     assert set(site.view().builds) == {build.key for build in builds[2:]}
     assert [image.id for image in site.cloud().images()] == kept
-    assert on_disk(site) == {build.key for build in builds[2:]}
+    assert site.on_disk() == {build.key for build in builds[2:]}
 
 
 def test_old_upload_is_kept(site: ImageSite) -> None:
     """R-2: a provider's newest two uploads stay, and so do their builds, however old."""
     builds = [site.build() for _ in range(4)]
     old = site.upload(builds[0])
-    cleaned(site)
+    site.clean_fully()
     assert set(site.view().builds) == {builds[0].key, builds[2].key, builds[3].key}
     assert [image.id for image in site.cloud().images()] == [old.external_id]
 
@@ -68,7 +46,7 @@ def test_image_of_one_provider_less(make_site: MakeSite) -> None:
         site.upload(build, provider)
     site.config.providers["a"].diskimages.clear()  # type: ignore[attr-defined]
     del site.config.providers["c"]
-    cleaned(site)
+    site.clean_fully()
     assert [site.states(build, provider) for provider in ("a", "b", "c")] == [[], ["ready"], ["ready"]]
     assert [len(site.cloud(provider).images()) for provider in ("a", "b", "c")] == [0, 1, 1]
 
@@ -86,7 +64,7 @@ def test_what_an_upload_left(site: ImageSite, state: str) -> None:
         site.put_image(build, bad.key, name="of another provider"),
     ]
     others[2].metadata["nodepool_provider_name"] = "other"  # type: ignore[index]
-    cleaned(site)
+    site.clean_fully()
     assert site.states(build) == ["ready"]
     there = [image.id for image in site.cloud().images()]
     assert there == [good.external_id, *(image.id for image in others)]
@@ -101,7 +79,7 @@ def test_abandoned_upload_without_metadata(site: ImageSite) -> None:
     site.upload(build, state="uploading", external_name="debian")
     site.cloud().create(name, "qcow2", {})
     kept = site.cloud().create("debian", "qcow2", {})
-    cleaned(site)
+    site.clean_fully()
     assert site.states(build) == []
     assert [image.id for image in site.cloud().images()] == [kept.id], "others may have that name, too"
 
@@ -134,10 +112,10 @@ def test_running_upload_is_left_alone(site: ImageSite, make_site: MakeSite) -> N
     upload = site.upload(build, state="uploading")
     with other.store.upload_lock(IMAGE, build.key, "cloud"):
         image = site.put_image(build, upload.key)
-        cleaned(site, 2)
+        site.clean(2)
         assert site.states(build) == ["uploading"]
         assert [found.id for found in site.cloud().images()] == [image.id]
-    cleaned(site)
+    site.clean_fully()
     assert site.states(build) == []
     assert site.cloud().images() == []
 
@@ -150,89 +128,15 @@ def test_builds_that_came_to_nothing(site: ImageSite, state: str) -> None:
     site.building.add(build.key)
     if state == "building":
         with site.store.build_lock(IMAGE):
-            cleaned(site, 2)
+            site.clean(2)
             assert set(site.view().builds) == {build.key}
     else:
         site.clean()
-    assert on_disk(site) == {build.key}
+    assert site.on_disk() == {build.key}
     site.building.clear()
-    cleaned(site)
+    site.clean_fully()
     assert set(site.view().builds) == set()
     assert list(site.files.directory.iterdir()) == []
-
-
-def test_refused_deletion(site: ImageSite) -> None:
-    """R-7: an image that is in use keeps its record until the cloud deletes it."""
-    build = site.build()
-    upload = site.upload(build)
-    upload.state = "deleting"
-    site.store.store_upload(upload)
-    site.cloud().set(refused_deletions=2)
-    site.clean()
-    assert site.states(build) == ["deleting"]
-    for attempts in (2, 3):
-        wait_for("the pause is over", partial(clean_until, site, attempts))
-    assert site.states(build) == []
-    assert site.cloud().images() == []
-
-
-def clean_until(site: ImageSite, attempts: int) -> bool:
-    """Has the cloud been asked so often after another pass?"""
-    site.clean()
-    return site.cloud().calls["delete"] == attempts
-
-
-def test_back_off_of_deletions(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-7: a cloud that refuses is not asked at each change."""
-    monkeypatch.setattr(cloud_deletions, "BACKOFF", Backoff(100.0, 100.0))
-    build = site.build()
-    site.upload(build, state="deleting", external_id="i-1", external_name="n")
-    site.cloud().set(images_down=True)
-    cleaned(site)
-    assert site.cloud().calls["delete"] == 1
-    wait_seconds = site.cleanup.run_once()
-    assert wait_seconds is not None
-    assert 0 < wait_seconds <= 100
-
-
-def test_deletion_that_nobody_wants_any_more(site: ImageSite) -> None:
-    """R-7, R-12: a provider goes while its images cannot be deleted. Its failures cause no passes."""
-    build = site.build()
-    site.upload(build, state="deleting", external_id="i-1", external_name="n")
-    site.cloud().set(images_down=True)
-    cleaned(site)
-    assert site.cloud().calls["delete"]
-    site.configure([])
-    wait_for("its pause is over", lambda: site.cleanup.run_once() is None)
-    assert site.states(build) == ["deleting"]
-
-
-def test_slow_cloud(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-6: files go and other clouds are cleaned while one hangs; the record goes after the last upload."""
-    site = make_site(["slow", "quick"])
-    build = site.build()
-    uploads = {provider: site.upload(build, provider) for provider in ("slow", "quick")}
-    go_on = threading.Event()
-    delete = site.providers["slow"].deleteImage
-
-    def hangs(name: str, id: str) -> None:
-        assert go_on.wait(60)
-        delete(name, id)
-
-    monkeypatch.setattr(site.providers["slow"], "deleteImage", hangs)
-    build.state = "deleting"
-    site.store.store_build(build)
-    site.sync()
-    site.cleanup.run_once()
-    wait_for("it is gone in the quick cloud", lambda: site.cloud("quick").images() == [])
-    site.sync()
-    site.cleanup.run_once()
-    assert on_disk(site) == set()
-    assert set(site.view().builds) == {build.key}
-    assert [image.id for image in site.cloud("slow").images()] == [uploads["slow"].external_id]
-    go_on.set()
-    cleaned(site)
-    assert set(site.view().builds) == set()
 
 
 def test_image_removed_from_the_configuration(site: ImageSite, make_site: MakeSite) -> None:
@@ -244,11 +148,11 @@ def test_image_removed_from_the_configuration(site: ImageSite, make_site: MakeSi
     for each in (site, other):
         each.configure(["cloud"], ["another"])
     for _ in range(3):
-        cleaned(site, 1)
-        cleaned(other, 1)
+        site.clean()
+        other.clean()
     assert set(site.view().builds) == set()
     assert site.cloud().images() == []
-    assert on_disk(site) == on_disk(other) == set()
+    assert site.on_disk() == other.on_disk() == set()
 
 
 def test_build_of_a_builder_that_is_gone(site: ImageSite, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +179,7 @@ def test_image_that_was_never_configured(site: ImageSite, caplog: pytest.LogCapt
         site.store.new_build(build, lock)
         build.state = "ready"
         site.store.store_build(build, lock)
-    cleaned(site)
+    site.clean_fully()
     assert site.view("theirs").builds == {}
     assert caplog.text.count("other.example.com") == 1
 
@@ -288,89 +192,12 @@ def test_delete_commands(site: ImageSite) -> None:
     site.store.store_upload(uploads[1])
     first.state = "deleting"
     site.store.store_build(first)
-    cleaned(site)
+    site.clean_fully()
     assert set(site.view().builds) == {second.key}
     assert site.states(second) == []
     assert site.cloud().images() == []
     assert site.pass_once() == 0
     assert site.states(second) == ["ready"]
-
-
-def orphan(site: ImageSite, age_seconds: float) -> None:
-    """A file of a build without a record."""
-    path = site.files.path(IMAGE, NEVER, "qcow2")
-    path.write_bytes(b"x")
-    os.utime(path, times=(wall_time() - age_seconds,) * 2)
-
-
-def test_files_without_a_record(site: ImageSite) -> None:
-    """R-9, R-15: only old ones, and only when this builder has seen a record of its own."""
-    orphan(site, ORPHAN_AGE_SECONDS + 60)
-    cleaned(site, 1)
-    assert on_disk(site) == {NEVER}, "the records may be restored yet"
-    build = site.build()
-    cleaned(site, 1)
-    assert on_disk(site) == {build.key}
-    orphan(site, ORPHAN_AGE_SECONDS - 60)
-    cleaned(site, 1)
-    assert on_disk(site) == {build.key, NEVER}
-    site.cleanup = site.make_cleanup(clean_orphans=True)
-    cleaned(site, 1)
-    assert on_disk(site) == {build.key}
-
-
-def test_records_that_vanish(site: ImageSite) -> None:
-    """R-15: somebody empties ZooKeeper while the builder runs. The records may be restored for an hour."""
-    now = wall_time()
-    site.cleanup = site.make_cleanup(clock=lambda: now)
-    builds = [site.build(), site.build()]
-    old = (now - 2 * ORPHAN_AGE_SECONDS,) * 2
-    for build in builds:
-        for file in site.files.of_build(IMAGE, build.key):
-            os.utime(file.path, times=old)
-    cleaned(site, 1)
-    site.client.kazoo.delete(image_paths.image(IMAGE), recursive=True)
-    cleaned(site, 1)
-    assert on_disk(site) == {build.key for build in builds}
-    now += 2 * ORPHAN_AGE_SECONDS
-    cleaned(site, 1)
-    assert on_disk(site) == {build.key for build in builds}, "no record of this builder is there at all"
-    now -= ORPHAN_AGE_SECONDS + 1
-    new = site.build()
-    cleaned(site, 1)
-    assert on_disk(site) == {build.key for build in [*builds, new]}, "they were there a moment ago"
-    now += 2
-    cleaned(site, 1)
-    assert on_disk(site) == {new.key}
-
-
-def test_files_where_others_make_all_builds(site: ImageSite, make_site: MakeSite) -> None:
-    """R-15: a record is deleted by hand, and this builder builds no more."""
-    now = wall_time()
-    site.cleanup = site.make_cleanup(clock=lambda: now)
-    orphan(site, 2 * ORPHAN_AGE_SECONDS)
-    make_site(clouds=site.clouds).build()
-    cleaned(site, 1)
-    now += ORPHAN_AGE_SECONDS - 1
-    cleaned(site, 1)
-    assert on_disk(site) == {NEVER}, "it has only been started"
-    now += 2
-    cleaned(site, 1)
-    assert on_disk(site) == set()
-
-
-def test_delete_after_upload(make_site: MakeSite) -> None:
-    """R-10: a format goes when every provider that wants it has it; kept formats and the manifest stay."""
-    site = make_site(["a", "b"], image={"delete_after_upload": True, "keep_formats": ["raw"]})
-    build = site.build(formats=["qcow2", "raw", "vhd"])
-    site.files.base(IMAGE, build.key).with_suffix(".d").mkdir()
-    site.upload(build, "a")
-    cleaned(site, 1)
-    assert site.files.formats(IMAGE, build.key) == {"qcow2", "raw"}, "nobody uses vhd; b still needs qcow2"
-    site.upload(build, "b")
-    cleaned(site, 1)
-    assert site.files.formats(IMAGE, build.key) == {"raw"}
-    assert {file.extension for file in site.files.of_build(IMAGE, build.key)} >= {"raw", "raw.md5", "d"}
 
 
 def test_unreadable_records(site: ImageSite, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,11 +209,11 @@ def test_unreadable_records(site: ImageSite, znodes: PoolZnodes, monkeypatch: py
     failed = site.upload(good, state="failed")
     znodes.kazoo.set(image_paths.build(IMAGE, bad.key), b"{nonsense")
     znodes.kazoo.set(image_paths.upload(IMAGE, bad.key, "cloud", upload.key), b"7")
-    cleaned(site)
+    site.clean_fully()
     assert failed.key not in [one.id for one in site.uploads(good)]
     assert set(site.view().builds) == {good.key, newer.key}
     assert image.id not in [found.id for found in site.cloud().images()]
-    assert on_disk(site) == {good.key, newer.key}
+    assert site.on_disk() == {good.key, newer.key}
 
 
 def test_one_error_stops_no_other(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +227,7 @@ def test_one_error_stops_no_other(site: ImageSite, monkeypatch: pytest.MonkeyPat
         store(build, under)  # type: ignore[arg-type]
 
     monkeypatch.setattr(site.store, "store_build", broken)
-    cleaned(site)
+    site.clean_fully()
     assert set(site.view().builds) == {builds[0].key}
 
 
@@ -420,8 +247,8 @@ def test_two_builders_clean(site: ImageSite, make_site: MakeSite) -> None:
     for thread in threads:
         thread.join()
     wait_for("all are gone", lambda: site.states(build) == [])
-    cleaned(site, 1)
-    cleaned(other, 1)
+    site.clean()
+    other.clean()
     assert site.cloud().images() == []
     assert site.cloud().calls["delete"] == len(uploads)
 

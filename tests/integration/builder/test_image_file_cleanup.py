@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nodepool.builder.image_cleanup_worker: which files go from the disk of a builder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from nodepool.clock import wall_time
+from nodepool.plan.image_disk import ORPHAN_AGE_SECONDS
+from nodepool.zk import image_paths
+from tests.support.image_site import IMAGE, ImageSite
+
+MakeSite = Callable[..., ImageSite]
+NEVER = "f" * 32
+
+
+def orphan(site: ImageSite, age_seconds: float) -> None:
+    """A file of a build without a record."""
+    path = site.files.path(IMAGE, NEVER, "qcow2")
+    path.write_bytes(b"x")
+    os.utime(path, times=(wall_time() - age_seconds,) * 2)
+
+
+def test_files_without_a_record(site: ImageSite) -> None:
+    """R-9, R-15: only old ones, and only when this builder has seen a record of its own."""
+    orphan(site, ORPHAN_AGE_SECONDS + 60)
+    site.clean()
+    assert site.on_disk() == {NEVER}, "the records may be restored yet"
+    build = site.build()
+    site.clean()
+    assert site.on_disk() == {build.key}
+    orphan(site, ORPHAN_AGE_SECONDS - 60)
+    site.clean()
+    assert site.on_disk() == {build.key, NEVER}
+    site.cleanup = site.make_cleanup(clean_orphans=True)
+    site.clean()
+    assert site.on_disk() == {build.key}
+
+
+def test_records_that_vanish(site: ImageSite) -> None:
+    """R-15: somebody empties ZooKeeper while the builder runs. The records may be restored for an hour."""
+    now = wall_time()
+    site.cleanup = site.make_cleanup(clock=lambda: now)
+    builds = [site.build(), site.build()]
+    old = (now - 2 * ORPHAN_AGE_SECONDS,) * 2
+    for build in builds:
+        for file in site.files.of_build(IMAGE, build.key):
+            os.utime(file.path, times=old)
+    site.clean()
+    site.client.kazoo.delete(image_paths.image(IMAGE), recursive=True)
+    site.clean()
+    assert site.on_disk() == {build.key for build in builds}
+    now += 2 * ORPHAN_AGE_SECONDS
+    site.clean()
+    assert site.on_disk() == {build.key for build in builds}, "no record of this builder is there at all"
+    now -= ORPHAN_AGE_SECONDS + 1
+    new = site.build()
+    site.clean()
+    assert site.on_disk() == {build.key for build in [*builds, new]}, "they were there a moment ago"
+    now += 2
+    site.clean()
+    assert site.on_disk() == {new.key}
+
+
+def test_files_where_others_make_all_builds(site: ImageSite, make_site: MakeSite) -> None:
+    """R-15: a record is deleted by hand, and this builder builds no more."""
+    now = wall_time()
+    site.cleanup = site.make_cleanup(clock=lambda: now)
+    orphan(site, 2 * ORPHAN_AGE_SECONDS)
+    make_site(clouds=site.clouds).build()
+    site.clean()
+    now += ORPHAN_AGE_SECONDS - 1
+    site.clean()
+    assert site.on_disk() == {NEVER}, "it has only been started"
+    now += 2
+    site.clean()
+    assert site.on_disk() == set()
+
+
+def test_delete_after_upload(make_site: MakeSite) -> None:
+    """R-10: a format goes when every provider that wants it has it; kept formats and the manifest stay."""
+    site = make_site(["a", "b"], image={"delete_after_upload": True, "keep_formats": ["raw"]})
+    build = site.build(formats=["qcow2", "raw", "vhd"])
+    site.files.base(IMAGE, build.key).with_suffix(".d").mkdir()
+    site.upload(build, "a")
+    site.clean()
+    assert site.files.formats(IMAGE, build.key) == {"qcow2", "raw"}, "nobody uses vhd; b still needs qcow2"
+    site.upload(build, "b")
+    site.clean()
+    assert site.files.formats(IMAGE, build.key) == {"raw"}
+    assert {file.extension for file in site.files.of_build(IMAGE, build.key)} >= {"raw", "raw.md5", "d"}
