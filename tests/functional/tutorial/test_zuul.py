@@ -91,9 +91,9 @@ def zuul(machines: Machines) -> None:
     *daemons, projects = page["Start Zuul"]
     machines.do(daemons)
     wait_until(machines, projects, '"name": ?"example"', "Zuul has read its configuration")
-    commit, listing, explain, builds = page["Run the job"]
+    pause, commit, listing, explain, builds = page["Run the job"]
     before = ready(machines)
-    machines.do([commit])
+    machines.do([pause, commit])
     wait_until(machines, listing, r" in-use .* example .* localhost/example ", "the node is used")
     machines.do([explain])
     shown = wait_until(machines, builds, '"result": ?"[A-Z]', "Zuul has a result")
