@@ -70,7 +70,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         #: Do jobs of pods use the account that the cluster makes in each namespace?
         self.shares_accounts = False
         self.accounts = DefaultAccounts(client)
-        self.objects = NodeObjects()
+        self.objects = NodeObjects(awaited=self._is_awaited)
         self.inventory.on_start = self._start_watches
         self._watches = [Watch(client, kind, path, self.selector, self) for kind, path in self.watched.items()]
         #: Held from the look at all objects of a node until the inventory knows of it: else one watch could put back a
@@ -164,6 +164,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         """Its namespace was made."""
         with self._kinds_lock:
             self._made[name] = uid
+        # The end of the one before may have been told while it was made.
+        self.inventory.revive(name)
 
     def filled(self, name: str) -> None:
         """All that belongs into it was made."""
@@ -177,8 +179,12 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         with self._kinds_lock:
             return self._made.get(name, uid) != uid
 
+    def _is_awaited(self, name: str) -> bool:
+        with self._kinds_lock:
+            return name in self._awaited
+
     def over(self, name: str) -> None:
-        """A launch has ended, well or badly."""
+        """A launch has ended, well or badly, or a deletion."""
         with self._kinds_lock:
             self._awaited.pop(name, None)
             self._made.pop(name, None)
@@ -197,23 +203,23 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         for view in views:
             content = awaited.get(view.name)
             if content is not None and not view.terminating and content.is_due(self.clock()):
-                self._ask_for_content(view.name, content.pod, asked)
+                self._ask_for_content(view.name, content, asked)
                 content.looked(self.clock())
         return [self.objects.record_of(view) for view in views]
 
-    def _ask_for_content(self, name: str, pod: str | None, asked: set[str]) -> None:
+    def _ask_for_content(self, name: str, content: AwaitedContent, asked: set[str]) -> None:
         """Ask for what a launch waits for, and no watch tells: the pod, and when that runs the token."""
-        known = self.objects.get(name)
         try:
-            if POD in asked and pod is not None:
-                found = pod_view(self.client.call("GET", f"{api.core('pods', name)}/{pod}"))
+            if POD in asked and content.pod is not None:
+                found = pod_view(self.client.call("GET", f"{api.core('pods', name)}/{content.pod}"))
                 self.objects.put(found)
                 if not found.verdict.ready:
                     return
-            if SECRET in asked and (known is None or known.token is None or not known.token.token):
+            if SECRET in asked and not content.has_token:
                 token = token_view(self.client.call("GET", f"{api.core('secrets', name)}/{objects.WORKER}"))
                 if token is not None:
                     self.objects.put(token)
+                    content.has_token = bool(token.token)
         except CloudRefused as error:
             # It may be gone, or our rights in it. That is the matter of its launch: the others wait for this list.
             log.debug("Provider %s: what is in %s cannot be read: %s", self.provider, name, error)

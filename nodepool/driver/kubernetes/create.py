@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -30,6 +31,8 @@ NOT_YET: Final = Backoff(0.05, 1.0)
 NOT_YET_TIMES: Final = 30
 #: So long a pod is not sent while it is known that its namespace has no account; then it is sent all the same.
 ACCOUNT_SECONDS: Final = 30.0
+#: Of the instance itself, among unique ids.
+_PLACE: Final = ""
 
 
 class NamespaceCreation(CreationMachine[KubeRecord]):
@@ -61,6 +64,8 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self._judge = PodJudge(self.where, log, self.clock)
         #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
         self._left: deque[tuple[str, api.Object]] | None = None
+        #: Unique ids of what was made, by path of its kind; what is missing is not known: its answer was lost.
+        self._uids: dict[str, str] = {}
         #: Do the watches know that this launch waits for what they tell?
         self._awaits = False
         #: How often a creation was put off.
@@ -86,7 +91,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             if self._is_turn_of_pod():
                 self._look_for_account()
             self.permit()
-            api.create(self.cloud.client, path, body)
+            self.keep_uid(path, api.create(self.cloud.client, path, body))
             self._left.popleft()
         self.cloud.filled(self.name)
         return self.name
@@ -142,7 +147,12 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         body = objects.namespace(self.name, self.labels, self.label.annotations)
         self.permit()
         made = api.create(self.cloud.client, api.NAMESPACES, body)
-        self.check_place(made or self.cloud.client.call("GET", f"{api.NAMESPACES}/{self.name}"))
+        self.check_place(made or self.found_place(api.NAMESPACES))
+
+    def found_place(self, path: str) -> api.Object:
+        """The namespace or project of our name that was there."""
+        found: api.Object = self.cloud.client.call("GET", f"{path}/{self.name}")
+        return found
 
     def check_place(self, found: api.Object) -> None:
         """Is a namespace of our name ours?"""
@@ -151,7 +161,18 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             raise LaunchStatusException(f"{self.where}: there is a namespace {self.name} of somebody else")
         if view.terminating:
             raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")
-        self.cloud.made(self.name, view.uid)
+        self.place_is(found)
+
+    def place_is(self, found: api.Object) -> None:
+        """The instance of this launch is there."""
+        self.keep_uid(_PLACE, found)
+        self.cloud.made(self.name, str(found["metadata"].get("uid")))
+
+    def keep_uid(self, path: str, made: api.Object | None) -> None:
+        """An object was made; None = it was there already."""
+        uid = None if made is None else (made.get("metadata") or {}).get("uid")
+        if uid:
+            self._uids[path] = uid
 
     def put_off(self, error: Exception) -> float | None:
         """Waits for what the cluster makes by itself; no thread does."""
@@ -217,34 +238,52 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     # -- what is waited for --
 
     def lets_go_on(self, record: KubeRecord | None) -> bool:
-        if record is None or record.terminating:
+        own = None if record is None else self._own(record)
+        if own is None:
+            return record is None
+        if own.terminating:
             return True
-        if self.pod_name is None or (record.pod is not None and record.pod.verdict.ready):
-            return self._has_token(record)
+        if self.pod_name is None or (own.pod is not None and own.pod.verdict.ready):
+            return self._has_token(own)
         # Where nothing is watched the token is not asked for before the pod runs.
-        return self._judge.worth_a_look(record.pod)
+        return self._judge.worth_a_look(own.pod)
 
     def seen(self, record: KubeRecord) -> Instance | bool:
-        if record.terminating:
-            raise LaunchStatusException(f"{self.where}: namespace {record.id} is being deleted by somebody else")
+        own = self._own(record)
+        if own is None:
+            self.waits_for = f"the cluster has told only of another {record.id}, of the attempt before"
+            return False
+        if own.terminating:
+            raise LaunchStatusException(f"{self.where}: namespace {own.id} is being deleted by somebody else")
         self.waits_for = ""
         if self.pod_name is not None:
-            runs = self._judge.look(record.pod)
+            runs = self._judge.look(own.pod)
             self.waits_for = self._judge.waits_for
             if not runs:
                 self.next_advance_seconds = self._judge.next_look(self.next_advance_seconds)
                 return False
-        if not self._has_token(record):
+        if not self._has_token(own):
             self.waits_for = "the cluster has not made a token for the service account"
             return False
         self.cloud.over(self.name)
-        return self.instance(record)
+        return self.instance(own)
 
     def instance(self, record: KubeRecord) -> KubeInstance:
         """What Zuul needs to know."""
         access = self.cloud.client.connection.access()
         kind = "kubectl" if self.pod_name is not None else self.place_connection
         return KubeInstance(record, self.label, kind, access, self.cloud.client.connection.context, self.with_name)
+
+    def _own(self, record: KubeRecord) -> KubeRecord | None:
+        """What of a record is of this attempt: watches may tell of the last one, too. None = nothing."""
+        if self._uids.get(_PLACE, record.uid) != record.uid:
+            return None
+        pod, token = record.pod, record.token
+        if pod is not None and self._uids.get(api.core("pods", self.name), pod.uid) != pod.uid:
+            pod = None
+        if token is not None and self._uids.get(api.core("secrets", self.name), token.uid) != token.uid:
+            token = None
+        return dataclasses.replace(record, pod=pod, token=token)
 
     def _has_token(self, record: KubeRecord) -> bool:
         return record.token is not None and bool(record.token.token)

@@ -20,9 +20,11 @@ class AwaitedContent:
     """A launch that waits for its pod, and for its token. All times are monotonic seconds.
 
     :param pod: name of the pod; None = there is none.
+    :param has_token: the token was seen.
     """
 
     pod: str | None
+    has_token: bool = False
     since: float = _NEVER
     look_at: float = _NEVER
 

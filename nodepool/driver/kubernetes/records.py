@@ -130,10 +130,19 @@ VIEWS: Final = {PLACE: place_view, POD: pod_view, SECRET: token_view}
 
 
 class NodeObjects:
-    """Objects of nodes that have a namespace or project each. ``_lock`` guards them."""
+    """Objects of nodes that have a namespace or project each. ``_lock`` guards them.
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    Names are used again, and kinds are watched each by itself: a pod or token of the present attempt may be told before
+    the end of the namespace of the last one, and the other way round. Launches take what has their unique ids.
+
+    :param awaited: does a launch wait for what is told of a namespace? Must not block. Then it may be told already.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = monotonic, awaited: Callable[[str], bool] = lambda name: False
+    ) -> None:
         self._clock = clock
+        self._awaited = awaited
         self._lock = threading.Lock()
         self._places: dict[str, PlaceView] = {}
         #: When each of them was told, or the list began that had it.
@@ -217,9 +226,8 @@ class NodeObjects:
         """The record of a namespace that was listed: as it was told, if that is the same one."""
         with self._lock:
             known = self._places.get(view.name)
-            if known is not None and known.uid == view.uid:
-                return _made_of(known, self._pods.get(view.name), self._tokens.get(view.name))
-            return _made_of(view, None, None)
+            same = known if known is not None and known.uid == view.uid else view
+            return _made_of(same, self._pods.get(view.name), self._tokens.get(view.name))
 
     def get(self, name: str) -> KubeRecord | None:
         """The record of a node."""
@@ -227,6 +235,10 @@ class NodeObjects:
             return self._record(name)
 
     def _forget_content(self, name: str) -> None:
+        """A namespace is gone, or another one has its name. Called with the lock."""
+        if self._awaited(name):
+            # It may be that of the next one, which no watch would tell again.
+            return
         self._pods.pop(name, None)
         self._tokens.pop(name, None)
 

@@ -33,15 +33,14 @@ class ProjectCreation(NamespaceCreation):
             self.check_place(self._project_of_our_name())
         else:
             # A template of the cluster may leave out what says whose it is.
-            self.cloud.made(self.name, str(made["metadata"].get("uid")))
+            self.place_is(made)
 
     def _project_of_our_name(self) -> api.Object:
         try:
-            found: api.Object = self.cloud.client.call("GET", f"{api.PROJECTS}/{self.name}")
+            return self.found_place(api.PROJECTS)
         except CloudSetup as error:
             # Our rights have not come yet, or have gone with the project of the attempt before, which is still going.
             raise NotYet(str(error)) from error
-        return found
 
     def rights_of(self, account: str) -> list[tuple[str, api.Object]]:
         binding = {

@@ -42,7 +42,7 @@ class PodCreation(NamespaceCreation):
         made = api.create(client, path, body) or client.call("GET", f"{path}/{self.pod_name}")
         if tags.node_id_of(made["metadata"].get("labels"), self.cloud.provider) != self.node_id:
             raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} of somebody else")
-        self.cloud.made(self.name, str(made["metadata"].get("uid")))
+        self.place_is(made)
         return self.name
 
     def _has_token(self, record: KubeRecord) -> bool:
