@@ -95,6 +95,9 @@ class DefaultAccounts(Listener):
     def listed(self, kind: str, found: list[Object], started: float) -> None:
         with self._lock:
             self._watching = True
+            # Those of namespaces that went while nobody was told of it.
+            for namespace in self._there.keys() - {_namespace_of(account) for account in found}:
+                del self._there[namespace]
             woken = [wake for account in found if (wake := self._made(account)) is not None]
         for wake in woken:
             wake()

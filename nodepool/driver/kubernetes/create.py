@@ -151,6 +151,8 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
 
     def found_place(self, path: str) -> api.Object:
         """The namespace or project of our name that was there."""
+        # Its account may have been told before this launch waited for it.
+        self.cloud.accounts.over(self.name)
         found: api.Object = self.cloud.client.call("GET", f"{path}/{self.name}")
         return found
 

@@ -91,3 +91,16 @@ def test_tokens_of_old_clusters(accounts: DefaultAccounts) -> None:
     accounts.changed(KIND, account("main-1", "default-dockercfg-x", "default-token-y"), gone=False)
     assert woken == ["main-1", "main-2", "main-1"]
     assert not accounts.is_missing("main-1")
+
+
+def test_list_that_lacks_an_account(accounts: DefaultAccounts) -> None:
+    """KU-10: the watch has missed the end of the last attempt's account, and begins anew."""
+    accounts.listed(KIND, [], 0.0)
+    woken: list[str] = []
+    accounts.wait_for("main-1", lambda: woken.append("main-1"))
+    accounts.changed(KIND, account("main-1"), gone=False)
+    accounts.listed(KIND, [], 0.0)
+    assert accounts.is_missing("main-1")
+    accounts.changed(KIND, account("main-1"), gone=False)
+    assert not accounts.is_missing("main-1")
+    assert len(woken) == 2

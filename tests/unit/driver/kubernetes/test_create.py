@@ -166,6 +166,13 @@ def test_account_that_was_told_before_the_answer_was_lost(told: KubeCloud, clien
     assert client.calls[-1][1] == "/api/v1/namespaces/main-7/pods"
 
 
+def test_account_of_a_namespace_that_was_there(told: KubeCloud, client: StandIn) -> None:
+    """KU-2: a late order of the attempt before has made it: its account was told before this launch waited for it."""
+    client.answers["POST", "/api/v1/namespaces"] = EXISTS
+    told.accounts.changed("account", {"metadata": {"name": "default", "namespace": "main-7"}}, gone=False)
+    assert creation(told).create(KEY) == "main-7"
+
+
 def test_account_that_is_not_told_of(told: KubeCloud, client: StandIn) -> None:
     """KU-2: a watch may be dead: after a while the pod is sent all the same."""
     machine = creation(told)
