@@ -55,7 +55,7 @@ class PodCloud(KubeCloud):
         if not gone:
             self.inventory.put(record)
             return
-        self.inventory.remove(record.id, self.made_anew(record.id, record.uid))
+        self._end(record.id, record.uid)
 
     def heard(self, kind: str) -> None:
         self.inventory.heard()

@@ -102,3 +102,14 @@ def test_end_of_the_pod_before(cloud: PodCloud) -> None:
     cloud.listed("a", [], monotonic())
     assert cloud.inventory.get("a-p-1") is None
     assert not cloud.inventory.is_gone("a-p-1")
+
+
+def test_end_that_is_told_after_a_newer_list(cloud: PodCloud, client: StandIn) -> None:
+    """OS-6, KU-10: the end of a pod is not the end of the next attempt's, which a list has shown under its name."""
+    cloud.changed("a", pod_of("a", "old"), gone=False)
+    client.lists = [([pod_of("a", "new")], "2"), ([], "2")]
+    cloud.inventory.refresh(complete=True)
+    cloud.changed("a", pod_of("a", "old"), gone=True)
+    assert not cloud.inventory.is_gone("a-p-1")
+    (record,) = cloud.inventory.known()
+    assert record.uid == "new"
