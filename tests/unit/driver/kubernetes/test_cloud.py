@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.delete import KubeDeletion
 from nodepool.driver.kubernetes.records import PLACE, POD, SECRET
@@ -176,6 +176,19 @@ def test_end_of_the_attempt_before_ends_no_deletion(
     cloud.changed(PLACE, namespace("main-1", "new"), gone=True)
     deletion.advance()
     assert deletion.complete
+
+
+def test_nothing_is_kept_of_a_deletion(cloud: KubeCloud, client: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KU-11: a node was deleted that no watch ever told of."""
+    client.answers["GET", NAMESPACE_1] = namespace("main-1", "new")
+    client.answers["DELETE", NAMESPACE_1] = CloudNotFound("gone meanwhile", 404)
+    monkeypatch.setattr(cloud.inventory, "_start", lambda: None)
+    monkeypatch.setattr(cloud, "others", ManualExecutor())
+    deletion = KubeDeletion(cloud, "main-1", LOG)
+    deletion.advance()
+    deletion.advance()
+    assert deletion.complete
+    assert not cloud.made_anew("main-1", "older")
 
 
 def test_what_cannot_be_watched_is_asked_for(cloud: KubeCloud, client: StandIn) -> None:
