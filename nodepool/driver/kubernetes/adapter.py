@@ -36,6 +36,7 @@ class KubeResource(Resource):
     def __init__(self, record: KubeRecord) -> None:
         super().__init__(dict(record.metadata), NODE)
         self.id = record.id
+        self.record = record
 
 
 class KubernetesAdapter(Adapter):
@@ -98,7 +99,8 @@ class KubernetesAdapter(Adapter):
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, KubeResource)
         try:
-            self.cloud.delete_instance(resource.id)
+            # By the time of this call another launcher may have made a new one of the name.
+            self.cloud.delete_seen(resource.record)
         except NotFound:
             return
 

@@ -252,13 +252,16 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         known = self.inventory.get(record_id)
         if known is not None:
             with contextlib.suppress(OtherOfTheName):
-                api.delete(self.client, self.path_of(known), known.uid)
+                self.delete_seen(known)
                 return
         # What the watches have told is old, or nothing; and what has the name may belong to somebody else.
         found = self.get_instance(record_id)
         # The end of the one before may be told yet: it is not the end of this one.
         self.made(record_id, found.uid)
-        api.delete(self.client, self.path_of(found), found.uid)
+        self.delete_seen(found)
+
+    def delete_seen(self, record: KubeRecord) -> None:
+        api.delete(self.client, self.path_of(record), record.uid)
 
     def path_of(self, record: KubeRecord) -> str:
         """Of what an instance is, in the API."""

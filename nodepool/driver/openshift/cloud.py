@@ -62,14 +62,14 @@ class ProjectCloud(KubeCloud):
         self._allowed(record_id)
         return found
 
-    def delete_instance(self, record_id: str) -> None:
+    def delete_seen(self, record: KubeRecord) -> None:
         try:
-            super().delete_instance(record_id)
+            super().delete_seen(record)
         except CloudRefused as error:
             if error.status != 403:
                 raise
             # Says whether the rights went with the project, or have not come yet.
-            self.get_instance(record_id)
+            self.get_instance(record.id)
             # It is there: only its deletion is forbidden.
             raise
 

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
@@ -93,6 +94,10 @@ class InstanceCloud(abc.ABC, Generic[R]):
     @abc.abstractmethod
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion of an instance; does not wait for it. Raises NotFound when it is gone."""
+
+    def delete_seen(self, record: R) -> None:
+        """The same for one that was seen. Where ids are used again: not of another one that has its id by now."""
+        self.delete_instance(record.id)
 
     def gone_already(self, record_id: str) -> bool:
         """A deletion begins: is it known that there is nothing to delete? Does not block."""
@@ -189,16 +194,16 @@ class InstanceCloud(abc.ABC, Generic[R]):
                 record.id,
                 record.metadata.get(metadata.NODE_KEY),
             )
-            self.others.submit(self._delete_stray, record.id)
+            self.others.submit(self._delete_stray, record.id, partial(self.delete_seen, record))
 
     def delete_abandoned(self, record_id: str) -> None:
         """An instance was made for a launch that nobody goes on with. Does not block."""
         log.warning("Instance %s was made for a launch that was abandoned, deleting it", record_id)
-        self.others.submit(self._delete_stray, record_id)
+        self.others.submit(self._delete_stray, record_id, partial(self.delete_instance, record_id))
 
-    def _delete_stray(self, record_id: str) -> None:
+    def _delete_stray(self, record_id: str, delete: Callable[[], None]) -> None:
         try:
-            self.delete_instance(record_id)
+            delete()
         except NotFound:
             log.debug("Instance %s is gone already", record_id)
         except LaunchError as error:

@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
+from nodepool.driver.kubernetes.adapter import KubernetesAdapter
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.records import PLACE, POD, SECRET, KubeRecord
 from nodepool.driver.statemachine import CreationKey
 from nodepool.logconfig import ContextLogger
+from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.kubernetes.stand_in import StandIn
 from tests.unit.driver.kubernetes.test_objects import METADATA, label_of
 
@@ -45,7 +47,7 @@ def secret(attempt: str) -> dict[str, Any]:
 
 #: What each watch tells, in its order.
 TOLD: Final[list[list[Event]]] = [
-    [(PLACE, place("old", deletionTimestamp="now"), False), (PLACE, place("old"), True), (PLACE, place("new"), False)],
+    [(PLACE, place("old"), True), (PLACE, place("new"), False)],
     [(POD, pod("old"), False), (POD, pod("old"), True), (POD, pod("new"), False)],
     [(SECRET, secret("old"), True), (SECRET, secret("new"), False)],
 ]
@@ -126,7 +128,18 @@ def test_whatever_is_told_first(client: StandIn, launch: Any) -> None:
         cloud.changed(kind, found, gone)
         assert uids(look(machine)) == ("place-new", "pod-new", "token-new"), events
         cloud.stop()
-    assert count == 560
+    assert count == 210
+
+
+def test_last_namespace_that_is_still_going(cloud: KubeCloud, launch: Any) -> None:
+    """KU-10: what is told late of the last namespace, and of its pod, does not end the launch."""
+    machine = launch(cloud)
+    machine.create(KEY)
+    cloud.changed(PLACE, place("old", deletionTimestamp="now"), gone=False)
+    cloud.changed(POD, pod("old", "Failed"), gone=False)
+    assert look(machine) is None
+    cloud.changed(PLACE, place("new"), gone=False)
+    assert look(machine) is None
 
 
 def test_end_that_is_told_while_the_next_is_made(cloud: KubeCloud, client: StandIn, launch: Any) -> None:
@@ -161,3 +174,35 @@ def test_what_is_asked_for(cloud: KubeCloud, client: StandIn, launch: Any) -> No
     client.lists = [([place("new")], "2")]
     cloud.inventory.refresh(complete=True)
     assert uids(look(machine)) == ("place-new", "pod-new", "token-new")
+
+
+OTHER = CloudRefused("no", 409, "Precondition failed: UID in precondition", "Conflict")
+
+
+def test_late_deletion_of_a_stray(client: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KU-12: a namespace shows up after its creation was given up; the next attempt's is not deleted in its place."""
+    cloud, others = KubeCloud("cluster", client), ManualExecutor(eager=False)
+    monkeypatch.setattr(cloud, "others", others)
+    cloud.creations.given_up(cloud.creations.begin(KEY))
+    cloud.changed(PLACE, place("old"), gone=False)
+    cloud.changed(PLACE, place("new"), gone=False)
+    client.answers["DELETE", f"{PLACES}/main-7"] = OTHER
+    others.run()
+    assert deleted(client) == ["place-old"]
+    cloud.stop()
+
+
+def test_late_deletion_of_a_leak(client: StandIn) -> None:
+    """KU-12: another launcher has made a namespace of the name since the list that had the leak."""
+    adapter = KubernetesAdapter(label_of().pool.provider, client)
+    client.lists = [([place("old")], "1")]
+    (leak,) = adapter.listResources()
+    adapter.cloud.changed(PLACE, place("new"), gone=False)
+    client.answers["DELETE", f"{PLACES}/main-7"] = OTHER
+    adapter.deleteResource(leak)
+    assert deleted(client) == ["place-old"]
+    adapter.stop()
+
+
+def deleted(client: StandIn) -> list[str]:
+    return [body["preconditions"]["uid"] for method, _, body in client.calls if method == "DELETE"]
