@@ -21,37 +21,12 @@ from nodepool.driver.registry import KNOWN, Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.version import how_to_install
+from tests.support.odd_driver import write_odd_driver
 
 HEAD = (
     "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\nlabels: [{name: small}, {name: big}]\n"
 )
 FIRST = len(HEAD.splitlines()) + 1
-
-DRIVER = """
-from nodepool.driver import ConfigPool, Driver, Provider, ProviderConfig
-import voluptuous as v
-
-class Pool(ConfigPool):
-    def load(self, pool_config):
-        super().load(pool_config)
-
-class Config_(ProviderConfig):
-    def __init__(self, provider):
-        super().__init__(provider)
-        self._pools = {}
-    @property
-    def pools(self): return self._pools
-    @property
-    def manage_images(self): return False
-    def load(self, newconfig): LOAD
-    def getSchema(self): SCHEMA
-    def getSupportedLabels(self, pool_name=None): return set()
-
-class OddDriver(Driver):
-    name = "odd"
-    def getProviderConfig(self, provider): CONFIG
-    def getProvider(self, provider_config): raise NotImplementedError
-"""
 
 
 @pytest.fixture
@@ -86,11 +61,7 @@ def odd_driver(tmp_path: Path) -> Iterator[Any]:
     def make(
         load: str = "pass", schema: str = "return {str: object}", config: str = "return Config_(provider)"
     ) -> None:
-        directory = tmp_path / "drivers" / "odd"
-        directory.mkdir(parents=True)
-        text = DRIVER.replace("LOAD", load).replace("SCHEMA", schema).replace("CONFIG", config)
-        (directory / "__init__.py").write_text(text, encoding="utf-8")
-        Drivers.load([str(tmp_path / "drivers")])
+        write_odd_driver(tmp_path / "drivers", load, schema, config)
 
     yield make
     Drivers.load([])
