@@ -8,7 +8,7 @@ Where to begin to read:
 * ``client.py``: all calls that are made; ``types.py``: what IBM says; ``errors.py``: what can go wrong;
 * ``facts.py``: what seldom changes; ``quota.py``: limits;
 * ``names.py``, ``places.py``, ``launch_spec.py``: what an instance is to be like; ``creation.py``: how it is made;
-* ``floating.py``, ``address_shortage.py``: floating IPs, which are used again;
+* ``floating.py``, ``kept_addresses.py``, ``address_shortage.py``: floating IPs, which are used again;
 * ``machines.py``: what launches and deletions share; ``preempted.py``: instances that stop by themselves;
 * ``images.py``, ``image_upload.py``, ``object_store.py``: uploads of images;
 * ``resources.py``: what may be left over;

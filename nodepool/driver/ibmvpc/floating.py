@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic
@@ -29,9 +29,10 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, C
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc.address_shortage import AddressShortages
 from nodepool.driver.ibmvpc.errors import passes
+from nodepool.driver.ibmvpc.kept_addresses import KeptAddresses
 from nodepool.driver.ibmvpc.names import claim_name
 from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp
-from nodepool.driver.statemachine.metadata import POOL_KEY, PROVIDER_KEY
+from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 from nodepool.exceptions import LaunchStatusException
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class IbmFloatingIps:
         self._listed_at = float("-inf")
         self._list_seconds = 0.0
         self.shortages = AddressShortages(clock)
+        self._kept = KeptAddresses(config)
 
     def all(self) -> list[IbmFloatingIp]:
         """Of this provider, as they are now. Blocks."""
@@ -185,7 +187,7 @@ class IbmFloatingIps:
             named = [one for one in all_free if one.name == name]
             free = [one for one in all_free if (one.group_id, one.zone) == (group_id, zone)]
             own = [one for one in free if self._own_until.get(one.id, now) > now]
-            settled = [one for one in free if may_claim and self._is_settled(one) and not self._keeps_none(one)]
+            settled = [one for one in free if may_claim and self._is_settled(one) and not self._kept.none(one)]
             # First that whose name is needed: of an order that was not answered, or of an instance that is gone.
             found = named or own or settled
             if not found:
@@ -340,23 +342,13 @@ class IbmFloatingIps:
             self._known[floating.id] = floating._replace(target="", status=AVAILABLE)
             self._free.setdefault(floating.id, _Seen(floating.name, now))
             self.shortages.freed(floating.zone)
-            if self._keeps_none(floating):
+            if self._kept.none(floating):
                 return False
             if own_until <= now:
                 return True
             self._own_until[floating.id] = own_until
             free = [one for one in self._known.values() if one.group == floating.group and one.free]
-            return len(free) <= self._bound_of(floating)
-
-    def _bound_of(self, floating: IbmFloatingIp) -> int:
-        """How many free ones of its pool are kept."""
-        pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
-        return pool.floating_ip_pool if pool is not None and pool.public_ipv4 else 0
-
-    def _keeps_none(self, floating: IbmFloatingIp) -> bool:
-        """Does its pool delete each one? Then no launcher uses again what another one freed."""
-        pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
-        return pool is not None and pool.public_ipv4 and not pool.floating_ip_pool
+            return len(free) <= self._kept.of(floating)
 
     def left_over(self) -> list[IbmFloatingIp]:
         """Free ones of this provider that are more than its pools keep, and failed ones. Blocks for a list.
@@ -368,11 +360,11 @@ class IbmFloatingIps:
             now = self._clock()
             unused = [one for one in self._known.values() if one.unused and one.id not in self._taken]
             failed = [one for one in unused if one.failed]
-            spare = surplus((one for one in unused if one.free), self._bound_of)
+            spare = self._kept.surplus(one for one in unused if one.free)
             return failed + [
                 one
                 for one in spare
-                if self._keeps_none(one) or self._is_settled(one) or self._own_until.get(one.id, now) > now
+                if self._kept.none(one) or self._is_settled(one) or self._own_until.get(one.id, now) > now
             ]
 
     def delete_free(self, floating_id: str, name: str) -> None:
@@ -387,7 +379,7 @@ class IbmFloatingIps:
                 return
             self._taken.add(floating_id)
             known, own_until = self._known.get(floating_id), self._own_until.get(floating_id, float("-inf"))
-            if known is not None and self._keeps_none(known):
+            if known is not None and self._kept.none(known):
                 own_until = float("inf")
         try:
             if known is not None and known.free and own_until <= self._clock():
@@ -410,14 +402,3 @@ class IbmFloatingIps:
             raise _Overtaken
         if found.free and self._clock() >= own_until:
             raise _Overtaken
-
-
-def surplus(free: Iterable[IbmFloatingIp], kept: Callable[[IbmFloatingIp], int]) -> list[IbmFloatingIp]:
-    """Of free ones those that are more than a pool keeps: of all launchers the same. Pure.
-
-    :param kept: how many of the pool of one.
-    """
-    by_group: dict[str, list[IbmFloatingIp]] = {}
-    for one in sorted(free, key=lambda one: (one.created, one.id)):
-        by_group.setdefault(one.group, []).append(one)
-    return [one for group in by_group.values() for one in group[kept(group[0]) :]]

@@ -9,7 +9,6 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, C
 from nodepool.driver.ibmvpc.floating import (
     CHOICE_SECONDS,
     Claim,
-    surplus,
 )
 from nodepool.exceptions import LaunchStatusException
 from tests.unit.driver.ibmvpc.floating_rig import NIC, Here
@@ -152,9 +151,3 @@ def test_what_is_bound_meanwhile_is_not_deleted() -> None:
     here.settle()
     here.floating.delete_free("fip-1", HOST)
     assert here.client.there == {}
-
-
-def test_all_launchers_keep_the_same() -> None:
-    free = [floating(3), floating(1), floating(2)]
-    assert [one.id for one in surplus(free, lambda _: 1)] == ["fip-2", "fip-3"]
-    assert surplus([], lambda _: 0) == []
