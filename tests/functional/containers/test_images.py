@@ -80,7 +80,7 @@ def test_extras(images: Buildah, image: str) -> None:
     with images.container(image) as container:
         told = container("/usr/local/lib/nodepool/bin/python", "-c", EXTRAS)
     assert (told.status, told.err) == (0, "")
-    assert {"boto3", "kubernetes", "opentelemetry-sdk", "Authlib"} <= set(told.out.split())
+    assert {"botocore", "kubernetes", "opentelemetry-sdk", "Authlib"} <= set(told.out.split())
 
 
 def test_launcher_serves(images: Buildah, site: Site, znodes: PoolZnodes, tmp_path: Path) -> None:
