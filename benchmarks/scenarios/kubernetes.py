@@ -27,8 +27,8 @@ from tests.support.wait import wait_for
 
 NAME: Final = "kubernetes"
 ONE: Final = "one"
-#: Creates of a pod's node: namespace, account, token secret, role, binding, pod; and the deletion of the namespace.
-LEAST_CALLS: Final = 7.0
+#: Creates of a pod's node: namespace, binding, pod, token secret; and the deletion of the namespace.
+LEAST_CALLS: Final = 5.0
 #: One after the other: the client's request, the node with its lock, the node as ready, the request as fulfilled.
 LEAST_WRITES: Final = 4
 #: Until a pod runs on this control plane at the earliest.
@@ -145,7 +145,7 @@ BURST_SCENARIO = Scenario(
     metrics=(*METRICS[:-1], Metric("double_nodes", "nodes with two namespaces", more_is_better=None), METRICS[-1]),
     goals=(
         TimesReleased("cpu_ms", 4),
-        Bound("calls", at_most=7.5),
+        Bound("calls", at_most=5.1),
         Bound("failed", at_most=0),
         Bound("double_nodes", at_most=0),
     ),
@@ -168,7 +168,7 @@ SCENARIO = Scenario(
     sizes={"nodes": 15, "at_once": (100,), "warm_up": 3},
     quick={"nodes": 3, "at_once": (10,), "warm_up": 1},
     limit=limit,
-    limit_note=f"four writes one after the other and a pod's start of {START_MS:g} ms; six creates and one deletion",
+    limit_note=f"four writes one after the other and a pod's start of {START_MS:g} ms; four creates and one deletion",
     missing=why_no_rig,
 )
 

@@ -15,7 +15,7 @@ RIGHTS = ROOT / "doc" / "source" / "drivers" / "kubernetes" / "rights.rst"
 RBAC_GROUP = "rbac.authorization.k8s.io"
 
 
-def documented_role(shared_roles: bool = False, cluster_room: bool = False, accounts: bool = True) -> Any:
+def documented_role(shared_roles: bool = True, cluster_room: bool = False, accounts: bool = True) -> Any:
     """The cluster role of the page, with the changes that the text below it names for these keys.
 
     :param accounts: False = without what the text says may be left out.
@@ -25,15 +25,13 @@ def documented_role(shared_roles: bool = False, cluster_room: bool = False, acco
     role = yaml.safe_load(textwrap.dedent(block))
     assert role["kind"] == "ClusterRole"
     for rule in role["rules"]:
-        if shared_roles and rule["apiGroups"] == [RBAC_GROUP]:
-            assert (
-                "With ``shared-roles`` the account needs ``create`` for ``clusterroles`` instead of ``roles``" in text
-            )
-            rule["resources"] = ["clusterroles" if name == "roles" else name for name in rule["resources"]]
+        if not shared_roles and rule["apiGroups"] == [RBAC_GROUP]:
+            assert "``create`` for ``roles`` instead of\n``clusterroles``" in text
+            rule["resources"] = ["roles" if name == "clusterroles" else name for name in rule["resources"]]
         if not accounts and rule["resources"] == ["serviceaccounts"]:
             assert "``list`` and ``watch`` of ``serviceaccounts`` may be left out" in text
             rule["verbs"] = ["create"]
     if cluster_room:
-        assert "with ``cluster-room`` also ``list`` for ``nodes``" in text
+        assert "With ``cluster-room`` the account also needs ``list`` for ``nodes``" in text
         role["rules"].append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]})
     return role

@@ -162,7 +162,10 @@ class KubernetesClient:
         text = answer.read().decode()
         answer.release_conn()
         if not 200 <= answer.status < 300:
-            raise ApiException(status=answer.status, body=text)
+            error = ApiException(status=answer.status)
+            # Old releases of the client do not take it as an argument.
+            error.body = text
+            raise error
         return json.loads(text)
 
     def _send(

@@ -55,9 +55,10 @@ class KubernetesAdapter(Adapter):
         self.client = client or KubeClient(ClusterConnection(provider_config.name, provider_config.context))
         self.cloud = self.make_cloud()
         self.cloud.on_room = lambda: self.on_room()
-        self.cloud.shares_accounts = self.config.shared_roles or self.config.default_account
-        if self.config.shared_roles:
-            self.cloud.shared_roles = SharedRoles(self.client)
+        shared = self.config.shared_roles
+        self.cloud.shares_accounts = shared is not False or self.config.default_account
+        if shared is not False:
+            self.cloud.shared_roles = SharedRoles(self.client, required=shared is True)
         self.shared_threads = self.cloud.threads
 
     def make_cloud(self) -> KubeCloud:

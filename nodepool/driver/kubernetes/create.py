@@ -193,9 +193,12 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def hurries(self) -> bool:
         return self._awaits_account and not self.cloud.accounts.is_missing(self.name)
 
-    def _is_turn_of_pod(self) -> bool:
+    def _is_turn_of(self, plural: str) -> bool:
         left = self._left
-        return bool(left) and left is not None and left[0][0] == api.core("pods", self.name)
+        return bool(left) and left is not None and left[0][0].endswith(f"/{plural}")
+
+    def _is_turn_of_pod(self) -> bool:
+        return self._is_turn_of("pods")
 
     def _uses_default_account(self) -> bool:
         """Does the pod need the account that the cluster makes?"""
@@ -229,12 +232,18 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             return super().advance()
 
     def refused(self, error: Exception) -> Exception:
-        if isinstance(error, CloudRefused) and error.status == 404:
-            if self.cloud.shared_roles is not None and "clusterrole" in error.said.lower():
+        if not isinstance(error, CloudRefused):
+            return error
+        roles = self.cloud.shared_roles
+        if error.status == 404:
+            if roles is not None and "clusterrole" in error.said.lower():
                 # The next attempt makes it again.
-                self.cloud.shared_roles.forget()
+                roles.forget()
                 return error
             return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
+        if error.status == 403 and roles is not None and self._is_turn_of("rolebindings"):
+            # The next attempt goes without it.
+            roles.binding_refused(error)
         return error
 
     # -- what is waited for --

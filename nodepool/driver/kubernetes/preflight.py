@@ -172,7 +172,8 @@ def of_kubernetes(config: Any, client: KubeClient) -> Iterator[CheckResult]:
 
 def _kubernetes_rights(config: Any, check: RightsCheck) -> list[CheckResult]:
     remedy = "give the account the ClusterRole that the documentation of the driver shows"
-    wanted = [*LAUNCHES, *(SHARED_ROLES if config.shared_roles else OWN_ROLES), *(ROOM if config.cluster_room else ())]
+    own_roles = config.shared_roles is False or (config.shared_roles is None and bool(check.missing(SHARED_ROLES)))
+    wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES), *(ROOM if config.cluster_room else ())]
     missing = check.missing(wanted)
     labels = [label for pool in config.pools.values() for label in pool.labels.values()]
     if not check.may(ESCALATES):
@@ -181,5 +182,8 @@ def _kubernetes_rights(config: Any, check: RightsCheck) -> list[CheckResult]:
     found = told_rights("rights", missing, remedy)
     if not missing and any(label.is_pod for label in labels) and check.missing(ACCOUNTS):
         text = "we may not list and watch serviceaccounts: pods are sent again until their namespaces have an account"
+        found.append(CheckResult("rights", True, text, remedy))
+    if not missing and own_roles and config.shared_roles is None:
+        text = "we may not create clusterroles: each namespace gets a role of its own, one call more for a node"
         found.append(CheckResult("rights", True, text, remedy))
     return found

@@ -25,14 +25,14 @@ def _token_client(kubeconfig: Path, node: dict[str, Any]) -> KubernetesClient:
 
 #: What is made once a node, by driver. The first object in a project may be refused until our rights have come.
 MADE = {
-    "kubernetes": ("namespaces", "serviceaccounts", "secrets", "roles", "rolebindings", "pods"),
+    "kubernetes": ("namespaces", "secrets", "rolebindings", "pods"),
     "openshift": ("projectrequests", "secrets", "rolebindings", "pods"),
     "openshiftpods": ("pods",),
 }
 #: What is deleted; all else goes with it.
 DELETED = {"kubernetes": "namespaces", "openshift": "projects", "openshiftpods": "pods"}
 #: What is not called for a node of which watches tell.
-NEVER = ("namespaces.get", "pods.get", "secrets.get")
+NEVER = ("namespaces.get", "pods.get", "secrets.get", "serviceaccounts.create", "roles.create")
 
 
 @every_driver
@@ -71,6 +71,9 @@ def test_pods(place: PodPlace, cluster: SimulatedCluster, driver: str, count: in
     if driver != "openshift":
         # Who may only ask for projects may watch nothing in the whole cluster: how often it looks depends on the clock.
         assert {call: cluster.calls(call) for call in NEVER} == dict.fromkeys(NEVER, 0)
+    if driver == "kubernetes":
+        # Made once, for all nodes.
+        assert cluster.calls("clusterroles.create") == 1
 
 
 @pytest.mark.parametrize("driver", ["kubernetes", "openshift"], indirect=True)

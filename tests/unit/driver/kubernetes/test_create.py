@@ -240,8 +240,8 @@ def test_shared_roles(cloud: KubeCloud, client: StandIn, kind: str) -> None:
 
 
 def share(cloud: KubeCloud, client: StandIn) -> None:
-    """As the adapter does with ``shared-roles``."""
-    cloud.shared_roles = SharedRoles(client)
+    """As the adapter does if ``shared-roles`` is not said."""
+    cloud.shared_roles = SharedRoles(client, required=False)
     cloud.shares_accounts = True
 
 
@@ -278,7 +278,7 @@ def test_account_of_its_own(cloud: KubeCloud, client: StandIn, keys: dict[str, A
 
 
 def test_pod_as_released(cloud: KubeCloud, client: StandIn) -> None:
-    """KU-4: without shared roles nothing is said about the token that the cluster puts into a container."""
+    """KU-4: with ``shared-roles: false`` nothing is said about the token that the cluster puts into a container."""
     creation(cloud).create(KEY)
     assert "automountServiceAccountToken" not in bodies(client)["pods"]["spec"]
 
@@ -287,7 +287,41 @@ def test_shared_role_that_is_there(cloud: KubeCloud, client: StandIn) -> None:
     """KU-3: another launcher, or an operator, made it: it is used as it is."""
     share(cloud, client)
     client.answers["POST", CLUSTER_ROLES] = EXISTS
-    assert creation(cloud).create(KEY) == "main-7"
+    client.answers["GET", f"{CLUSTER_ROLES}/nodepool-zuul-restricted"] = {"rules": POD_RULES}
+    creation(cloud).create(KEY)
+    assert bodies(client)["rolebindings"]["roleRef"]["kind"] == "ClusterRole"
+
+
+def test_no_right_to_make_cluster_roles(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2, KU-3: the namespace gets a role; the account is that of the cluster all the same: six calls."""
+    share(cloud, client)
+    client.answers["POST", CLUSTER_ROLES] = CloudRefused("no", 403, "403 Forbidden")
+    creation(cloud).create(KEY)
+    made = bodies(client)
+    assert list(made) == ["namespaces", "clusterroles", "roles", "rolebindings", "pods", "secrets"]
+    assert made["rolebindings"]["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "zuul-restricted",
+    }
+    assert made["rolebindings"]["subjects"][0]["name"] == "default"
+    before = len(client.calls)
+    creation(cloud).create(KEY)
+    # With the deletion that makes six.
+    assert len(client.calls) - before == 5
+
+
+def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-3: somebody gave it rights that we do not have: the next attempt goes without it."""
+    share(cloud, client)
+    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/main-7/rolebindings"
+    client.answers["POST", path] = [CloudRefused("no", 403, "403 Forbidden"), {"metadata": {"uid": "b"}}]
+    first = creation(cloud)
+    with pytest.raises(CloudRefused) as refused:
+        first.create(KEY)
+    assert first.refused(refused.value) is refused.value
+    creation(cloud).create(KEY)
+    assert bodies(client)["rolebindings"]["roleRef"]["kind"] == "Role"
 
 
 def test_shared_role_that_was_deleted(cloud: KubeCloud, client: StandIn) -> None:

@@ -54,12 +54,35 @@ def works(driver: str, *labels: str, **keys: Any) -> None:
 
 
 @pytest.mark.parametrize("accounts", [True, False])
-@pytest.mark.parametrize("keys", [{}, {"shared-roles": True}, {"cluster-room": True}])
-def test_kubernetes(simulator: KubernetesSimulator, keys: dict[str, Any], accounts: bool) -> None:
+@pytest.mark.parametrize(
+    ("keys", "rights"),
+    [
+        ({}, {}),
+        ({}, {"shared_roles": False}),
+        ({"shared-roles": True}, {}),
+        ({"shared-roles": False}, {"shared_roles": False}),
+        ({"cluster-room": True}, {"cluster_room": True}),
+    ],
+    ids=["as it is", "own roles because there is no right", "shared roles", "own roles", "cluster-room"],
+)
+def test_kubernetes(
+    simulator: KubernetesSimulator, keys: dict[str, Any], rights: dict[str, bool], accounts: bool
+) -> None:
     """KU-3: the role of the documentation, as it is for these keys, is enough."""
-    rights = {key.replace("-", "_"): value for key, value in keys.items()}
     give(simulator, documented_role(**rights, accounts=accounts))
     works("kubernetes", "pod", "space", **keys)
+
+
+def test_own_roles_for_want_of_a_right_are_no_failure(simulator: KubernetesSimulator) -> None:
+    """KU-3: ``nodepool check`` says what it costs."""
+    give(simulator, documented_role(shared_roles=False))
+    adapter = make_adapter("kubernetes", context=USER)
+    try:
+        found = list(adapter.preflight())
+    finally:
+        adapter.stop()
+    assert all(result.ok for result in found)
+    assert any("clusterroles" in result.text and result.remedy for result in found)
 
 
 def test_each_rule_is_needed(simulator: KubernetesSimulator) -> None:
