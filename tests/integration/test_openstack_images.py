@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,15 @@ from nodepool.testing.openstack.image_data import Upload
 from tests.support.openstack_place import Place
 
 KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}
+
+
+@pytest.fixture(autouse=True)
+def files_of_the_library() -> Iterator[None]:
+    """openstacksdk leaves the file of a segment open until the garbage collection: that must not be in another test."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "unclosed file .*image.vhd", ResourceWarning)
+        yield
+        gc.collect()
 
 
 @pytest.fixture
