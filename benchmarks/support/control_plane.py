@@ -60,6 +60,7 @@ class ControlPlane:
     def __init__(self, rig: KubernetesRig, audit: Path) -> None:
         self._rig = rig
         self._audit = audit
+        self.kubeconfig = rig.kubeconfig
 
     def calls(self) -> Counter[str]:
         """How often launchers called so far, by ``<verb> <resource>``; each watch counts once."""
