@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.check_result import CheckResult, failure
 from nodepool.driver.kubernetes import api
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.preflight import Right, RightsCheck, guarded, quotas, reach, rights, told_rights
@@ -33,6 +33,9 @@ def of_pods(config: Any, client: KubeClient) -> Iterator[CheckResult]:
     yield first
     if not first.ok:
         return
+    if client.connection.access().bearer_token() is None:
+        text = "we log in by a client certificate, which jobs cannot use: their nodes have no token"
+        yield failure("token", f"{text}; use a context whose user has a token")
     for pool in config.pools.values():
         yield from guarded(config.name, f"project {pool.name}", functools.partial(_project, pool, client))
 

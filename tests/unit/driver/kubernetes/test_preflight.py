@@ -6,18 +6,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nodepool.driver.framework.check_result import CheckResult
 from nodepool.driver.kubernetes import KubernetesDriver
+from nodepool.driver.kubernetes.api import REVIEWS
 from nodepool.driver.kubernetes.preflight import RBAC_GROUP, rights, told_rights
 from nodepool.driver.openshift import OpenShiftDriver
+from nodepool.driver.openshift.preflight import of_pods
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
 from tests.support.ports import free_ports
 from tests.support.provider_sections import load_section
+from tests.unit.driver.kubernetes.stand_in import StandIn
 
 DRIVERS: dict[str, Any] = {
     "kubernetes": KubernetesDriver,
@@ -106,3 +110,17 @@ def test_project_that_does_not_exist(simulator: KubernetesSimulator) -> None:
     assert [result.status for result in found] == ["ok", "failed"]
     assert "nowhere" in found[1].text
     assert found[1].remedy
+
+
+@pytest.mark.parametrize(("token", "told"), [(None, True), ("secret", False)], ids=["certificate", "token"])
+def test_login_that_jobs_cannot_use(token: str | None, told: bool) -> None:
+    """OS-6: Zuul gets the token of the launcher; with a client certificate there is none."""
+    client = StandIn()
+    access = SimpleNamespace(host="https://cluster", bearer_token=lambda: token)
+    client.connection = SimpleNamespace(access=lambda: access)  # type: ignore[assignment]
+    client.answers["POST", REVIEWS] = {"status": {"allowed": True}}
+    client.lists.append(([], "1"))
+    pool = SimpleNamespace(name="project", max_servers=2)
+    config = SimpleNamespace(name="c", context="admin", pools={"project": pool})
+    found = [result for result in of_pods(config, client) if "certificate" in result.text]
+    assert [(result.ok, bool(result.remedy)) for result in found] == [(False, True)] * told
