@@ -23,6 +23,8 @@ RETRY: Final = Backoff(0.25, 15.0)
 REFUSED_SECONDS: Final = 120.0
 #: The version that a watch asks for is too old: all objects are listed again.
 EXPIRED: Final = 410
+#: A watch that ends before this without having told anything is not usual: the next one waits.
+SHORT_SECONDS: Final = 1.0
 
 Object = dict[str, Any]
 
@@ -71,6 +73,10 @@ class Watch:
         self._version = ""
         self._refused = False
         self._failures = 0
+        #: Turns in a row in which the watch told nothing, and ended at once or with a version that is too old.
+        self._fruitless = 0
+        #: Has the watch told something in this turn?
+        self._told = False
 
     def start(self) -> None:
         """Begin; does not block."""
@@ -100,9 +106,11 @@ class Watch:
 
     def turn(self) -> float:
         """List if need be, and watch until the stream ends; blocks. Returns the seconds until the next turn."""
+        begun, self._told = monotonic(), False
         try:
             if not self._version:
                 self._list()
+            begun = monotonic()
             self._watch()
         except CloudRefused as error:
             return self._was_refused(error)
@@ -116,7 +124,15 @@ class Watch:
             else:
                 log.warning("%s; watched again in %g s", error, pause)
             return pause
-        return 0.0
+        return self._pause_after(monotonic() - begun >= SHORT_SECONDS)
+
+    def _pause_after(self, usual: bool) -> float:
+        """Seconds until the next turn: none after the first that was in vain.
+
+        :param usual: the watch was long enough, whether it told something or not.
+        """
+        self._fruitless = 0 if usual or self._told else self._fruitless + 1
+        return 0.0 if self._fruitless <= 1 else RETRY.pause(self._fruitless - 1)
 
     def _list(self) -> None:
         started = monotonic()
@@ -144,6 +160,7 @@ class Watch:
             self._listener.changed(self._kind, found, gone=kind == "DELETED")
         # Only now: what a listener failed with is told again.
         self._version = str(version or self._version)
+        self._told = True
 
     def _worked(self) -> None:
         self._failures = 0
@@ -155,7 +172,7 @@ class Watch:
         self._version = ""
         if error.status == EXPIRED:
             log.info("Provider %s: %s is listed again: %s", self._client.provider, self._path, error.said)
-            return 0.0
+            return self._pause_after(usual=False)
         if not self._refused:
             self._refused = True
             self._listener.refused(self._kind, error)

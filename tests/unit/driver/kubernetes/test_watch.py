@@ -12,6 +12,8 @@ from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
+EXPIRED = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
+
 
 class Told(Listener):
     def __init__(self) -> None:
@@ -64,13 +66,24 @@ def test_resumes(client: StandIn, told: Told, watch: Watch) -> None:
 
 def test_expired(client: StandIn, told: Told, watch: Watch) -> None:
     """KU-10: the API has forgotten the version: all is listed again, at once."""
-    expired = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     client.lists = [([], "5"), ([item("one", "7")], "8")]
-    client.streams = [[expired], []]
+    client.streams = [[EXPIRED], [event("ADDED", "two", "9")]]
     assert watch.turn() == 0.0
     assert watch.turn() == 0.0
-    assert told.events == [("listed", []), ("listed", ["one"])]
+    assert told.events == [("listed", []), ("listed", ["one"]), ("changed", "two")]
     assert client.versions == ["5", "8"]
+
+
+@pytest.mark.parametrize("stream", [[EXPIRED], []], ids=["expired", "empty"])
+def test_nothing_but_ends(client: StandIn, told: Told, watch: Watch, stream: list[Any]) -> None:
+    """KU-10: an API that ends each watch at once, or finds each version too old, is not asked without a pause."""
+    client.lists = [([], "5") for _ in range(5)]
+    client.streams = [stream, stream, stream, [event("ADDED", "one", "6")], stream]
+    pauses = [watch.turn() for _ in range(5)]
+    assert pauses[0] == 0.0
+    assert 0 < pauses[1] < pauses[2]
+    # After one that told something it is as at first.
+    assert pauses[3:] == [0.0, 0.0]
 
 
 def test_broken(client: StandIn, told: Told, watch: Watch) -> None:
