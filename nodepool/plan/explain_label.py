@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from nodepool.model import states
+from nodepool.model.event import Event, What
 from nodepool.model.near_words import did_you_mean
 from nodepool.model.node import Node
 from nodepool.model.pool_status import PoolStatus, WaitingStatus
@@ -14,6 +16,10 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.plan.attention import named
 from nodepool.plan.explained import ExplainedLabel, LabelInPool, WaitingGroup
 from nodepool.plan.observed import Observed, PoolFacts
+
+#: A request for a ready node that failed this long ago says nothing any more. While they fail there is one every few
+#: seconds.
+RECENT_SECONDS: Final = 120.0
 
 
 def explain_label(label: str, seen: Observed) -> ExplainedLabel:
@@ -95,7 +101,21 @@ def _text(
     head = f"is served by {named(serving)}" if serving else f"is not served now by {named([one.pool for one in pools])}"
     count = "1 request wants it" if wanted == 1 else f"{wanted} requests want it"
     why = f"; most wait in {waiting[0].pool}: {waiting[0].text}" if waiting else ""
-    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}"
+    failed = _min_ready_failure(label, seen)
+    missing = "" if failed is None else f"; min-ready: {failed.text}"
+    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}{missing}"
+
+
+def _min_ready_failure(label: str, seen: Observed) -> Event | None:
+    """The last request for a ready node of the label that failed, if that was not long ago: they are tried again."""
+    failures = (
+        event
+        for event in seen.events
+        if event.subject == f"label {label}"
+        and event.what == What.FAILED.value
+        and event.at > seen.now - RECENT_SECONDS
+    )
+    return max(failures, key=lambda event: event.at, default=None)
 
 
 def waiting_groups(seen: Observed, wanted: Callable[[PoolStatus, WaitingStatus], bool]) -> list[WaitingGroup]:

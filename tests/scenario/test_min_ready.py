@@ -49,3 +49,17 @@ def test_wedge_relief(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud
     wait_for("one is ready", lambda: len(znodes.free_nodes()) == 1)
     fulfilled(znodes, znodes.submit(["wanted"]))
     assert cloud.peak == 1
+
+
+def test_failure(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """M-4, OV-4: why there is no node is an event of the label."""
+    cloud.set(fail_launches=1000)
+    launcher = launch(
+        [fake_provider("one", cloud=cloud_name, launch_retries=1)], labels={"small": {"min-ready": 1}}
+    ).nodepool
+
+    def told() -> list[str]:
+        return [event.text for event in launcher.events.last(100) if event.subject == "label small"]
+
+    wait_for("the label tells of it", told)
+    assert told()[0].startswith("no more ready node of small: every pool declined it")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.model import states
 from nodepool.model.event import What
 from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 if TYPE_CHECKING:
     from nodepool.launcher.event_ring import EventRing
@@ -42,5 +43,10 @@ class RequestEvents:
         if request.state == states.FAILED:
             text = f"every pool declined it, the last one because: {reason.text}"
             self._ring.add(self._actor, subject, What.FAILED, text, reason.code.value)
+            if request.requestor == MIN_READY_REQUESTOR:
+                # Nobody waits for such a request, and it is gone soon: the label tells of it.
+                for label in request.node_types:
+                    about = f"no more ready node of {label}: {text}"
+                    self._ring.add(self._actor, f"label {label}", What.FAILED, about, reason.code.value)
         elif reason.code in TROUBLE:
             self._ring.add(self._actor, subject, What.DECLINED, reason.text, reason.code.value)

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodepool.model import states
+from nodepool.model.event import Event
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.pool_status import LabelStatus
-from nodepool.plan.explain_label import explain_label
+from nodepool.plan.explain_label import RECENT_SECONDS, explain_label
 from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
 
 
@@ -87,3 +90,17 @@ def test_one_queue_of_several_launchers() -> None:
     statuses.append(status("cloud-2", waiting=[waiting("gpu", code="turn.of-priority", text="another pool")]))
     observed = seen(registered=[component("cloud-1", "gpu")], statuses=statuses)
     assert [(group.pool, group.count) for group in explain_label("gpu", observed).waiting] == [("cloud-1/main", 3)]
+
+
+@pytest.mark.parametrize(("ago", "told"), [(5, True), (RECENT_SECONDS + 1, False)], ids=["just now", "long ago"])
+def test_min_ready_that_fails(ago: float, told: bool) -> None:
+    """M-4: the requests for it are gone before anybody looks: their end is told as long as it is news."""
+    failures = [
+        Event(NOW - ago - 1, "l1 lab/main", "label gpu", "failed", "launch.failed", "no more ready node of gpu: older"),
+        Event(NOW - ago, "l1 lab/main", "label gpu", "failed", "launch.failed", "no more ready node of gpu: why"),
+        Event(NOW - 1, "l1 lab/main", "label arm", "failed", "launch.failed", "no more ready node of arm: other"),
+        Event(NOW - 1, "l1", "label gpu", "maintenance began", "", "by alice"),
+    ]
+    found = explain_label("gpu", seen(registered=[component("lab", "gpu")], events=failures))
+    assert ("; min-ready: no more ready node of gpu: why" in found.text) == told
+    assert ("min-ready" in found.text) == told

@@ -8,6 +8,7 @@ from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 
 def declined(code: ReasonCode, state: str = states.REQUESTED) -> list[tuple[str, str, str, str, str]]:
@@ -35,3 +36,14 @@ def test_trouble_in_a_pool_is_an_event() -> None:
     assert declined(ReasonCode.LAUNCH_FAILED) == [
         ("l1 lab/main", "request 200-0000000001", "declined", "launch.failed", "why")
     ]
+
+
+def test_a_request_for_min_ready_that_fails_is_an_event_of_the_label() -> None:
+    """M-4, A-14: nobody waits for it, so nobody would ask about the request."""
+    ring = EventRing()
+    request = NodeRequest("300-0000000001")
+    request.state, request.requestor, request.node_types = states.FAILED, MIN_READY_REQUESTOR, ["gpu"]
+    RequestEvents(ring, "l1 lab/main").declined(request, Reason(ReasonCode.LAUNCH_FAILED, "why"))
+    (found,) = [event for event in ring.last(10) if event.kind == "label"]
+    assert (found.subject, found.what, found.code) == ("label gpu", "failed", "launch.failed")
+    assert found.text == "no more ready node of gpu: every pool declined it, the last one because: why"
