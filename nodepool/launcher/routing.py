@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.launcher.pool_registry import PoolRegistry
     from nodepool.launcher.pool_threads import PoolThreads
+    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.runtime.parts import Part
     from nodepool.zk.nodepool_cache import NodepoolCache
@@ -96,7 +97,7 @@ class Router:
         if key is not None:
             owner = self._threads.get(*key)
             if owner is not None:
-                owner.node_changed(node_id, wake=node is None or node.state not in UNAVAILABLE_STATES)
+                owner.node_changed(node_id, wake=node is None or self._is_urgent(node_id, node))
             if node is None:
                 self._room(key[0], owner)
         self._counted("")
@@ -115,6 +116,18 @@ class Router:
         else:
             self._request_of[node_id] = request_id
             self._nodes_of.setdefault(request_id, set()).add(node_id)
+
+    def _is_urgent(self, node_id: str, node: Node) -> bool:
+        """May its pool have something to do?
+
+        Of the node of a request only the end of its launch is news, which comes while the launch still holds the lock:
+        a handler may wait for it that nobody else wakes.
+        """
+        if node.state in UNAVAILABLE_STATES:
+            return False
+        if node.allocated_to is None:
+            return True
+        return node.state != states.INIT and (node.state != states.READY or self._cache.nodes.is_locked(node_id))
 
     def _is_for_deletion(self, node_id: str) -> bool:
         """Must the deletion worker look at a node?"""

@@ -44,6 +44,8 @@ class ClusterAccess:
         self.streams = client.ApiClient(settings).rest_client.pool_manager
         self.calls = client.ApiClient(settings).rest_client.pool_manager
         self.calls.pool_classes_by_scheme = POOLS
+        #: That of `calls` for the cluster, once it was looked up.
+        self._pool: Any = None
         place = urllib.parse.urlsplit(self.host)
         self._prefix = place.path
         self._head = f"Host: {place.netloc}\r\nAccept: application/json\r\n"
@@ -84,13 +86,19 @@ class ClusterAccess:
         from nodepool.driver.framework.http import bounded
         from nodepool.driver.framework.http.answer_reader import Bounds
 
-        lines = "".join(f"{name}: {value}\r\n" for name, value in self.headers().items())
-        if self.settings.proxy or any(end in value for value in self.headers().values() for end in _LINE_ENDS):
+        headers = self.headers()
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        if self.settings.proxy or any(end in value for value in headers.values() for end in _LINE_ENDS):
             return None
         if data is not None:
             lines += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
         head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._head}{lines}\r\n"
         bounds = Bounds(bounded.MAX_ANSWER_BYTES, bounded.ANSWER_TIMES * seconds)
-        pool: Any = self.calls.connection_from_url(self.host)
-        found = pool.exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
+        found = self._kept().exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
         return None if found is None else ApiAnswer(found.status_code, found.content)
+
+    def _kept(self) -> Any:
+        """The pool of connections for plain calls: to look it up costs urllib3 as much as a third of a call."""
+        if self._pool is None:
+            self._pool = self.calls.connection_from_url(self.host)
+        return self._pool

@@ -159,5 +159,6 @@ class Handlers:
             if self._launcher_id in request.declined_by and reason is not None:
                 self._desk.explanations.declined(request.key, reason)
                 self._events.declined(request, reason)
-        # What it let go of may serve others.
-        self._request_changed(request.key)
+        if request.state != states.FULFILLED:
+            # What it let go of may serve others. A request that is fulfilled lets go of nothing that others could use.
+            self._request_changed(request.key)

@@ -157,6 +157,21 @@ def test_nodes_that_make_a_pass(launcher: Launcher) -> None:
     assert (len(pool.heard), pool.woken) == (10, 4)
 
 
+@pytest.mark.parametrize(
+    ("state", "locked", "woken"),
+    [("init", True, 0), ("init", False, 0), ("ready", True, 1), ("ready", False, 0), ("failed", False, 1)],
+)
+def test_nodes_of_a_request_that_make_a_pass(launcher: Launcher, state: str, locked: bool, woken: int) -> None:
+    """Only the end of its launch, which comes under the lock of the launch."""
+    launcher.nodes.locked.update(["1"] if locked else [])
+    launcher.nodes.put("1", node(state, allocated_to="200-0000000001"))
+    pool = launcher.all[0]
+    assert (pool.heard, pool.woken) == (["1"], woken)
+    # As soon as it is anybody's, it is of use.
+    launcher.nodes.put("1", node("ready"))
+    assert pool.woken == woken + 1
+
+
 def test_node_of_a_pool(launcher: Launcher) -> None:
     """Only its own pool hears of it, also when it goes."""
     launcher.nodes.put("1", node())
