@@ -64,6 +64,8 @@ class Router:
         self._has_tenant_limits = has_tenant_limits
         self._counted = counted
         self._pool_of: dict[str, tuple[str | None, str | None]] = {}
+        #: Of the records that were seen last.
+        self._version_of: dict[str, int | None] = {}
         #: node id -> request that it is allocated to, and the other way round
         self._request_of: dict[str, str] = {}
         self._nodes_of: dict[str, set[str]] = {}
@@ -83,6 +85,7 @@ class Router:
             return
         node = self._cache.nodes.get(node_id)
         self._allocated(node_id, None if node is None else node.allocated_to)
+        written = self._was_written(node_id, node)
         if node is None:
             key = self._pool_of.pop(node_id, None)
             if self._cache.nodes.is_empty(node_id):
@@ -97,10 +100,17 @@ class Router:
         if key is not None:
             owner = self._threads.get(*key)
             if owner is not None:
-                owner.node_changed(node_id, wake=node is None or self._is_urgent(node_id, node))
+                owner.node_changed(node_id, wake=node is None or self._is_urgent(node, written))
             if node is None:
                 self._room(key[0], owner)
         self._counted("")
+
+    def _was_written(self, node_id: str, node: Node | None) -> bool:
+        """Is it another record than last time?"""
+        if node is None:
+            return self._version_of.pop(node_id, None) is not None
+        before, self._version_of[node_id] = self._version_of.get(node_id), node.version
+        return node.version is None or node.version != before
 
     def _allocated(self, node_id: str, request_id: str | None) -> None:
         old = self._request_of.get(node_id)
@@ -117,17 +127,16 @@ class Router:
             self._request_of[node_id] = request_id
             self._nodes_of.setdefault(request_id, set()).add(node_id)
 
-    def _is_urgent(self, node_id: str, node: Node) -> bool:
+    def _is_urgent(self, node: Node, written: bool) -> bool:
         """May its pool have something to do?
 
-        Of the node of a request only the end of its launch is news, which comes while the launch still holds the lock:
-        a handler may wait for it that nobody else wakes.
+        Of the node of a request only the end of its launch is news: a handler may wait for it that nobody else wakes.
+
+        :param written: somebody wrote the record; False = somebody took its lock, or let go of it.
         """
         if node.state in UNAVAILABLE_STATES:
             return False
-        if node.allocated_to is None:
-            return True
-        return node.state != states.INIT and (node.state != states.READY or self._cache.nodes.is_locked(node_id))
+        return node.allocated_to is None or (written and node.state != states.INIT)
 
     def _is_for_deletion(self, node_id: str) -> bool:
         """Must the deletion worker look at a node?"""

@@ -157,19 +157,18 @@ def test_nodes_that_make_a_pass(launcher: Launcher) -> None:
     assert (len(pool.heard), pool.woken) == (10, 4)
 
 
-@pytest.mark.parametrize(
-    ("state", "locked", "woken"),
-    [("init", True, 0), ("init", False, 0), ("ready", True, 1), ("ready", False, 0), ("failed", False, 1)],
-)
-def test_nodes_of_a_request_that_make_a_pass(launcher: Launcher, state: str, locked: bool, woken: int) -> None:
-    """Only the end of its launch, which comes under the lock of the launch."""
-    launcher.nodes.locked.update(["1"] if locked else [])
-    launcher.nodes.put("1", node(state, allocated_to="200-0000000001"))
-    pool = launcher.all[0]
-    assert (pool.heard, pool.woken) == (["1"], woken)
-    # As soon as it is anybody's, it is of use.
-    launcher.nodes.put("1", node("ready"))
-    assert pool.woken == woken + 1
+@pytest.mark.parametrize(("state", "woken"), [("init", 0), ("building", 0), ("ready", 1), ("failed", 1)])
+def test_node_of_a_request_that_makes_a_pass(launcher: Launcher, state: str, woken: int) -> None:
+    """Only the end of its launch, and not who has the lock of its node."""
+    pool, mine = launcher.all[0], {"allocated_to": "200-0000000001"}
+    launcher.nodes.put("1", node("init", version=0, **mine))
+    launcher.nodes.put("1", node(state, version=1, **mine))
+    launcher.nodes.tell("1")
+    assert (pool.heard, pool.woken) == (["1"] * 3, woken)
+    # As soon as it is anybody's, each change counts.
+    launcher.nodes.put("1", node("ready", version=2))
+    launcher.nodes.tell("1")
+    assert pool.woken == woken + 2
 
 
 def test_node_of_a_pool(launcher: Launcher) -> None:
