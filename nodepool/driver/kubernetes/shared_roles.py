@@ -100,12 +100,13 @@ class SharedRoles:
             )
 
 
-def _rights(rules: list[api.Object]) -> set[tuple[str, str, str]]:
-    """What rules allow, however it is written: group, resource, verb."""
+def _rights(rules: list[api.Object]) -> set[tuple[str, str, str, str]]:
+    """What rules allow, however it is written: group, resource, verb, and of which objects if not of all."""
     return {
-        (group, resource, verb)
+        (group, resource, verb, name)
         for rule in rules
         for group in rule.get("apiGroups") or ()
         for resource in rule.get("resources") or ()
         for verb in rule.get("verbs") or ()
+        for name in rule.get("resourceNames") or ("",)
     }

@@ -81,11 +81,12 @@ def test_another_refusal_is_an_error(client: StandIn, clock: ManualClock) -> Non
         # The same rights, written in another way.
         ([{**rule, "verbs": rule["verbs"][::-1]} for rule in POD_RULES[::-1]], False, True),
         (NAMESPACE_RULES, False, False),
+        ([{**rule, "resourceNames": ["one"]} for rule in POD_RULES], False, False),
         ([], False, False),
         (None, False, False),
         (NAMESPACE_RULES, True, True),
     ],
-    ids=["the same", "written differently", "more", "none", "null", "required"],
+    ids=["the same", "written differently", "more", "of one object", "none", "null", "required"],
 )
 def test_one_that_is_there(client: StandIn, clock: ManualClock, rules: object, required: bool, used: bool) -> None:
     client.answers["POST", CLUSTER_ROLES] = EXISTS
