@@ -125,8 +125,9 @@ class SharedThreads:
             self._maximum = max(self._maximum, sum(each.reserved for each in self._shares))
         return share
 
-    def __len__(self) -> int:
-        """Threads that there are now."""
+    @property
+    def count(self) -> int:
+        """Threads that there are now. It is not the length: an object of length 0 is false."""
         with self._lock:
             return len(self._threads)
 

@@ -400,6 +400,6 @@ class CreationMachine(InventoryMachine[R]):
                 # How a driver says that its cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)
             self.since = self.clock()
-        elif not self.calling and self.clock() - self.since > ABSENT_SECONDS:
+        elif not self.calling and self.reached(self.since + ABSENT_SECONDS):
             self.ask_itself()
         return False

@@ -186,13 +186,14 @@ class DeletionMachine(InventoryMachine[R]):
                 self.next_advance_seconds = UNLISTED_SECONDS
             return False
         self._shown = True
-        due = self._resend_at
+        # What a list shows that began before the deletion was accepted, or too soon after, is no reason to repeat it.
+        shows_at = self._accepted_at + self.cloud.lag_seconds
+        due = max(self._resend_at, shows_at)
         if self.begun(record):
             due = max(due, self._accepted_at + BEGUN_RESEND_SECONDS)
         if not self.reached(due):
             return False
-        if inventory.listed_at <= self._accepted_at + self.cloud.lag_seconds:
-            # A list that was begun before the deletion was accepted, or none: what it shows is no reason to repeat it.
+        if inventory.listed_at <= shows_at:
             self.next_advance_seconds = UNLISTED_SECONDS
             return False
         self.log.warning("Instance %s is still there (%s), deleting it once more", self.external_id, record.status)

@@ -24,8 +24,8 @@ T = TypeVar("T")
 #: What a step of a machine returns: the instance = complete; True = look at the new state at once; False = wait.
 Step = Callable[[], "Instance | bool"]
 
-#: A machine that waits is woken; this is for the case that it is not.
-SAFETY_SECONDS: Final = 5.0
+#: A machine that waits is woken; this is for the case that it is not. Its waiter is forgotten after 20 s.
+SAFETY_SECONDS: Final = 10.0
 
 
 def cloud_is_away(error: BaseException) -> bool:

@@ -63,7 +63,7 @@ def test_one_thread_for_what_follows_each_other(threads: SharedThreads) -> None:
     for number in range(20):
         shares[number % 2].submit(int).result(DEADLINE_SECONDS)
         wait_for("the thread is free", lambda: len(threads._idle) == 1)
-    assert len(threads) == 1
+    assert threads.count == 1
 
 
 def name_of_thread() -> str:
@@ -86,7 +86,7 @@ def test_what_follows_stays_in_the_thread(threads: SharedThreads) -> None:
 
     first = steps.submit(step).result(DEADLINE_SECONDS)
     assert followed.result(DEADLINE_SECONDS).result(DEADLINE_SECONDS) == first
-    assert len(threads) == 1
+    assert threads.count == 1
 
 
 def test_what_follows_does_not_wait_for_a_slow_thread(threads: SharedThreads, holds: Holds) -> None:
@@ -133,7 +133,7 @@ def test_submit_next_elsewhere(threads: SharedThreads) -> None:
 def test_limit(threads: SharedThreads, holds: Holds) -> None:
     share = threads.share("a", 2, 1)
     futures = holds.begin(share, 5, running=2)
-    assert [share.running, len(share.queue), len(threads)] == [2, 3, 2]
+    assert [share.running, len(share.queue), threads.count] == [2, 3, 2]
     holds.go.set()
     assert {future.result(DEADLINE_SECONDS) for future in futures} == {"cloud-a-a"}
 
@@ -142,15 +142,15 @@ def test_what_is_slow_keeps_nobody_else(threads: SharedThreads, holds: Holds) ->
     """Whatever one kind of work does, the others have their reserved threads; there are never more than the maximum."""
     greedy, small, other = threads.share("a", 99, 1), threads.share("b", 3, 1), threads.share("c", 3, 2)
     first = holds.begin(greedy, 10, running=3)
-    assert (greedy.running, len(threads)) == (3, 3)
+    assert (greedy.running, threads.count) == (3, 3)
     holds.begin(small, 3, running=1)
     holds.begin(other, 3, running=2)
     assert [share.running for share in (greedy, small, other)] == [3, 1, 2]
-    assert len(threads) == 6
+    assert threads.count == 6
     holds.go.set()
     for future in first:
         future.result(DEADLINE_SECONDS)
-    assert len(threads) <= 6
+    assert threads.count <= 6
 
 
 def test_oldest_work_first(holds: Holds) -> None:
@@ -171,9 +171,9 @@ def test_idle_threads_end(holds: Holds) -> None:
     threads = SharedThreads("cloud-a", 5, idle_seconds=0.01)
     share = threads.share("a", 5, 0)
     holds.begin(share, 5)
-    assert len(threads) == 5
+    assert threads.count == 5
     holds.go.set()
-    wait_for("all have ended", lambda: len(threads) == 0)
+    wait_for("all have ended", lambda: threads.count == 0)
     assert share.submit(int).result(DEADLINE_SECONDS) == 0
     threads.close()
 
@@ -186,7 +186,7 @@ def test_end_of_all_shares() -> None:
     first.shutdown(wait=True)
     assert second.submit(int).result(DEADLINE_SECONDS) == 0
     second.shutdown(wait=True)
-    wait_for("all have ended", lambda: len(threads) == 0)
+    wait_for("all have ended", lambda: threads.count == 0)
     with pytest.raises(RuntimeError):
         second.submit(int)
 
@@ -212,7 +212,7 @@ def test_close(holds: Holds) -> None:
     holds.go.set()
     threads.close()
     assert all(future.done() for future in futures)
-    assert len(threads) == 0
+    assert threads.count == 0
     with pytest.raises(RuntimeError):
         share.submit(int)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -49,6 +49,25 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverSite
         made = DriverSite(OpenStackDriver(), section, MemoryZooKeeper())
         yield made
         made.end()
+
+
+def test_calls_of_steps_are_made_in_their_thread(site: DriverSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps and calls share their threads: to wake another one for each call, and for its end, costs more than both."""
+    threads = cast(StateMachineProvider, site.provider)._threads
+    handed_over: list[str] = []
+    hand_over = threads._hand_over
+
+    def counted(work: Any) -> bool:
+        handed_over.append(threading.current_thread().name)
+        return hand_over(work)
+
+    monkeypatch.setattr(threads, "_hand_over", counted)
+    (node,) = site.serve("small")
+    node.state = states.DELETING
+    site.zk.nodes.lock_and_save(node)
+    cast(StateMachineProvider, site.provider).startNodeCleanup(node).join(DEADLINE_SECONDS)
+    assert handed_over
+    assert not [name for name in handed_over if name in {f"{NAME}-step", f"{NAME}-create", f"{NAME}-call"}]
 
 
 def test_burst(site: DriverSite, monkeypatch: pytest.MonkeyPatch) -> None:
