@@ -13,10 +13,12 @@ from typing import Final
 
 from inotify_simple import INotify, flags
 
-from nodepool.clock import sleep
+from nodepool.clock import monotonic, sleep
 
 #: So often who waits looks by itself where the kernel cannot tell of changes.
 LOOK_SECONDS: Final = 0.2
+#: So often it is made sure that the files are still those that are watched, if there is no other reason.
+RENEW_SECONDS: Final = 10.0
 #: After a change others are waited for: an editor makes several, and a busy directory must not make a busy loop.
 SETTLE_SECONDS: Final = 0.05
 
@@ -44,12 +46,16 @@ class FileWatch:
         self._wake: int | None = None
         self._lock = threading.Lock()
         self._poll = select.poll()
+        #: What is watched, and until when it is believed to be.
+        self._watched: tuple[str, ...] = ()
+        self._watched_until = float("-inf")
 
     def open(self) -> None:
         """Begin. Not in the constructor, because a daemon closes all files when it goes to the background."""
         with self._lock:
             self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll.register(self._wake, select.POLLIN)
+        self._watched_until = float("-inf")
         try:
             self._inotify = INotify()
         except OSError as error:
@@ -86,12 +92,17 @@ class FileWatch:
             elif self._inotify is not None:
                 sleep(min(seconds, SETTLE_SECONDS))
                 self._inotify.read(timeout=0)
+                # One of them may be another file, or another directory, by now.
+                self._watched_until = float("-inf")
 
     def _watch(self, inotify: INotify) -> None:
-        for path in self._files():
-            for watched in (os.path.dirname(path) or ".", path):
-                # It is missing, or may not be read, or there are too many watches: the main loop looks once a turn
-                # in any case.
-                with contextlib.suppress(OSError, ValueError):
-                    # Of one that is watched already this changes nothing.
-                    inotify.add_watch(watched, _CHANGES)
+        files = tuple(self._files())
+        if files == self._watched and monotonic() < self._watched_until:
+            return
+        self._watched, self._watched_until = files, monotonic() + RENEW_SECONDS
+        for watched in dict.fromkeys(each for path in files for each in (os.path.dirname(path) or ".", path)):
+            # It is missing, or may not be read, or there are too many watches: the main loop looks once a turn in any
+            # case.
+            with contextlib.suppress(OSError, ValueError):
+                # Of one that is watched already this changes nothing.
+                inotify.add_watch(watched, _CHANGES)

@@ -177,6 +177,12 @@ class Inventory(Generic[R]):
                 waiter.told = False
                 self._add(waiter)
 
+    def need_complete(self, waiter: Waiter) -> None:
+        """What is waited for may not show as a change: complete lists are needed from now on."""
+        with self._changed:
+            waiter.complete = True
+            self._add(waiter)
+
     def done(self, waiter: Waiter, happened: bool = True) -> None:
         """The wait is over.
 

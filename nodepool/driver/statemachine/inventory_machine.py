@@ -181,7 +181,7 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
     def need_complete_lists(self) -> None:
         """What is waited for may not show as a change."""
         if self._waiter is not None:
-            self._waiter.complete = True
+            self.cloud.inventory.need_complete(self._waiter)
 
     @property
     def waiting(self) -> bool:

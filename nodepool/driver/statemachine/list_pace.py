@@ -72,6 +72,10 @@ class ListPace:
         #: As `PRICE_SECONDS`, for this cloud.
         self.price_seconds = PRICE_SECONDS
         self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
+        #: Those that only news of one instance concern, by its id, and all others: a watch tells of one instance at a
+        #: time, and a thousand may wait.
+        self._by_record: dict[str, weakref.WeakSet[Waiter]] = {}
+        self._of_any: weakref.WeakSet[Waiter] = weakref.WeakSet()
         self._durations: dict[str, deque[float]] = {}
         #: The shortest of them; each waiter is judged by it with each list.
         self._shortest: dict[str, float] = {}
@@ -88,7 +92,21 @@ class ListPace:
     # -- who waits --
 
     def add(self, waiter: Waiter) -> None:
+        """Also for one that needs complete lists from now on."""
         self._waiters.add(waiter)
+        if waiter.record_id is None or waiter.complete:
+            self._of_any.add(waiter)
+        else:
+            self._by_record.setdefault(waiter.record_id, weakref.WeakSet()).add(waiter)
+
+    def _discard(self, waiter: Waiter) -> None:
+        self._waiters.discard(waiter)
+        self._of_any.discard(waiter)
+        known = self._by_record.get(waiter.record_id or "")
+        if known is not None:
+            known.discard(waiter)
+            if not known:
+                del self._by_record[waiter.record_id or ""]
 
     def has(self, waiter: Waiter) -> bool:
         return waiter in self._waiters
@@ -98,7 +116,7 @@ class ListPace:
 
         :param happened: what was waited for came; False = it was given up.
         """
-        self._waiters.discard(waiter)
+        self._discard(waiter)
         if happened:
             durations = self._durations.setdefault(waiter.kind, deque(maxlen=REMEMBERED_WAITS))
             durations.append(now - waiter.since)
@@ -117,10 +135,13 @@ class ListPace:
 
     def to_wake(self, changed: Collection[str]) -> list[Waiter]:
         """Whom a list concerns that changed what is known of these instances."""
-        found = [w for w in self._waiters if w.record_id is None or w.complete or w.record_id in changed]
+        found = dict.fromkeys(self._of_any)
+        for record_id in changed:
+            if record_id in self._by_record:
+                found.update(dict.fromkeys(self._by_record[record_id]))
         for waiter in found:
             waiter.told = True
-        return found
+        return list(found)
 
     # -- lists --
 
@@ -153,9 +174,12 @@ class ListPace:
         due = float("inf")
         for waiter in list(self._waiters):
             if now - waiter.touched > FORGOTTEN_SECONDS:
-                self._waiters.discard(waiter)
+                self._discard(waiter)
             else:
                 due = min(due, self._due(waiter, now, listed_at))
+        if len(self._by_record) > 2 * len(self._waiters):
+            # Of waiters that nobody held any more.
+            self._by_record = {record_id: known for record_id, known in self._by_record.items() if known}
         return min(max(due, self._not_before), self._next_paid(listed_at))
 
     def next_for(self, waiter: Waiter, now: float, listed_at: float) -> float:

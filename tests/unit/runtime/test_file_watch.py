@@ -97,6 +97,26 @@ def test_link_of_a_config_map(tmp_path: Path) -> None:
         watch.close()
 
 
+def test_directory_that_is_another_one(watch: FileWatch, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-1: what is watched is renewed every 10 s, and not with each wait."""
+    file.parent.rename(file.parent.with_name("old"))
+    file.parent.mkdir()
+    file.write_text("labels: []")
+    # Of the move the watch of the file that was moved says nothing.
+    watch.wait(0.0)
+    later = monotonic() + file_watch.RENEW_SECONDS
+    monkeypatch.setattr(file_watch, "monotonic", lambda: later)
+    watch.wait(0.0)
+    written(file)
+    assert ended(watch)
+    added: list[object] = []
+    assert watch._inotify is not None
+    monkeypatch.setattr(watch._inotify, "add_watch", lambda *arguments: added.append(arguments))
+    for _ in range(3):
+        watch.wait(0.0)
+    assert len(set(added)) == len(added) > 0, "once, after the change"
+
+
 def test_file_that_is_mounted_alone(tmp_path: Path, file: Path) -> None:
     """G-1: the directory hears nothing of a change by another path, as with a bind mount in a container."""
     alone = tmp_path / "alone.yaml"

@@ -182,9 +182,8 @@ def test_changes_are_refused(known: QuietInventory[Seen], cloud: ListedCloud, cl
 def test_wakes_whom_it_concerns(known: QuietInventory[Seen], cloud: ListedCloud, clock: ManualClock) -> None:
     """300 launches are not all looked at because one of them goes on."""
     woken: list[str] = []
-    waiters = {name: known.wait_for("boot", functools.partial(woken.append, name)) for name in ("a", "b", "c")}
-    for name, waiter in waiters.items():
-        waiter.record_id = name
+    # Waiters that nobody holds are forgotten.
+    held = [known.wait_for("boot", functools.partial(woken.append, name), name) for name in ("a", "b", "c")]
     anything = known.wait_for("search", lambda: woken.append("any"))
     cloud.records = [Seen("a", "building"), Seen("b", "building")]
     known.refresh(complete=True)
@@ -195,6 +194,7 @@ def test_wakes_whom_it_concerns(known: QuietInventory[Seen], cloud: ListedCloud,
     known.refresh(complete=True)
     known.done(anything)
     assert sorted(woken) == ["any", "b"]
+    assert len(held) == 3
 
 
 def test_errors(

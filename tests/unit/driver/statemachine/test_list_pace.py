@@ -219,5 +219,21 @@ def test_whom_a_list_concerns() -> None:
     assert set(pace.to_wake({"a"})) == {one, search}
     assert not pace.complete_wanted()
     other.complete = True
+    pace.add(other)
     assert set(pace.to_wake(())) == {other, search}
+    assert sorted(each.kind for each in pace.to_wake({"b"})) == sorted([other.kind, search.kind]), "each of them once"
     assert pace.complete_wanted()
+    for each in (one, other, search):
+        pace.done(each, NOW, happened=False)
+    assert not pace.to_wake({"a", "b"})
+
+
+def test_waiters_that_nobody_holds() -> None:
+    """Nothing is kept of them: the ids of their instances do not come again."""
+    pace, kept = ListPace(), waiter(record_id="kept")
+    pace.add(kept)
+    for number in range(10):
+        pace.add(waiter(record_id=str(number)))
+    pace.next_list(NOW, NOW)
+    assert list(pace._by_record) == ["kept"]
+    assert pace.to_wake({"0", "kept"}) == [kept]
