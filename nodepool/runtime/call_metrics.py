@@ -31,6 +31,9 @@ class CallMetrics:
             place = (count.hook, count.provider)
             values: tuple[float, ...] = (count.calls, count.errors, count.seconds)
             before = self._told.get(place, (0, 0, 0.0))
+            if values == before:
+                # Most are: there are dozens of methods for each provider.
+                continue
             self._told[place] = values
             for metric, value, told in zip(_METRICS, values, before, strict=True):
                 if value > told:
