@@ -30,7 +30,7 @@ TOTAL_BUDGET = 45 * 60
 #: because each of them uses all cores. The second row fills the time in which they wait.
 ROWS: tuple[tuple[Environment, ...], ...] = (
     (
-        Environment("py3", 25 * 60, tests=True),
+        Environment("py3", 30 * 60, tests=True),
         Environment("chaos-short", 9 * 60, tests=True),
     ),
     (
