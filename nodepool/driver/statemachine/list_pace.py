@@ -102,11 +102,11 @@ class ListPace:
     def _discard(self, waiter: Waiter) -> None:
         self._waiters.discard(waiter)
         self._of_any.discard(waiter)
-        known = self._by_record.get(waiter.record_id or "")
-        if known is not None:
-            known.discard(waiter)
-            if not known:
-                del self._by_record[waiter.record_id or ""]
+        if waiter.record_id in self._by_record:
+            others = self._by_record[waiter.record_id]
+            others.discard(waiter)
+            if not others:
+                del self._by_record[waiter.record_id]
 
     def has(self, waiter: Waiter) -> bool:
         return waiter in self._waiters
