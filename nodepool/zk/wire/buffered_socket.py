@@ -111,6 +111,11 @@ class BufferedSocket:
         if not received and self._end is None:
             self._end = b""
 
+    def fail(self, error: OSError) -> None:
+        """Who reads is told of an error, behind what was read before."""
+        if self._end is None:
+            self._end = error
+
     def _decode(self, received: bytes) -> bytes:
         return received
 
@@ -131,6 +136,11 @@ class BufferedSocket:
     def has_room(self) -> bool:
         """Does `send` take anything?"""
         return self._waiting_bytes < MOST_WAITING_BYTES
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing left to be sent?"""
+        return not self._waiting and not self._unsent
 
     @property
     def unsent(self) -> bool:

@@ -47,10 +47,10 @@ METHODS: Final = {
 }
 #: What a client has before it is started, and what its connection has.
 CLIENT_FIELDS: Final = (
-    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_queue", "_stopped"),
-    *("chroot", "hosts", "randomize_hosts", "state"),
+    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue", "_stopped"),
+    *("chroot", "connected", "hosts", "randomize_hosts", "state"),
 )
-CONNECTION_FIELDS: Final = ("_socket", "handler", "logger")
+CONNECTION_FIELDS: Final = ("_read_sock", "_socket", "_write_sock", "_xid", "handler", "logger")
 
 
 @cache

@@ -122,14 +122,14 @@ def _wait(readers: Sequence[Readable], connections: Sequence[BufferedSocket], se
             poll.register(connection, select.POLLOUT | (select.POLLIN if connection in readers else 0))
     wakes = [each for each in readers if isinstance(each, WakeReader)]
     for wake in wakes:
-        wake.asleep = True
+        wake.rest()
     try:
         if any(wake.readable() for wake in wakes):
             seconds = 0.0
         found = {number for number, _ in poll.poll(None if seconds == math.inf else max(0, math.ceil(seconds * 1000)))}
     finally:
         for wake in wakes:
-            wake.asleep = False
+            wake.resume()
     for wake in wakes:
         if wake.fileno() in found:
             wake.drain()

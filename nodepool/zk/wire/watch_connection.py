@@ -8,6 +8,7 @@ makes another call then would keep it from ever being so. See `WatchConnection.c
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import socket
@@ -36,6 +37,8 @@ log = logging.getLogger(log_names.ZOOKEEPER)
 
 #: Of a packet (zookeeper.jute, ReplyHeader): xid, zxid, error. An event is one with this xid.
 _HEADER_BYTES: Final = struct.calcsize("!iqi")
+#: After it Kazoo begins anew.
+_LAST_XID: Final = 2**31 - 1
 _EVENT_XID: Final = struct.pack("!i", WATCH_XID)
 
 
@@ -43,6 +46,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
 
     client: WatchedClient
+    _xid: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -76,6 +80,46 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             self.client._call(request, reply)
         else:
             self._late_calls.append(reply)
+
+    def send_now(self, request: Any, reply: Reply) -> bool:
+        """Send a call from the thread that waits for its answer, while the connection thread sleeps. Does not block.
+
+        False = nothing was sent: it is the turn of the connection thread.
+        """
+        reader = self._read_sock
+        if reader is None or not reader.borrow():
+            return False
+        try:
+            connection = self._socket
+            if self.client._queue or not self.client.connected or not connection.idle:
+                return False
+            xid = self._xid % _LAST_XID + 1
+            try:
+                self._submit(request, 0.0, xid)
+            except UnicodeEncodeError:
+                # `WatchedClient._call` refuses it.
+                return False
+            self._xid = xid
+            self.client._pending.append((request, reply, xid))
+            try:
+                sent: bool = connection.flush()
+            except OSError as error:
+                # The connection thread meets it, too, and reports all calls as lost.
+                connection.fail(error)
+                sent = False
+        finally:
+            reader.give_back()
+        if not sent:
+            # It goes on with the rest when there is room.
+            self._wake()
+        return True
+
+    def _wake(self) -> None:
+        writer = self._write_sock
+        if writer is not None:
+            # It may be closed at this moment, by the connection thread itself.
+            with contextlib.suppress(OSError):
+                writer.wake()
 
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         """Addresses of all servers, in random order; a name that is unknown is left out. Blocks."""
@@ -134,8 +178,9 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self.call(Sync(self.client.chroot or "/"), Reply())
 
     def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
-        self._sent.append((monotonic(), request.type in PASSED_ON))
+        begun = monotonic()
         super()._submit(request, *arguments, **options)
+        self._sent.append((begun, request.type in PASSED_ON))
 
     def _read_socket(self, *arguments: Any) -> Any:
         """Handle all packets that were read, until there is something to send.

@@ -93,11 +93,14 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         """Calls that wait to be sent."""
         return len(self._queue)
 
-    def call(self, request: Any, reply: Reply) -> Reply:
-        """Send one of `operations`. Does not wait for an answer."""
+    def call(self, request: Any, reply: Reply, *, awaited: bool = False) -> Reply:
+        """Send one of `operations`. Does not wait for an answer.
+
+        :param awaited: the caller does nothing until it is there. Those that are sent without it may go out together.
+        """
         if self._connection.is_current_thread and self.state == KazooState.CONNECTED:
             self._connection.call(request, reply)
-        else:
+        elif not (awaited and self._connection.send_now(request, reply)):
             self._call(request, reply)
         return reply
 

@@ -16,6 +16,7 @@ from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
 from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.reply import Reply
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
@@ -46,11 +47,12 @@ class Outage:
         sent = self.client.kazoo.call
         seen: list[object] = []
 
-        def noting(request: object, reply: object) -> object:
+        def noting(request: object, reply: Reply, **options: bool) -> Reply:
+            found = sent(request, reply, **options)
             seen.append(request)
-            return sent(request, reply)  # type: ignore[arg-type]
+            return found
 
-        self.client.kazoo.call = noting  # type: ignore[assignment, method-assign]
+        self.client.kazoo.call = noting  # type: ignore[method-assign]
         future = self._pool.submit(call)
         wait_for("it was sent", lambda: seen and not self.client.kazoo.queued_calls)
         self._cut()

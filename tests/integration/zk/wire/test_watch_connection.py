@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from kazoo.exceptions import ConnectionLoss
 
@@ -45,6 +46,25 @@ def test_calls_from_the_connection_thread(client: ZooKeeperClient, znodes: PoolZ
     for _ in range(1000):
         client.kazoo.call(client.kazoo.operations.get("/here"), Reply(lambda *_: left.release()))
     assert all(left.acquire(timeout=30) for _ in range(2000))
+
+
+def test_calls_of_many_threads(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    """Whoever sends, the connection thread or the one that waits: each gets the answer to its own call."""
+    kazoo = client.kazoo
+
+    def work(number: int) -> list[int]:
+        path, versions = f"/{number}", []
+        kazoo.call(kazoo.operations.create(path), Reply(), awaited=True).get(30)
+        for turn in range(100):
+            # Every third is left to the connection thread; for every tenth the socket has no room at once.
+            data = bytes(200_000 if turn % 10 == 9 else turn)
+            change = kazoo.operations.set(path, data, turn)
+            versions.append(kazoo.call(change, Reply(), awaited=turn % 3 > 0).get(30).version)
+        return versions
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(work, range(8)))
+    assert found == [list(range(1, 101))] * 8
 
 
 def test_calls_end_with_their_connection(shaky: ZooKeeperClient, proxy: TcpProxy, znodes: PoolZnodes) -> None:

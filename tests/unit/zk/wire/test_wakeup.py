@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import select
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -54,6 +55,36 @@ def test_full_socket(wake: Wake) -> None:
     assert len(reader.sent) == 10_000
     while socket_is_ready(reader):
         reader.drain()
+
+
+def test_use_while_its_thread_sleeps(wake: Wake) -> None:
+    """By one thread at a time, and by none while the connection thread is at work."""
+    reader, _ = wake
+    assert not reader.borrow()
+    reader.rest()
+    assert reader.borrow()
+    assert not reader.borrow()
+    with ThreadPoolExecutor(1) as connection_thread:
+        resumed = connection_thread.submit(reader.resume)
+        assert not resumed.done()
+        reader.give_back()
+        resumed.result(30)
+    assert not reader.borrow()
+    reader.rest()
+    assert reader.borrow()
+    reader.give_back()
+
+
+def test_woken_without_a_call(wake: Wake) -> None:
+    """Once; nothing is counted. Nobody is woken who does not sleep."""
+    reader, writer = wake
+    writer.wake()
+    assert not socket_is_ready(reader)
+    reader.asleep = True
+    writer.wake()
+    assert socket_is_ready(reader)
+    assert (reader.asleep, reader.readable()) == (False, False)
+    reader.drain()
 
 
 def test_closed(wake: Wake) -> None:

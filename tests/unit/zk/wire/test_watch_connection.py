@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator
 
+import pytest
+from kazoo.exceptions import BadArgumentsError
 from kazoo.protocol.connection import CLOSE_RESPONSE, WATCH_XID
 from kazoo.protocol.serialization import Close, Sync
+from kazoo.protocol.states import KeeperState
 
 from nodepool.zk import events
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.buffered_socket import BufferedSocket
+from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
 from nodepool.zk.wire.watched_client import WatchedClient, make
 from tests.unit.zk.wire.conftest import Pair
 
 TIMEOUT_SECONDS = 1.0
+Wake = tuple[WakeReader, WakeWriter]
 
 
 def packet(body: bytes) -> bytes:
@@ -79,3 +85,99 @@ def test_latency(plain_pair: Pair) -> None:
     connection._read_socket(TIMEOUT_SECONDS)
     assert sum(client.latency.counts) == 1
     assert client.latency.sum_seconds > 0
+
+
+# -- calls that are sent by the thread that waits for the answer
+
+
+@pytest.fixture
+def asleep(plain_pair: Pair, wake: Wake) -> Iterator[WatchedClient]:
+    """A client that is connected, and whose connection thread sleeps."""
+    client, _ = reading(*plain_pair, b"")
+    client._live.set()
+    client._state = KeeperState.CONNECTED
+    client._connection._xid = 0
+    connection = client._connection
+    connection._read_sock, connection._write_sock = wake
+    wake[0].rest()
+    yield client
+    connection._read_sock = connection._write_sock = None
+
+
+def awaited(client: WatchedClient, path: str = "/", data: bytes = b"") -> Reply:
+    return client.call(client.operations.set(path, data, -1), Reply(), awaited=True)
+
+
+def sent(other: socket.socket) -> list[int]:
+    """Xids of the packets that have come."""
+    other.setblocking(False)
+    try:
+        data = other.recv(1 << 16)
+    except BlockingIOError:
+        return []
+    xids = []
+    while data:
+        length, xid = struct.unpack_from("!ii", data)
+        xids.append(xid)
+        data = data[4 + length :]
+    return xids
+
+
+def test_sent_while_the_connection_thread_sleeps(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    """It is not woken; the answers come to it, in order."""
+    asleep._connection._xid = 2**31 - 2
+    replies = [awaited(asleep), awaited(asleep)]
+    assert sent(plain_pair[1]) == [2**31 - 1, 1]
+    assert [(reply, xid) for _, reply, xid in asleep._pending] == [(replies[0], 2**31 - 1), (replies[1], 1)]
+    assert (len(asleep._queue), wake[0].asleep) == (0, True)
+    assert [passed_on for _, passed_on in asleep._connection._sent] == [True, True]
+    assert wake[0].borrow(), "it was given back"
+
+
+def test_left_to_the_connection_thread(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    """What nobody waits for, and what comes behind it."""
+    asleep.call(asleep.operations.get("/"), Reply())
+    awaited(asleep)
+    assert (len(asleep._queue), len(asleep._pending), sent(plain_pair[1])) == (2, 0, [])
+    assert not wake[0].asleep
+
+
+def test_connection_thread_at_work(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    wake[0].resume()
+    awaited(asleep)
+    assert (len(asleep._queue), sent(plain_pair[1])) == (1, [])
+
+
+def test_not_connected(asleep: WatchedClient, plain_pair: Pair) -> None:
+    asleep._live.clear()
+    awaited(asleep)
+    assert (len(asleep._queue), sent(plain_pair[1])) == (1, [])
+
+
+def test_no_room_for_all_of_it(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    """The connection thread sends the rest, before anything else."""
+    awaited(asleep, data=bytes(1 << 20))
+    assert plain_pair[0].unsent
+    assert len(asleep._pending) == 1
+    assert not wake[0].asleep
+    awaited(asleep)
+    assert (len(asleep._queue), len(asleep._pending)) == (1, 1)
+
+
+def test_connection_that_broke(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    """The connection thread is woken: it meets the same error, and reports the call as lost."""
+    plain_pair[1].close()
+    awaited(asleep)
+    assert len(asleep._pending) == 1
+    assert not wake[0].asleep
+    with pytest.raises(OSError, match="Broken pipe"):
+        plain_pair[0].recv(4)
+
+
+def test_path_that_cannot_be_sent(asleep: WatchedClient, plain_pair: Pair) -> None:
+    reply = awaited(asleep, "/\ud800")
+    with pytest.raises(BadArgumentsError):
+        reply.get(0)
+    assert (sent(plain_pair[1]), len(asleep._pending), len(asleep._connection._sent)) == ([], 0, 0)
+    awaited(asleep)
+    assert sent(plain_pair[1]) == [1]
