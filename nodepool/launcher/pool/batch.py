@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.handlers import Handlers
     from nodepool.launcher.pool.view import PoolView
     from nodepool.model.request import OrderKey
-    from nodepool.plan.queue import Bucket
+    from nodepool.plan.queue import Bucket, RequestKind
 
 
 class Batch:
@@ -54,13 +54,15 @@ class Batch:
         :raises ZKConnectionError: what is locked goes on in the next pass.
         """
         kind = bucket.kind
+        room: float = 1
         followers: list[NodeRequestHandler] = []
         # It is met again, and judged, when each is taken for itself.
         with Guard(handler.log, "Taken without those behind it", but=ZKConnectionError, level=DEBUG, traceback=False):
-            followers = self._followers(bucket, handler, until, at_most)
+            room = self._sure_room(kind, handler)
+            followers = self._followers(bucket, until, min(at_most, room))
         handlers = [handler, *followers]
         try:
-            locked = self._lock(handlers)
+            locked = self._lock(handlers, with_nodes=room > 1)
         finally:
             self._let_go_unlocked(handlers)
         for _ in locked:
@@ -68,15 +70,15 @@ class Batch:
         self._run(locked)
         return len(locked)
 
-    def _followers(
-        self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int
-    ) -> list[NodeRequestHandler]:
-        """Handlers of the requests behind the head that can be launched for sure."""
-        room = min(at_most, self._room.ahead(bucket.kind, handler))
-        if room <= 1 or self._view.objection(bucket.kind, handler) is not None:
-            return []
+    def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
+        """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
+        room = self._room.ahead(kind, handler)
+        return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
+
+    def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:
+        """Handlers of the requests behind the head."""
         followers: list[NodeRequestHandler] = []
-        for request_id in bucket.first(int(room))[1:]:
+        for request_id in bucket.first(int(at_most))[1:]:
             cached = self._pool.open_request(request_id)
             if cached is None or (until is not None and cached.order_key > until):
                 break
@@ -88,13 +90,16 @@ class Batch:
             followers.append(self._view.make_handler(cached.copy()))
         return followers
 
-    def _lock(self, handlers: Sequence[NodeRequestHandler]) -> list[NodeRequestHandler]:
-        """Lock requests together; those that are locked. An error is raised when all answers are there."""
+    def _lock(self, handlers: Sequence[NodeRequestHandler], *, with_nodes: bool) -> list[NodeRequestHandler]:
+        """Lock requests together; those that are locked. An error is raised when all answers are there.
+
+        :param with_nodes: each is certain to get a new node, which is stored with its lock.
+        """
         ends: list[Callable[[], None]] = []
         failed: Exception | None = None
         for each in handlers:
             try:
-                ends.append(self._send_lock(each, with_node=len(handlers) > 1))
+                ends.append(self._send_lock(each, with_node=with_nodes, awaited=len(handlers) == 1))
             except Exception as error:  # noqa: BLE001 - raised below: what is sent already may be locked, and is ours
                 failed = error
                 break
@@ -110,13 +115,13 @@ class Batch:
             raise failed
         return locked
 
-    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:
+    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool, awaited: bool) -> Callable[[], None]:
         request = handler.request
         self._desk.open(handler, Stage.LOCKING)
         request.state = states.PENDING
         request.nodes = []
         node = handler.node_set.begin_ahead() if with_node else None
-        return self._pool.zk.requests.send_lock(request, node)
+        return self._pool.zk.requests.send_lock(request, node, awaited=awaited)
 
     def _is_locked(self, handler: NodeRequestHandler, end: Callable[[], None]) -> bool:
         request_id = handler.request.key

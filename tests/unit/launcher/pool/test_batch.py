@@ -71,7 +71,7 @@ class Place:
         log = logging.getLogger("test.batch")
         return SimpleNamespace(request=request, progress=Progress(key, 0.0), node_set=node_set, log=log)
 
-    def _send(self, request: NodeRequest, _node: Any) -> Callable[[], None]:
+    def _send(self, request: NodeRequest, _node: Any, *, awaited: bool) -> Callable[[], None]:
         if self.send_error is not None and request.key != "100-1":
             raise self.send_error
 
@@ -117,6 +117,12 @@ def test_only_what_has_room_for_sure(place: Place, change: dict[str, Any], taken
     assert place.launch() == len(taken)
     assert place.ran == taken
     assert place.with_node == (taken if len(taken) > 1 else [])
+
+
+def test_one_alone(place: Place) -> None:
+    """Its node is stored with its lock, too, if there is room for sure."""
+    assert place.launch(at_most=1) == 1
+    assert place.ran == place.with_node == ["100-1"]
 
 
 def test_turn_of_another_bucket(place: Place) -> None:
