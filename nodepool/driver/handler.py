@@ -175,6 +175,10 @@ class NodeRequestHandler(HandlerProgress):
         """Would `poll` surely find that a launch runs? For frameworks, not for drivers: it must not raise."""
         return False
 
+    def tells_end_of(self, node_id: str) -> bool:
+        """Will the launch of a node ask for a pass of the pool when it ends? Any thread. As `awaits_launches`."""
+        return False
+
     def poll(self) -> bool:
         """Is the request finished? Fulfils, fails or waits further. Does not block on launches."""
         if (end := self._poll()) is not None:

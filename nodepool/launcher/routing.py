@@ -100,7 +100,9 @@ class Router:
         if key is not None:
             owner = self._threads.get(*key)
             if owner is not None:
-                owner.node_changed(node_id, wake=node is None or self._is_urgent(node, written))
+                # The record of a launch that has ended is there a moment before the launch itself has.
+                urgent = node is None or (self._is_urgent(node, written) and not owner.launches(node))
+                owner.node_changed(node_id, wake=urgent)
             if node is None:
                 self._room(key[0], owner)
         self._counted("")

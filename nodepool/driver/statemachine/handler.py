@@ -88,6 +88,10 @@ class StateMachineHandler(NodeRequestHandler):
                 return True
         return False
 
+    def tells_end_of(self, node_id: str) -> bool:
+        launch = self._launches.get(node_id)
+        return launch is not None and not launch.complete
+
     @property
     def alive_thread_count(self) -> int:
         """Launches in progress; their number has nothing to do with threads here. Any thread may ask."""

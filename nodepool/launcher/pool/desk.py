@@ -186,6 +186,11 @@ class Desk:
         """Handlers of requests whose lock this pool holds, in the order in which they were taken. Any thread."""
         return [case.handler for case in list(self._locked.values()) if case.handler is not None]
 
+    def handler(self, request_id: str) -> NodeRequestHandler | None:
+        """The handler of a request whose lock this pool holds. Any thread."""
+        case = self._locked.get(request_id)
+        return None if case is None else case.handler
+
     @property
     def paused(self) -> bool:
         """Does a request wait for room? Then no new one is accepted (A-9)."""

@@ -23,6 +23,7 @@ from nodepool.runtime.worker import Worker
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.context import PoolContext
+    from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
 
 #: A pass at least this often while launches are in progress, for drivers that do not call ``pw.wake()``.
@@ -104,6 +105,11 @@ class PoolWorker(Worker):
         self._changes.node(node_id)
         if wake:
             self.wake()
+
+    def launches(self, node: Node) -> bool:
+        """Does a launch of this pool run for a node, that asks for a pass when it has ended? Any thread."""
+        handler = None if node.allocated_to is None else self.desk.handler(node.allocated_to)
+        return handler is not None and handler.tells_end_of(node.key)
 
     def retire(self) -> None:
         """The pool is not configured any more: take nothing new, finish what runs, then end. Does not block."""

@@ -57,10 +57,15 @@ class Pool:
         self.heard: list[Any] = []
         #: How often a node was a reason to make a pass.
         self.woken = 0
+        #: Nodes whose launch is about to end.
+        self.launching: set[str] = set()
 
     def node_changed(self, node_id: str, *, wake: bool = True) -> None:
         self.heard.append(node_id)
         self.woken += wake
+
+    def launches(self, node: Node) -> bool:
+        return node.id in self.launching
 
     def request_changed(self, request_id: str, *, wake: bool = True) -> None:
         self.heard.append((request_id, wake))
@@ -169,6 +174,17 @@ def test_node_of_a_request_that_makes_a_pass(launcher: Launcher, state: str, wok
     launcher.nodes.put("1", node("ready", version=2))
     launcher.nodes.tell("1")
     assert pool.woken == woken + 2
+
+
+def test_launch_that_is_about_to_end(launcher: Launcher) -> None:
+    """It asks for a pass itself: one before that would find that it runs."""
+    pool, mine = launcher.all[0], {"allocated_to": "200-0000000001"}
+    pool.launching.add("1")
+    for version, state in enumerate(["building", "ready"]):
+        launcher.nodes.put("1", node(state, id="1", version=version, **mine))
+    assert (pool.heard, pool.woken) == (["1"] * 2, 0)
+    launcher.nodes.put("1")
+    assert pool.woken == 1
 
 
 def test_node_of_a_pool(launcher: Launcher) -> None:

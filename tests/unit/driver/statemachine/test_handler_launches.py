@@ -63,6 +63,12 @@ def test_awaits_launches(make_site: MakeSite, complete: tuple[bool, ...], awaits
     assert handler.launchesComplete() is not awaits
 
 
+def test_who_tells_the_end_of_a_launch(make_site: MakeSite) -> None:
+    """The launch, until it has ended; nobody for a node that was not launched."""
+    handler = handler_with(StateMachineHandler, make_site, False, True)
+    assert [handler.tells_end_of(node_id) for node_id in ("0", "1", "2")] == [True, False, False]
+
+
 @pytest.mark.parametrize("cls", [OwnPoll, OwnEnd, MixedIn, Below])
 def test_drivers_with_a_look_of_their_own(make_site: MakeSite, cls: type[StateMachineHandler]) -> None:
     """They are polled in each pass, as the contract says."""
