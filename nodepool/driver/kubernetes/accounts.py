@@ -129,8 +129,9 @@ class DefaultAccounts(Listener):
         has_token = any("-token-" in str(secret.get("name")) for secret in account.get("secrets") or [])
         if waiting is None or self._there.get(namespace) == has_token:
             return None
+        is_news = namespace not in self._there or (self._tokens_needed and waiting.token)
         self._there[namespace] = has_token
-        return waiting.wake
+        return waiting.wake if is_news else None
 
 
 class _WaitingLaunch(NamedTuple):

@@ -98,10 +98,12 @@ class KubeClient:
     def _events(self, response: Any, head: str) -> Iterator[Object]:
         from urllib3.exceptions import HTTPError
 
+        from nodepool.driver.kubernetes.pieces import pieces
+
         rest = b""
         try:
-            for chunk in response.stream(1 << 16, decode_content=True):
-                *lines, rest = (rest + chunk).split(b"\n")
+            for piece in pieces(response):
+                *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
                     if line.strip():
                         yield _value(line)
@@ -140,7 +142,7 @@ class KubeClient:
         """An `ApiAnswer`, or the response of urllib3 for a stream. Raises what `error_of` makes of errors."""
         head = self._head(method, path)
         target = f"{path}?{urlencode(query)}" if query else path
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else _text(body)
         refused: ClusterAccess | None = None
         response: Any
         while True:
@@ -219,6 +221,14 @@ def _value(content: bytes) -> Any:
         return fast_json.loads(content)
     except ValueError:
         return json.loads(content)
+
+
+def _text(value: Object) -> bytes:
+    """A JSON text."""
+    try:
+        return fast_json.dumps(value)
+    except ValueError:
+        return json.dumps(value).encode()
 
 
 def _said(error: BaseException) -> str:

@@ -93,6 +93,18 @@ def test_tokens_of_old_clusters(accounts: DefaultAccounts) -> None:
     assert not accounts.is_missing("main-1")
 
 
+def test_token_that_nobody_waits_for(accounts: DefaultAccounts) -> None:
+    """A pod goes on with the account; the token that old clusters add a moment later wakes nobody."""
+    woken: list[str] = []
+    accounts.listed(KIND, [], 0.0)
+    accounts.wait_for("main-1", lambda: woken.append("main-1"))
+    accounts.changed(KIND, account("main-1"), gone=False)
+    accounts.changed(KIND, account("main-1", "default-token-y"), gone=False)
+    assert woken == ["main-1"]
+    accounts.need_tokens()
+    assert not accounts.is_missing("main-1")
+
+
 def test_list_that_lacks_an_account(accounts: DefaultAccounts) -> None:
     """KU-10: the watch has missed the end of the last attempt's account, and begins anew."""
     accounts.listed(KIND, [], 0.0)
