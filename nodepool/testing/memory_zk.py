@@ -57,15 +57,7 @@ class MemoryNodeStore(NodeStore):
         """:param under: always held, because there is no session that could be lost."""
         self.table.create(node)
 
-    def send_lock_and_save(
-        self,
-        node: Node,
-        exists: bool,
-        identifier: str = "",
-        under: ZkLock | None = None,
-        *,
-        awaited: bool = False,
-    ) -> Reply:
+    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None) -> Reply:
         reply = Reply()
         try:
             self.lock_and_save(node, identifier, under)
@@ -207,7 +199,7 @@ class MemoryRequestStore(RequestStore):
             self.table.set_lock(request)
         self.table.tell(request.key)
 
-    def send_lock(self, request: NodeRequest, node: Node | None = None, *, awaited: bool = False) -> Callable[[], None]:
+    def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
         def end() -> None:
             self.lock_and_save(request)
             if node is not None:

@@ -163,26 +163,15 @@ class NodeStore(NodeReader):
         """
 
         def attempt(exists: bool) -> None:
-            self.send_lock_and_save(node, exists, identifier, under, awaited=True).get()
+            self.send_lock_and_save(node, exists, identifier, under).get()
 
         try:
             self._with_lock_dir(node.key, attempt)
         except KazooException as error:
             raise translate(error) from None
 
-    def send_lock_and_save(
-        self,
-        node: Node,
-        exists: bool,
-        identifier: str = "",
-        under: ZkLock | None = None,
-        *,
-        awaited: bool = False,
-    ) -> Reply:
-        """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there.
-
-        :param awaited: see `Transaction.send`.
-        """
+    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None) -> Reply:
+        """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there."""
         lock_dir = paths.node_lock(node.key)
         tx = self.transaction()
         if under is not None:
@@ -195,7 +184,7 @@ class NodeStore(NodeReader):
             if error is None:
                 node.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
 
-        return tx.send(done, awaited=awaited)
+        return tx.send(done)
 
     def surely_locked(self, node: Node) -> bool:
         """Do we hold the lock beyond doubt? Does not block; False = not known just now.

@@ -189,13 +189,12 @@ class RequestStore:
 
         :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
         """
-        self.send_lock(request, awaited=True)()
+        self.send_lock(request)()
 
-    def send_lock(self, request: NodeRequest, node: Node | None = None, *, awaited: bool = False) -> Callable[[], None]:
+    def send_lock(self, request: NodeRequest, node: Node | None = None) -> Callable[[], None]:
         """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
 
         :param node: created with it; not locked.
-        :param awaited: see `Transaction.send`.
         """
         lock_dir = paths.request_lock(request.key)
 
@@ -206,7 +205,7 @@ class RequestStore:
             tx.set_record(paths.request(request.key), request, self.encode(request))
             if node is not None:
                 self._nodes.add_create(tx, node)
-            return tx.send(awaited=awaited), index
+            return tx.send(), index
 
         def end() -> None:
             attempt, exists = sent, False

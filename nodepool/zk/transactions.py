@@ -197,13 +197,10 @@ class Transaction:
         if not keep and not exists:
             self.delete(lock_dir)
 
-    def send(
-        self, on_done: Callable[[Any, BaseException | None], None] | None = None, *, awaited: bool = False
-    ) -> Reply:
+    def send(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> Reply:
         """Commit; does not block. The reply has a list with one result an operation.
 
         :param on_done: called in the connection thread with (results, error).
-        :param awaited: the caller does nothing until the reply is there.
         """
         observer = self._observer
         if observer is not None:
@@ -220,8 +217,7 @@ class Transaction:
             if on_done is not None:
                 on_done(results, error)
 
-        reply = _TransactionReply(self._paths, settle)
-        return self._kazoo.call(self._make.transaction(self._operations), reply, awaited=awaited)
+        return self._kazoo.call(self._make.transaction(self._operations), _TransactionReply(self._paths, settle))
 
     def _settle(self, results: Any, error: BaseException | None) -> None:
         """Give written records their new versions, then tell the cache."""
@@ -241,7 +237,7 @@ class Transaction:
 
     def commit(self) -> Any:
         """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""
-        return result(self.send(awaited=True))
+        return result(self.send())
 
     def commit_unless(self, done: Callable[[], bool]) -> None:
         """`commit`, and again after a lost answer, unless ``done`` says that everything was written."""

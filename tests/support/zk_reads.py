@@ -19,11 +19,11 @@ def count_reads(client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> lis
     kazoo = client.kazoo
     call = kazoo.call
 
-    def counting(request: Any, reply: Reply, **options: Any) -> Reply:
+    def counting(request: Any, reply: Reply) -> Reply:
         for each in request.operations if isinstance(request, MultiRead) else (request,):
             if isinstance(each, (GetData, GetChildren)):
                 reads.append(kazoo.unchroot(each.path))
-        return call(request, reply, **options)
+        return call(request, reply)
 
     monkeypatch.setattr(kazoo, "call", counting)
     return reads

@@ -99,7 +99,7 @@ class Batch:
         failed: Exception | None = None
         for each in handlers:
             try:
-                ends.append(self._send_lock(each, with_node=with_nodes, awaited=len(handlers) == 1))
+                ends.append(self._send_lock(each, with_node=with_nodes))
             except Exception as error:  # noqa: BLE001 - raised below: what is sent already may be locked, and is ours
                 failed = error
                 break
@@ -115,13 +115,13 @@ class Batch:
             raise failed
         return locked
 
-    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool, awaited: bool) -> Callable[[], None]:
+    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:
         request = handler.request
         self._desk.open(handler, Stage.LOCKING)
         request.state = states.PENDING
         request.nodes = []
         node = handler.node_set.begin_ahead() if with_node else None
-        return self._pool.zk.requests.send_lock(request, node, awaited=awaited)
+        return self._pool.zk.requests.send_lock(request, node)
 
     def _is_locked(self, handler: NodeRequestHandler, end: Callable[[], None]) -> bool:
         request_id = handler.request.key

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import ReplyHeader, Sync, Watch
+from kazoo.protocol.serialization import Auth, ReplyHeader, Sync, Watch
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -39,6 +39,8 @@ log = logging.getLogger(log_names.ZOOKEEPER)
 _HEADER_BYTES: Final = struct.calcsize("!iqi")
 #: After it Kazoo begins anew.
 _LAST_XID: Final = 2**31 - 1
+#: Types of requests that Kazoo does not send as the others; those of its tests have none.
+_SPECIAL: Final = (None, Auth.type)
 _EVENT_XID: Final = struct.pack("!i", WATCH_XID)
 
 
@@ -81,24 +83,23 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         else:
             self._late_calls.append(reply)
 
-    def send_now(self, request: Any, reply: Reply) -> bool:
-        """Send a call from the thread that waits for its answer, while the connection thread sleeps. Does not block.
+    def send_now(self, request: Any, reply: Any) -> bool:
+        """Send a call in this thread while the connection thread sleeps; that gets the answer. Does not block.
 
-        False = nothing was sent: it is the turn of the connection thread.
+        To wake it only to send would cost more than to send.
+
+        :param request: can be sent. ``reply``: also one of Kazoo's.
+        :return: False = nothing was sent: what others gave to the connection thread goes first, or it is at work.
         """
         reader = self._read_sock
-        if reader is None or not reader.borrow():
+        if reader is None or getattr(request, "type", None) in _SPECIAL or not reader.borrow():
             return False
         try:
             connection = self._socket
             if self.client._queue or not self.client.connected or not connection.idle:
                 return False
             xid = self._xid % _LAST_XID + 1
-            try:
-                self._submit(request, 0.0, xid)
-            except UnicodeEncodeError:
-                # `WatchedClient._call` refuses it.
-                return False
+            self._submit(request, 0.0, xid)
             self._xid = xid
             self.client._pending.append((request, reply, xid))
             try:

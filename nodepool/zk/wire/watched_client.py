@@ -93,14 +93,11 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         """Calls that wait to be sent."""
         return len(self._queue)
 
-    def call(self, request: Any, reply: Reply, *, awaited: bool = False) -> Reply:
-        """Send one of `operations`. Does not wait for an answer.
-
-        :param awaited: the caller does nothing until it is there. Those that are sent without it may go out together.
-        """
+    def call(self, request: Any, reply: Reply) -> Reply:
+        """Send one of `operations`. Does not wait for an answer."""
         if self._connection.is_current_thread and self.state == KazooState.CONNECTED:
             self._connection.call(request, reply)
-        elif not (awaited and self._connection.send_now(request, reply)):
+        else:
             self._call(request, reply)
         return reply
 
@@ -113,6 +110,8 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
             except UnicodeEncodeError:
                 async_object.set_exception(BadArgumentsError(ascii(path)))
                 return False
+        if self._connection.send_now(request, async_object):
+            return None
         return super()._call(request, async_object)
 
     def make_chroot(self) -> None:

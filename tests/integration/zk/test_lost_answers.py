@@ -47,8 +47,8 @@ class Outage:
         sent = self.client.kazoo.call
         seen: list[object] = []
 
-        def noting(request: object, reply: Reply, **options: bool) -> Reply:
-            found = sent(request, reply, **options)
+        def noting(request: object, reply: Reply) -> Reply:
+            found = sent(request, reply)
             seen.append(request)
             return found
 

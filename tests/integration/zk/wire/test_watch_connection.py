@@ -54,12 +54,12 @@ def test_calls_of_many_threads(client: ZooKeeperClient, znodes: PoolZnodes) -> N
 
     def work(number: int) -> list[int]:
         path, versions = f"/{number}", []
-        kazoo.call(kazoo.operations.create(path), Reply(), awaited=True).get(30)
+        kazoo.call(kazoo.operations.create(path), Reply()).get(30)
         for turn in range(100):
-            # Every third is left to the connection thread; for every tenth the socket has no room at once.
+            # For every tenth the socket has no room at once.
             data = bytes(200_000 if turn % 10 == 9 else turn)
             change = kazoo.operations.set(path, data, turn)
-            versions.append(kazoo.call(change, Reply(), awaited=turn % 3 > 0).get(30).version)
+            versions.append(kazoo.call(change, Reply()).get(30).version)
         return versions
 
     with ThreadPoolExecutor(8) as threads:

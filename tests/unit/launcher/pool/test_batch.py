@@ -71,7 +71,7 @@ class Place:
         log = logging.getLogger("test.batch")
         return SimpleNamespace(request=request, progress=Progress(key, 0.0), node_set=node_set, log=log)
 
-    def _send(self, request: NodeRequest, _node: Any, *, awaited: bool) -> Callable[[], None]:
+    def _send(self, request: NodeRequest, _node: Any) -> Callable[[], None]:
         if self.send_error is not None and request.key != "100-1":
             raise self.send_error
 

@@ -87,7 +87,7 @@ def test_latency(plain_pair: Pair) -> None:
     assert client.latency.sum_seconds > 0
 
 
-# -- calls that are sent by the thread that waits for the answer
+# -- calls that are sent by the thread that makes them
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def asleep(plain_pair: Pair, wake: Wake) -> Iterator[WatchedClient]:
     connection._read_sock = connection._write_sock = None
 
 
-def awaited(client: WatchedClient, path: str = "/", data: bytes = b"") -> Reply:
-    return client.call(client.operations.set(path, data, -1), Reply(), awaited=True)
+def write(client: WatchedClient, path: str = "/", data: bytes = b"") -> Reply:
+    return client.call(client.operations.set(path, data, -1), Reply())
 
 
 def sent(other: socket.socket) -> list[int]:
@@ -126,7 +126,7 @@ def sent(other: socket.socket) -> list[int]:
 def test_sent_while_the_connection_thread_sleeps(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
     """It is not woken; the answers come to it, in order."""
     asleep._connection._xid = 2**31 - 2
-    replies = [awaited(asleep), awaited(asleep)]
+    replies = [write(asleep), write(asleep)]
     assert sent(plain_pair[1]) == [2**31 - 1, 1]
     assert [(reply, xid) for _, reply, xid in asleep._pending] == [(replies[0], 2**31 - 1), (replies[1], 1)]
     assert (len(asleep._queue), wake[0].asleep) == (0, True)
@@ -135,39 +135,45 @@ def test_sent_while_the_connection_thread_sleeps(asleep: WatchedClient, plain_pa
 
 
 def test_left_to_the_connection_thread(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
-    """What nobody waits for, and what comes behind it."""
-    asleep.call(asleep.operations.get("/"), Reply())
-    awaited(asleep)
+    """What comes behind something that was left to it."""
+    asleep._queue.append((Sync("/"), Reply()))
+    write(asleep)
     assert (len(asleep._queue), len(asleep._pending), sent(plain_pair[1])) == (2, 0, [])
     assert not wake[0].asleep
 
 
+def test_login(asleep: WatchedClient, plain_pair: Pair) -> None:
+    """It has an xid of its own, which Kazoo gives it."""
+    asleep.add_auth_async("digest", "user:password")
+    assert (len(asleep._queue), sent(plain_pair[1])) == (1, [])
+
+
 def test_connection_thread_at_work(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
     wake[0].resume()
-    awaited(asleep)
+    write(asleep)
     assert (len(asleep._queue), sent(plain_pair[1])) == (1, [])
 
 
 def test_not_connected(asleep: WatchedClient, plain_pair: Pair) -> None:
     asleep._live.clear()
-    awaited(asleep)
+    write(asleep)
     assert (len(asleep._queue), sent(plain_pair[1])) == (1, [])
 
 
 def test_no_room_for_all_of_it(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
     """The connection thread sends the rest, before anything else."""
-    awaited(asleep, data=bytes(1 << 20))
+    write(asleep, data=bytes(1 << 20))
     assert plain_pair[0].unsent
     assert len(asleep._pending) == 1
     assert not wake[0].asleep
-    awaited(asleep)
+    write(asleep)
     assert (len(asleep._queue), len(asleep._pending)) == (1, 1)
 
 
 def test_connection_that_broke(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
     """The connection thread is woken: it meets the same error, and reports the call as lost."""
     plain_pair[1].close()
-    awaited(asleep)
+    write(asleep)
     assert len(asleep._pending) == 1
     assert not wake[0].asleep
     with pytest.raises(OSError, match="Broken pipe"):
@@ -175,9 +181,9 @@ def test_connection_that_broke(asleep: WatchedClient, plain_pair: Pair, wake: Wa
 
 
 def test_path_that_cannot_be_sent(asleep: WatchedClient, plain_pair: Pair) -> None:
-    reply = awaited(asleep, "/\ud800")
+    reply = write(asleep, "/\ud800")
     with pytest.raises(BadArgumentsError):
         reply.get(0)
     assert (sent(plain_pair[1]), len(asleep._pending), len(asleep._connection._sent)) == ([], 0, 0)
-    awaited(asleep)
+    write(asleep)
     assert sent(plain_pair[1]) == [1]
