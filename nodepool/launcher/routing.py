@@ -99,10 +99,11 @@ class Router:
                     self._cleanup.current.reset_soon()
         if key is not None:
             owner = self._threads.get(*key)
-            if owner is not None:
+            if owner is not None and node is not None:
                 # The record of a launch that has ended is there a moment before the launch itself has.
-                urgent = node is None or (self._is_urgent(node, written) and not owner.launches(node))
-                owner.node_changed(node_id, wake=urgent)
+                owner.node_changed(node_id, wake=self._is_urgent(node, written) and not owner.launches(node))
+            elif owner is not None:
+                owner.node_gone(node_id)
             if node is None:
                 self._room(key[0], owner)
         self._counted("")

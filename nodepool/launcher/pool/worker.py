@@ -47,6 +47,8 @@ class PoolWorker(Worker):
         self._launcher = launcher
         self._retiring = threading.Event()
         self._launches = 0
+        #: Has the pool nothing to do, and nothing that waits? Not while a pass runs.
+        self._at_rest = False
         self._epoch = -1
         self.context = PassContext(launcher, provider_name, pool_name, self.launcher_id)
         parts = PoolParts(launcher, self.context, self.wake, self.request_changed, self.node_changed, log)
@@ -106,6 +108,13 @@ class PoolWorker(Worker):
         if wake:
             self.wake()
 
+    def node_gone(self, node_id: str) -> None:
+        """A node of this pool went, which makes room for what waits."""
+        # Noted first: a pass that begins meanwhile either sees it, or is seen to run.
+        self._changes.node(node_id)
+        if not self._at_rest:
+            self.wake()
+
     def launches(self, node: Node) -> bool:
         """Does a launch of this pool run for a node, that asks for a pass when it has ended? Any thread."""
         handler = None if node.allocated_to is None else self.desk.handler(node.allocated_to)
@@ -124,6 +133,7 @@ class PoolWorker(Worker):
         return wait
 
     def run_once(self) -> float | None:
+        self._at_rest = False
         if not self._launcher.cache.ready:
             self._launcher.cache.wait_ready(5.0)
             if not self._launcher.cache.ready:
@@ -153,6 +163,7 @@ class PoolWorker(Worker):
         waits = [wait for wait in looks if wait is not None]
         if self.handlers:
             waits.append(POLL_SECONDS)
+        self._at_rest = not waits and not len(self.queue)
         return min(waits, default=None)
 
     def _update_entry(self) -> None:

@@ -86,22 +86,24 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     def send_now(self, request: Any, reply: Any) -> bool:
         """Send a call in this thread while the connection thread sleeps; that gets the answer. Does not block.
 
-        To wake it only to send would cost more than to send.
+        To wake it only to send would cost more than to send. But while answers are on their way it wakes anyway, and
+        the calls of a burst go out together.
 
         :param request: can be sent. ``reply``: also one of Kazoo's.
-        :return: False = nothing was sent: what others gave to the connection thread goes first, or it is at work.
+        :return: False = nothing was sent: that is left to the connection thread.
         """
         reader = self._read_sock
         if reader is None or getattr(request, "type", None) in _SPECIAL or not reader.borrow():
             return False
         try:
             connection = self._socket
-            if self.client._queue or not self.client.connected or not connection.idle:
+            client = self.client
+            if client._queue or client._pending or not client.connected or not connection.idle:
                 return False
             xid = self._xid % _LAST_XID + 1
             self._submit(request, 0.0, xid)
             self._xid = xid
-            self.client._pending.append((request, reply, xid))
+            client._pending.append((request, reply, xid))
             try:
                 sent: bool = connection.flush()
             except OSError as error:

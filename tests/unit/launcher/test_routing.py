@@ -64,6 +64,9 @@ class Pool:
         self.heard.append(node_id)
         self.woken += wake
 
+    def node_gone(self, node_id: str) -> None:
+        self.node_changed(node_id)
+
     def launches(self, node: Node) -> bool:
         return node.id in self.launching
 

@@ -216,6 +216,24 @@ def test_end_of_launches_wakes_siblings(still: Still, znodes: PoolZnodes, cloud_
     launcher.passes(first, "the first is over too", lambda: znodes.request_state(busy) != "pending")
 
 
+def test_node_that_goes(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:
+    """Q-2: it makes room for what waits. A pool where nothing waits sleeps on."""
+    launcher = still([fake_provider("one", ("a",), cloud=cloud_name, pool_max_servers=1)])
+    worker = launcher.worker("one", "main")
+    fulfil(launcher, worker, znodes, znodes.submit(["a"]))
+    launcher.settle()
+    worker.run_once()
+    worker._event.clear()
+    worker.node_gone("0000000009")
+    assert not worker._event.is_set()
+    znodes.submit(["a"])
+    launcher.settle()
+    worker.run_once()
+    worker._event.clear()
+    worker.node_gone("0000000009")
+    assert worker._event.is_set()
+
+
 def test_refused_node(still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-2: a ready node that the driver refuses does not keep a request waiting, nor the worker busy."""
     monkeypatch.setattr(FakeRequestHandler, "checkReusableNode", lambda _self, _node: False)

@@ -124,14 +124,24 @@ def sent(other: socket.socket) -> list[int]:
 
 
 def test_sent_while_the_connection_thread_sleeps(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
-    """It is not woken; the answers come to it, in order."""
+    """It is not woken; the answer comes to it."""
     asleep._connection._xid = 2**31 - 2
-    replies = [write(asleep), write(asleep)]
-    assert sent(plain_pair[1]) == [2**31 - 1, 1]
-    assert [(reply, xid) for _, reply, xid in asleep._pending] == [(replies[0], 2**31 - 1), (replies[1], 1)]
-    assert (len(asleep._queue), wake[0].asleep) == (0, True)
+    for xid in (2**31 - 1, 1):
+        reply = write(asleep)
+        assert sent(plain_pair[1]) == [xid]
+        assert [(answered, number) for _, answered, number in asleep._pending] == [(reply, xid)]
+        assert (len(asleep._queue), wake[0].asleep) == (0, True)
+        asleep._pending.clear()
     assert [passed_on for _, passed_on in asleep._connection._sent] == [True, True]
     assert wake[0].borrow(), "it was given back"
+
+
+def test_calls_of_a_burst(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    """Those behind the first go out together."""
+    for _ in range(3):
+        write(asleep)
+    assert (len(asleep._pending), sent(plain_pair[1])) == (1, [1])
+    assert (len(asleep._queue), wake[0].asleep) == (2, False)
 
 
 def test_left_to_the_connection_thread(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
