@@ -7,7 +7,7 @@ import base64
 import binascii
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from nodepool.clock import monotonic
@@ -162,7 +162,7 @@ class NodeObjects:
                 self._told[name] = self._clock()
             elif isinstance(view, PodView):
                 name = view.place
-                self._pods[name] = view
+                self._pods[name] = told_after(self._pods.get(name), view)
             else:
                 name = view.place
                 self._tokens[name] = view
@@ -195,7 +195,8 @@ class NodeObjects:
             if kind == PLACE:
                 gone = self._replace_places({view.name: view for view in views if isinstance(view, PlaceView)}, started)
             elif kind == POD:
-                self._pods = {view.place: view for view in views if isinstance(view, PodView)}
+                pods = (view for view in views if isinstance(view, PodView))
+                self._pods = {view.place: told_after(self._pods.get(view.place), view) for view in pods}
             else:
                 self._tokens = {view.place: view for view in views if isinstance(view, TokenView)}
             records = [record for name in self._places if (record := self._record(name)) is not None]
@@ -251,6 +252,17 @@ class NodeObjects:
 
 def _made_of(place: PlaceView, pod: PodView | None, token: TokenView | None) -> KubeRecord:
     return KubeRecord(place.name, place.uid, place.labels, place.terminating, place.held_by, pod, token)
+
+
+def told_after(before: PodView | None, now: PodView) -> PodView:
+    """What is known of a pod with what was told before.
+
+    That it never will run stays true until it does. The kubelet says why an image cannot be had only for a moment
+    (``ErrImagePull``), and then that it tries again (``ImagePullBackOff``). A launch may look after both.
+    """
+    if before is None or before.uid != now.uid or not before.verdict.fatal or now.verdict.fatal or now.verdict.ready:
+        return now
+    return replace(now, verdict=before.verdict)
 
 
 def pod_record(view: PodView) -> KubeRecord:

@@ -10,7 +10,7 @@ from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes import api
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud, Object
-from nodepool.driver.kubernetes.records import POD, KubeRecord, pod_record, pod_view
+from nodepool.driver.kubernetes.records import POD, KubeRecord, pod_record, pod_view, told_after
 from nodepool.driver.kubernetes.watch import Watch
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.exceptions import LaunchError, NotFound
@@ -64,7 +64,9 @@ class PodCloud(KubeCloud):
         super().refused(f"{POD} of project {kind}", error)
 
     def _record(self, found: Object) -> KubeRecord | None:
-        return pod_record(pod_view(found))
+        record = pod_record(pod_view(found))
+        known = self.inventory.get(record.id)
+        return record if known is None or record.pod is None else pod_record(told_after(known.pod, record.pod))
 
     # -- lists --
 

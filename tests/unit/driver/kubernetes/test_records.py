@@ -6,9 +6,13 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
+
 from nodepool.driver.kubernetes.records import (
     PLACE,
+    POD,
     NodeObjects,
+    PodView,
     place_view,
     pod_view,
     token_view,
@@ -41,6 +45,35 @@ def test_one_record() -> None:
     assert record is not None
     assert record.token is not None
     assert record.token.token == "secret-text"
+
+
+@pytest.mark.parametrize(
+    ("uid", "phase", "reason", "problem"),
+    [
+        ("u", "Pending", "ImagePullBackOff", "container c: ErrImagePull: not found"),
+        ("u", "Pending", "InvalidImageName", "container c: InvalidImageName"),
+        ("u", "Running", "", ""),
+        ("v", "Pending", "ImagePullBackOff", "container c: ImagePullBackOff"),
+    ],
+)
+def test_pod_that_never_will_run(uid: str, phase: str, reason: str, problem: str) -> None:
+    """KU-2: a launch that looks late finds why, unless the pod runs after all or is another one."""
+
+    def told(uid: str, phase: str, **waiting: str) -> PodView:
+        states = [{"name": "c", "state": {"waiting": waiting}}]
+        meta = {"name": "p", "namespace": "a-1", "uid": uid}
+        return pod_view({"metadata": meta, "status": {"phase": phase, "containerStatuses": states}})
+
+    kept = NodeObjects()
+    kept.put(place("a-1"))
+    kept.put(told("u", "Pending", reason="ErrImagePull", message="not found"))
+    later = told(uid, phase, reason=reason)
+    record = kept.put(later)
+    assert record is not None
+    assert record.pod is not None
+    assert (record.pod.verdict.problem, record.pod.verdict.ready) == (problem, phase == "Running")
+    (listed,), _ = kept.replace(POD, [later], 0.0)
+    assert listed == record
 
 
 def test_tokens_are_not_shown() -> None:

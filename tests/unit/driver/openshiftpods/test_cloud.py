@@ -50,6 +50,19 @@ def test_pod_of_somebody_else(cloud: PodCloud, client: StandIn) -> None:
     assert not [method for method, *_ in client.calls if method == "DELETE"]
 
 
+def test_pod_that_never_will_run(cloud: PodCloud) -> None:
+    """KU-2: a launch that looks late finds why."""
+    for reason, message in (("ErrImagePull", "not found"), ("ImagePullBackOff", "back-off")):
+        states = [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
+        meta = {"name": "p-1", "namespace": "a", "uid": "u", "labels": {}}
+        cloud.changed("a", {"metadata": meta, "status": {"containerStatuses": states}}, gone=False)
+    record = cloud.inventory.get("a-p-1")
+    assert record is not None
+    assert record.pod is not None
+    assert record.pod.verdict.fatal
+    assert record.pod.verdict.problem == "container c: ErrImagePull: not found"
+
+
 def test_missing_project(cloud: PodCloud, client: StandIn, caplog: pytest.LogCaptureFixture) -> None:
     """OS-6: a project that is missing or forbidden is told of once, and does not keep the others from being seen."""
     forbidden = CloudSetup("forbidden", 403)
