@@ -99,13 +99,13 @@ class Router:
                     self._cleanup.current.reset_soon()
         if key is not None:
             owner = self._threads.get(*key)
-            if owner is not None and node is not None:
+            if node is None:
+                if owner is not None:
+                    owner.node_gone(node_id)
+                self._room(key[0], owner)
+            elif owner is not None:
                 # The record of a launch that has ended is there a moment before the launch itself has.
                 owner.node_changed(node_id, wake=self._is_urgent(node, written) and not owner.launches(node))
-            elif owner is not None:
-                owner.node_gone(node_id)
-            if node is None:
-                self._room(key[0], owner)
         self._counted("")
 
     def _was_written(self, node_id: str, node: Node | None) -> bool:

@@ -12,7 +12,7 @@ from nodepool.driver.gateway import CallCount
 from nodepool.metrics.catalog import DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS, DRIVER_CALLS
 from nodepool.metrics.registry import Registry
 
-#: To look at all counts, dozens for each provider, costs a process without work more than all else that it does.
+#: To look at all counts, dozens for each provider, costs the main thread more than all else that it does in a turn.
 PUBLISH_SECONDS: Final = 5.0
 _METRICS = (DRIVER_CALLS, DRIVER_CALL_ERRORS, DRIVER_CALL_SECONDS)
 

@@ -2,7 +2,8 @@
 """`pieces`: the body of an answer that goes on for minutes, as it comes.
 
 urllib3 reads a chunked body (RFC 9112, 7.1) line by line, with several calls for each chunk. For a watch, where each
-chunk is an event, that costs more than all else that is done with the event. Here one read takes all that has come.
+chunk is an event, that costs as much as all that is done with the event. Here one read takes what has come, at most a
+TLS record.
 """
 
 from __future__ import annotations

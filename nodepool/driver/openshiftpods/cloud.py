@@ -83,7 +83,7 @@ class PodCloud(KubeCloud):
                 self._tell_unlisted(project, error)
                 continue
             self._unlisted.discard(project)
-            found += [pod_record(pod_view(item)) for item in items]
+            found += [record for item in items if (record := self._record(item)) is not None]
         if errors and len(errors) == len(self._projects):
             raise errors[0]
         return found

@@ -163,7 +163,7 @@ class PoolWorker(Worker):
         waits = [wait for wait in looks if wait is not None]
         if self.handlers:
             waits.append(POLL_SECONDS)
-        self._at_rest = not waits and not len(self.queue)
+        self._at_rest = not (waits or self.queue or self.fast_path.busy)
         return min(waits, default=None)
 
     def _update_entry(self) -> None:
