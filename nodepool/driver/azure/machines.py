@@ -82,22 +82,28 @@ class AzureMachines(InstanceCloud[VmRecord]):
     def list_instances(self, since: str | None) -> list[VmRecord]:
         records = self.client.vms()
         self._note_spot(records)
-        unknown = [record for record in records if self._lacks_addresses(record)]
-        if len(unknown) == 1:
-            self._look_up_one(unknown[0])
-        elif unknown and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or not self._more_come(records)):
+        unknown = [record for record in records if self._may_have_addresses(record)]
+        ready = [record for record in unknown if record.status == SUCCEEDED]
+        if len(ready) == 1 and len(unknown) <= self.looks_singly:
+            self._look_up_one(ready[0])
+        elif ready and (self._looked_up_at + LOOK_UP_SECONDS <= monotonic() or len(ready) == len(unknown)):
             self._looked_up_at = monotonic()
             self._look_up(unknown)
         there = {record.vm_id for record in records}
         for vm_id in self._addresses.keys() - there:
             self._addresses.pop(vm_id, None)
-        return [record._replace(addresses=self._addresses.get(record.vm_id, record.addresses)) for record in records]
+        return [self._with_addresses(record) for record in records]
 
     def look_at(self, record_id: str) -> VmRecord:
         record = self.client.vm(record_id)
-        if self._lacks_addresses(record):
+        if record.status == SUCCEEDED and self._may_have_addresses(record):
             self._look_up_one(record)
-        return record._replace(addresses=self._addresses.get(record.vm_id, record.addresses))
+        return self._with_addresses(record)
+
+    def _with_addresses(self, record: VmRecord) -> VmRecord:
+        # While it is being made its addresses are no news: whoever waits for it would look at it for nothing.
+        known = self._addresses.get(record.vm_id) if record.status != CREATING else None
+        return record if known is None else record._replace(addresses=known)
 
     def _note_spot(self, records: list[VmRecord]) -> None:
         self._spot |= {record.id: None for record in records if record.spot and self._is_ours(record)}
@@ -111,17 +117,16 @@ class AzureMachines(InstanceCloud[VmRecord]):
             return EVICTED, f"spot VM {name} is gone: Azure evicted it, or somebody deleted it"
         return DELETED, f"VM {name} is gone: somebody deleted it, or Azure evicted it if it was a spot VM"
 
-    def _more_come(self, records: list[VmRecord]) -> bool:
-        return any(record.status == CREATING and self._is_ours(record) for record in records)
-
     def _is_ours(self, record: VmRecord) -> bool:
         return record.metadata.get(PROVIDER_KEY) == self.provider
 
-    def _lacks_addresses(self, record: VmRecord) -> bool:
-        return self._is_ours(record) and record.status == SUCCEEDED and record.vm_id not in self._addresses
+    def _may_have_addresses(self, record: VmRecord) -> bool:
+        """Has a VM addresses that are not known? Its interface is made first, so a VM may have them long before it is
+        ready."""
+        return record.status in (CREATING, SUCCEEDED) and record.vm_id not in self._addresses and self._is_ours(record)
 
     def _look_up(self, records: list[VmRecord]) -> None:
-        """Two lists for all VMs that have become ready since the last time."""
+        """Two lists for all VMs that have become ready since the last time, and for those that are about to."""
         interfaces = {interface.id: interface for interface in self.client.interfaces()}
         wanted = (interfaces.get(record.interface_id) for record in records)
         public = by_id(self.client.addresses()) if any(one.public_ids for one in wanted if one is not None) else {}
