@@ -16,6 +16,7 @@ _FATAL_LATER: Final = frozenset(
 )
 #: An image that cannot be pulled: what the registry says decides.
 _PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
+_TROUBLE: Final = _FATAL | _FATAL_LATER | _PULL
 #: What a registry says when trying again does not help.
 _NO_IMAGE: Final = (
     "not found",
@@ -72,14 +73,15 @@ def _waiting(name: str, state: dict[str, Any]) -> Verdict | None:
     """What it means that a container waits; None = nothing."""
     waiting = _dict(state.get("waiting"))
     reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    if reason not in _TROUBLE:
+        # Most events of a watch tell of containers that are well.
+        return None
     text = one_line(f"container {name}: {reason}: {message}" if message else f"container {name}: {reason}")
     if reason in _FATAL:
         return Verdict(problem=text, fatal=True)
     if reason in _FATAL_LATER:
         return Verdict(problem=text, later=True)
-    if reason in _PULL:
-        return Verdict(problem=text, fatal=any(found in message.lower() for found in _NO_IMAGE))
-    return None
+    return Verdict(problem=text, fatal=any(found in message.lower() for found in _NO_IMAGE))
 
 
 def _ended(phase: str, status: dict[str, Any]) -> str:
