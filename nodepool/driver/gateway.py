@@ -80,6 +80,9 @@ label_ready: ProviderHook[[Any], bool] = ProviderHook(
     ),
     OF_THE_POOL,
 )
+id_in_advance: ProviderHook[[Any], Any] = ProviderHook(
+    "idInAdvance", Otherwise("logged; the launch stores the id of the instance", lambda: None), AT_ONCE
+)
 replacement_for: ProviderHook[[Any], Any] = ProviderHook("replacementFor", _DELETED_LATER, AT_ONCE)
 start_node_cleanup: ProviderHook[[Any], Any] = ProviderHook("startNodeCleanup", _DELETED_LATER, AT_ONCE)
 cleanup_node: ProviderHook[[Any], None] = ProviderHook("cleanupNode", _DELETED_LATER)
@@ -157,6 +160,9 @@ launches_complete: HandlerHook[[], bool] = HandlerHook(
 
 # Adapter
 get_create_state_machine: NamedHook[..., Any] = NamedHook("getCreateStateMachine", _LAUNCH_FAILED, AT_ONCE)
+first_id: NamedHook[[Any, Any, Any], Any] = NamedHook(
+    "firstId", Otherwise("logged; the launch stores the id of the instance", lambda: None), AT_ONCE
+)
 get_delete_state_machine: NamedHook[[Any, Any], Any] = NamedHook("getDeleteStateMachine", _DELETED_LATER, AT_ONCE)
 list_instances = ListHook("listInstances", _CLOUD_JUDGED)
 unanswered_creations = ListHook("unansweredCreations", Otherwise[list[Any]]("logged; none counts", list), AT_ONCE)

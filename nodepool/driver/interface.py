@@ -115,6 +115,14 @@ class Provider(ProviderNotifications, abc.ABC):
     def labelReady(self, name: Any) -> bool:
         """Could a request for this label succeed if resources were unlimited? Name or label object."""
 
+    def idInAdvance(self, node: Node) -> Any:
+        """``external_id`` that the instance of a new node will have, where it is a name that follows from the node.
+
+        It is stored with the lock of the node: a launch whose instance has it need not store it before it makes the
+        instance. None = that is not known. Must not do I/O. Released Nodepool does not call it.
+        """
+        return None
+
     def replacementFor(self, node: Node) -> Node | None:
         """A node record to put in place of a released one at once, or None for the ordinary deletion.
 

@@ -197,6 +197,8 @@ class DriverContract(ConfigurationRules):
         zk = worker.getZK()
         node = self.get_node(worker, provider)
         check_node(node, provider, self.label)
+        foretold = self.bounded("idInAdvance()", partial(provider.idInAdvance, node))
+        assert foretold in (None, node.external_id), f"idInAdvance() says {foretold}, it became {node.external_id}"
         assert not zk.isNodeLocked(node), "a fulfilled request's node is still locked"
         self.release(worker, provider, node)
         assert zk.getNode(node.key) is None, "the node is still there after its deletion"

@@ -85,6 +85,8 @@ class ScriptedProvider(Provider):
         self.refused: set[str | None] = set()
         self.launch_error: Exception | None = None
         self.broken: list[str] = []
+        #: In front of the id of a node, the id of its instance; "" = that is not known in advance.
+        self.prefix = ""
 
     def start(self, zk_conn: Any) -> None:
         self.zk = zk_conn
@@ -97,6 +99,9 @@ class ScriptedProvider(Provider):
 
     def labelReady(self, name: Any) -> bool:
         return True
+
+    def idInAdvance(self, node: Node) -> str | None:
+        return f"{self.prefix}{node.id}" if self.prefix else None
 
     def cleanupNode(self, node_id: Any) -> None:
         """There are no machines."""

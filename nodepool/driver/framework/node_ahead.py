@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nodepool.model import states
@@ -22,11 +23,13 @@ class NodeAhead:
     spend its time waiting for answers.
 
     :param node: stored as soon as the lock of the request is held.
+    :param announce: what is known of a node that has its id is noted in it, to be stored with its lock.
     """
 
-    def __init__(self, store: NodeStore, node: Node) -> None:
+    def __init__(self, store: NodeStore, node: Node, announce: Callable[[Node], None]) -> None:
         self._store = store
         self.node = node
+        self._announce = announce
         self._reply: Reply | None = None
 
     def lock(self, under: ZkLock | None = None) -> None:
@@ -36,6 +39,7 @@ class NodeAhead:
         """
         if self._reply is None:
             self.node.state = states.BUILDING
+            self._announce(self.node)
             # A new node has no lock directory yet.
             self._reply = self._store.send_lock_and_save(self.node, exists=False, under=under)
 

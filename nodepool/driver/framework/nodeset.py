@@ -119,7 +119,7 @@ class NodeSet:
             node = self._new_node(hooks.request.node_types[0])
             # What cannot be stored must not get into the way of the lock.
             hooks.zk.nodes.encode(node)
-            self._ahead = NodeAhead(hooks.zk.nodes, node)
+            self._ahead = NodeAhead(hooks.zk.nodes, node, self._announce)
             return node
         return None
 
@@ -244,6 +244,7 @@ class NodeSet:
             under = self._request_lock()
             hooks.zk.nodes.create(node, under=under)
             node.state = states.BUILDING
+            self._announce(node)
             hooks.zk.nodes.lock_and_save(node, under=under)
         # Whatever happens now, the set knows what it holds locked.
         self._nodes[position] = node
@@ -278,6 +279,10 @@ class NodeSet:
         allocate(node, hooks.request)
         gateway.set_node_metadata(hooks, node)
         return node
+
+    def _announce(self, node: Node) -> None:
+        """Whoever finds the node after a crash knows how its instance is called, if its id says so."""
+        node.external_id = gateway.id_in_advance(self._hooks.manager, node)
 
     def drop_aborted(self) -> None:
         """Let go of nodes that the cloud had no room for; unlocked, they are removed (L-7)."""

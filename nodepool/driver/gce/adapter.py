@@ -94,6 +94,10 @@ class GceAdapter(Adapter):
     ) -> GceCreation:
         return GceCreation(self.instances, hostname, label, image_external_id, metadata, request, az, log)
 
+    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> str | None:
+        # With several zones the launch chooses one.
+        return hostname if len(self.config.zones) == 1 else None
+
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> GceDeletion:
         return GceDeletion(self.instances, self.instances.record_id(external_id), log)
 

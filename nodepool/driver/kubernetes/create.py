@@ -59,7 +59,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         super().__init__(cloud, label.name, metadata, log)
         self.label: PodLabel = label
         self.labels = objects.labels_of(label, metadata, request, log)
-        self.name = f"{metadata[tags.POOL_KEY]}-{metadata[tags.NODE_KEY]}"
+        self.name = self.name_of(label, metadata)
         self.pod_name: str | None = label.name if label.is_pod else None
         self._judge = PodJudge(self.where, log, self.clock)
         #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
@@ -74,6 +74,11 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self._try_at: float | None = None
         #: Was the pod put off until the account is there?
         self._awaits_account = False
+
+    @classmethod
+    def name_of(cls, label: Any, metadata: Mapping[str, str]) -> str:
+        """The id of the instance of a node."""
+        return f"{metadata[tags.POOL_KEY]}-{metadata[tags.NODE_KEY]}"
 
     def id_in_advance(self) -> str:
         return self.name

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 
+def _pod_name(label: Any, metadata: Mapping[str, str]) -> str:
+    return f"{label.name}-{metadata[tags.NODE_KEY]}"
+
+
 class PodCreation(NamespaceCreation):
     """Makes a pod, and hands out our own credentials."""
 
@@ -30,8 +34,11 @@ class PodCreation(NamespaceCreation):
     ) -> None:
         super().__init__(cloud, label, metadata, request, log)
         self.project = metadata[tags.POOL_KEY]
-        self.pod_name: str = f"{label.name}-{metadata[tags.NODE_KEY]}"
-        self.name = f"{self.project}-{self.pod_name}"
+        self.pod_name: str = _pod_name(label, metadata)
+
+    @classmethod
+    def name_of(cls, label: Any, metadata: Mapping[str, str]) -> str:
+        return f"{metadata[tags.POOL_KEY]}-{_pod_name(label, metadata)}"
 
     def create(self, key: CreationKey) -> str:
         self.cloud.awaited(self.name, self.pod_name)

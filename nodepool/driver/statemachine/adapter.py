@@ -108,6 +108,16 @@ class Adapter:
         """
         return False
 
+    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> Any:
+        """``external_id`` that the first instance of a node will have, where it is a name that follows from these.
+
+        It is stored with the lock of the node, before there is a machine. What a machine says later wins. Must not
+        block. Released Nodepool does not call it. Default: None, the first machine says it.
+
+        :param hostname: as given to `getCreateStateMachine`; ``label`` and ``metadata``, too.
+        """
+        return None
+
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         """Why the instance of a node that is ready or in use is not listed any more: the cloud's code, and a text.
 

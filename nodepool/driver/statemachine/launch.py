@@ -97,6 +97,8 @@ class NodeLaunch:
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         label = handler.pool.labels[node.type[0]]
+        # Nothing is made yet, and perhaps nothing will be: the name is only for whoever finds the node after a crash.
+        self._foretold_id, node.external_id = node.external_id, None
         self._order = LaunchOrder(node, label, handler.pool, provider.provider, handler.request)
         self._zk = handler.zk
         self._wake_worker = handler.pw.wake
@@ -202,7 +204,9 @@ class NodeLaunch:
         self._machine = machine
         driven = Driven(self._provider.name, machine, self._wake)
         worked = self._provider.calls.worked
-        phase = CreatePhase(self._order, self._zk, driven, worked, self._deadline, self._clock, self.log)
+        # A later attempt may have stored something else meanwhile, and has another name.
+        stored = self._foretold_id if self._attempt == 1 else None
+        phase = CreatePhase(self._order, self._zk, driven, worked, self._deadline, self._clock, self.log, stored)
         return self._enter(phase, self._created)
 
     def _created(self) -> float | None:

@@ -11,7 +11,7 @@ from nodepool import log_names
 from nodepool.driver import gateway
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
-from nodepool.driver.statemachine import node_fields, signature
+from nodepool.driver.statemachine import metadata, node_fields, signature
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.adapter_checks import checks
 from nodepool.driver.statemachine.calls import CloudCalls
@@ -258,6 +258,11 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     def make_create_machine(self, *arguments: Any) -> StateMachine:
         """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
         return self._create_machine(*arguments)
+
+    def idInAdvance(self, node: Node) -> Any:
+        pool = self.provider.pools[str(node.pool)]
+        tags = metadata.for_node(node.key, pool.name, self.name)
+        return gateway.first_id(self.name, self.adapter, node_fields.hostname(node.id), pool.labels[node.type[0]], tags)
 
     def begin_launch(self, launch: NodeLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.statemachine import node_fields
 from nodepool.driver.statemachine.phases.phase import LaunchOrder, NodeWrites
@@ -29,6 +29,7 @@ class CreatePhase:
 
     :param worked: notified when the cloud did what it was asked.
     :param deadline: when the attempt ends, monotonic seconds.
+    :param stored_id: what ZooKeeper has as the id of the instance already; the node says it when the machine does.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class CreatePhase:
         deadline: float,
         clock: Callable[[], float],
         log: Log,
+        stored_id: Any = None,
     ) -> None:
         self._order = order
         self._zk = zk
@@ -48,6 +50,7 @@ class CreatePhase:
         self._deadline = deadline
         self._clock = clock
         self._log = log
+        self._stored_id = stored_id
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.phases.phase.Phase`."""
@@ -58,10 +61,10 @@ class CreatePhase:
                 f"no instance within launch-timeout of {self._order.launch_timeout:g} s, "
                 f"it got as far as {machine.state!r}{waits_for(machine)}"
             )
-        try:
-            instance, wait = self._driven.advance()
-        finally:
-            self._store_id()
+        instance, wait = self._advance()
+        if wait <= 0 and getattr(machine, "announced", False) and not machine.complete:
+            # It only said how the instance will be called. That is stored, and no other thread need wake to go on.
+            instance, wait = self._advance()
         if not machine.complete:
             return min(wait, max(0.0, left))
         self._worked()
@@ -69,6 +72,13 @@ class CreatePhase:
             raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
         self._take(instance)
         return None
+
+    def _advance(self) -> tuple[Instance | None, float]:
+        """Advance the machine once; seconds until the next time."""
+        try:
+            return self._driven.advance()
+        finally:
+            self._store_id()
 
     def _store_id(self) -> None:
         """L-3: store the id at once. Whoever finds the node after a crash knows what to delete.
@@ -90,7 +100,10 @@ class CreatePhase:
         else:
             self._log.info("Instance %s was created", external_id)
             self._worked()
-        self._zk.storeNode(node)
+        if external_id != self._stored_id:
+            self._zk.storeNode(node)
+        # What is stored later replaces it.
+        self._stored_id = None
 
     def _take(self, instance: Instance) -> None:
         node = self._order.node

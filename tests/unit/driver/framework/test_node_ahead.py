@@ -41,6 +41,22 @@ def test_nodes_are_there_when_their_turn_comes(stage: Stage) -> None:
     assert stage.nodes() == [(states.BUILDING, handler.request.id, True) for handler in handlers]
 
 
+@pytest.mark.parametrize("ahead", [True, False])
+def test_id_of_the_instance(stage: Stage, ahead: bool) -> None:
+    """L-3: a name that follows from the node is stored with its lock."""
+    stage.provider.prefix = "host-"
+    handler = waiting(stage)
+    if ahead:
+        lock(stage, handler)
+        handler.node_set.lock_ahead()
+    else:
+        stage.zk.lockNodeRequest(handler.request, blocking=False)
+    handler.run()
+    (node,) = stage.zk.nodeIterator()
+    assert (node.external_id, node.state) == (f"host-{node.id}", states.BUILDING)
+    assert stage.zk.isNodeLocked(node)
+
+
 def test_its_room_is_not_counted_twice(stage: Stage) -> None:
     """Q-2: there was room when it was begun; now it takes up this room itself."""
     handler = accepted(stage)

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import Instance, StateMachine
-from nodepool.exceptions import CapacityException
+from nodepool.exceptions import CapacityException, LaunchStatusException
 from nodepool.model import states
+from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, MachineInstance
 from tests.support.wait import wait_for
-from tests.unit.driver.statemachine.conftest import MakeSite
+from tests.unit.driver.statemachine.conftest import MakeSite, Site
 
 
 class TestIdThatIsAnObject:
@@ -98,3 +99,66 @@ class TestIdThatIsAnObject:
         (node,) = site.serve("small")
         assert node.external_id == {"host": "h1", "instance": site.cloud.instances()[0].id}
         assert deleted == []
+
+
+class TestIdInAdvance:
+    """L-3: a name that follows from the node is stored with its lock, and names nothing until a machine says so."""
+
+    @pytest.fixture
+    def site(self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Site:
+        def first_id(hostname: str, label: Any, metadata: dict[str, str]) -> str:
+            return f"{hostname}/{label.name}/{metadata['nodepool_node_id']}/{metadata['nodepool_pool_name']}"
+
+        site = make_site({"hang": True, "launch-retries": 1})
+        monkeypatch.setattr(site.adapter, "firstId", first_id)
+        return site
+
+    def test_before_anything_is_made(self, site: Site, zk: MemoryZooKeeper) -> None:
+        """A launcher that dies now leaves what its successor has to look for."""
+        stored: list[Any] = []
+        site.adapter.hooks.append(lambda _: stored.extend(node.external_id for node in zk.nodeIterator()))
+        handler = site.worker.accept(site.worker.submit("small"))
+        wait_for("the instance is there", site.cloud.instances)
+        (node,) = zk.nodeIterator()
+        assert stored[0] == f"np{node.id}/small/{node.key}/main"
+        site.cloud.set(hang=False)
+        assert site.worker.finish(handler, 30).state == states.FULFILLED
+        (node,) = zk.nodeIterator()
+        assert node.external_id == site.cloud.instances()[0].id
+
+    def test_nothing_was_made(self, site: Site, zk: MemoryZooKeeper) -> None:
+        """L-7: what a launch announced, and did not make, is not deleted in the cloud."""
+
+        def fail(machine: StateMachine) -> None:
+            raise LaunchStatusException("refused")
+
+        site.adapter.hooks.append(fail)
+        site.fail("small")
+        (node,) = zk.nodeIterator()
+        assert (node.state, node.external_id) == (states.FAILED, None)
+        site.adapter.hooks.clear()
+        site.delete(node)
+        assert not zk.getNodes()
+        assert site.adapter.calls["delete"] == 0
+
+    def test_launcher_dies(self, site: Site, zk: MemoryZooKeeper) -> None:
+        """X-4: an instance that was never made is as good as deleted."""
+        node = Node("small")
+        node.provider, node.pool, node.state = "nowhere", "main", states.BUILDING
+        zk.nodes.create(node)
+        node.external_id = site.provider.idInAdvance(node)
+        assert node.external_id
+        zk.storeNode(node)
+        site.delete(node)
+        assert not zk.getNodes()
+
+    def test_driver_fails(self, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A-16: the launch goes on without it."""
+
+        def fail(*_: Any) -> None:
+            raise RuntimeError("no way")
+
+        monkeypatch.setattr(site.adapter, "firstId", fail)
+        site.cloud.set(hang=False)
+        (node,) = site.serve("small")
+        assert node.external_id == site.cloud.instances()[0].id

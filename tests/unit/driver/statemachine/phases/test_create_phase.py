@@ -30,14 +30,15 @@ from tests.unit.driver.statemachine.phases.parts import (
 class Run:
     """A phase, and what it told."""
 
-    def __init__(self, machine: StateMachine, writes: Writes | None = None) -> None:
+    def __init__(self, machine: StateMachine, writes: Writes | None = None, stored_id: str | None = None) -> None:
         self.node: Node = make_node()
         self.writes = writes or Writes()
         self.clock = Clock()
         self.answers = 0
         driven = Driven("cloud", machine, lambda: None)
+        deadline = self.clock.now + 60
         self.phase = CreatePhase(
-            make_order(self.node), self.writes, driven, self._worked, self.clock.now + 60, self.clock, LOG
+            make_order(self.node), self.writes, driven, self._worked, deadline, self.clock, LOG, stored_id
         )
 
     def _worked(self) -> None:
@@ -57,6 +58,41 @@ def test_id_is_stored_at_once() -> None:
     assert (run.node.external_id, run.node.interface_ip, run.node.hostname) == ("server-1", "192.0.2.7", None)
 
 
+def test_id_that_is_stored_already() -> None:
+    """L-3: it is written once, with the lock of the node. The node has it when the machine says it."""
+    run = Run(Machine(None, "server-1", None, make_instance()), stored_id="server-1")
+    known = []
+    for _ in range(3):
+        assert run.phase.step() is not None
+        known.append((run.node.external_id, run.answers))
+    assert known == [(None, 0), ("server-1", 1), ("server-1", 1)]
+    assert run.phase.step() is None
+    assert run.writes.stored == []
+
+
+def test_machine_knows_better() -> None:
+    """L-3: what was stored in advance is replaced."""
+    run = Run(Machine("server-2"), stored_id="server-1")
+    run.phase.step()
+    assert run.writes.stored == ["server-2"]
+
+
+def test_only_a_name_so_far() -> None:
+    """L-3: it is stored, and then the machine goes on in the same step."""
+
+    class Announces(Machine):
+        def advance(self) -> Instance | None:
+            found = super().advance()
+            self.announced = not self.complete
+            self.next_advance_seconds = 0.0 if self.external_id == "server-1" else 5.0
+            return found
+
+    run = Run(Announces("server-1", "server-2", None))
+    assert run.phase.step() == 5.0
+    assert run.writes.stored == ["server-1", "server-2"]
+    assert len(run.phase._driven.machine.script) == 1  # type: ignore[attr-defined]
+
+
 def test_a_creation_that_is_begun_anew() -> None:
     """L-3, L-6: the id of an instance that is gone is not kept until the next one has an id."""
 
@@ -68,10 +104,11 @@ def test_a_creation_that_is_begun_anew() -> None:
                 self.external_id, self.begun_anew = None, 1
             return super().advance()
 
-    run = Run(BegunAnew("server-1", None, None, "server-2"))
-    for expected in (["server-1"], ["server-1", None], ["server-1", None], ["server-1", None, "server-2"]):
-        run.phase.step()
-        assert run.writes.stored == expected
+    for stored_id, first in ((None, ["server-1"]), ("server-1", [])):
+        run = Run(BegunAnew("server-1", None, None, "server-1"), stored_id=stored_id)
+        for expected in (first, [*first, None], [*first, None], [*first, None, "server-1"]):
+            run.phase.step()
+            assert run.writes.stored == expected
 
 
 def test_id_of_a_machine_that_fails() -> None:
