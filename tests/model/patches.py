@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodepool.driver.metastatic import MetastaticDriver
-from nodepool.driver.statemachine import instance_cloud
+from nodepool.driver.statemachine import cloud_threads, instance_cloud
 from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.statemachine.known import Patience
@@ -59,7 +59,7 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     # A third of the time of a run, and nothing looks at them.
     patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
-    for module in (statemachine, instance_cloud):
+    for module in (cloud_threads, instance_cloud):
         patch.setattr(module, "SharedThreads", ModelSharedThreads)
     patch.setattr(Inventory, "_start", lambda inventory: ModelLister(inventory))
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import pytest
 
+from nodepool.guard import OnError
 from nodepool.model.request import NodeRequest
 from tests.model.baton import Baton, Job
 from tests.model.cloud import FakeModelCloud, ModelCloud
@@ -103,11 +104,13 @@ class World:
     def __enter__(self) -> World:
         World._current = self
         self._patch = pytest.MonkeyPatch()
-        take_over(self, self._patch)
-        self.patch(self._patch)
-        self._log = Tracebacks(self)
-        self.zuul = Zuul(self, "zuul")
-        self.launchers = [self.make_daemon(f"nl{number}") for number in range(self.setup.launchers)]
+        # Else all that follows in this process would fail for another reason: its clock stands still.
+        with OnError(lambda _: self._patch.undo()):
+            take_over(self, self._patch)
+            self.patch(self._patch)
+            self._log = Tracebacks(self)
+            self.zuul = Zuul(self, "zuul")
+            self.launchers = [self.make_daemon(f"nl{number}") for number in range(self.setup.launchers)]
         return self
 
     def __exit__(self, *_: object) -> None:

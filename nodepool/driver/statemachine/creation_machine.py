@@ -15,26 +15,24 @@
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.driver.statemachine.adapter import Log
+from nodepool.driver.statemachine.creation_hooks import GIVEN_UP_SECONDS, CreationHooks
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.driver.statemachine.instance import Instance
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R
-from nodepool.driver.statemachine.inventory_machine import InventoryMachine, Step
-from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
-from nodepool.exceptions import CloudUnavailableException, LaunchError, LaunchStatusException, NotFound
+from nodepool.driver.statemachine.inventory_machine import Step
+from nodepool.driver.statemachine.lost_creations import Creation
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.guard import OnError, settle
 from nodepool.plan.backoff import Backoff
 
-#: A machine that was not advanced for so long was given up: nothing may be made for it any more.
-GIVEN_UP_SECONDS: Final = 30.0
 #: So often a creation is sent again with its key; then its instance is looked for, and the framework hears of it.
 REPEATS: Final = 2
 REPEAT: Final = Backoff(0.5, 4.0)
@@ -52,11 +50,10 @@ def surely_not_made(error: CloudUnavailableException | OSError) -> bool:
     return isinstance(error, CloudUnavailableException) and not error.maybe_done
 
 
-class CreationMachine(InventoryMachine[R]):
+class CreationMachine(CreationHooks[R]):
     """Makes an instance and waits until it can be used. Never two for one node: see `LostCreations`.
 
-    :param label_name: of the node.
-    :param metadata: as given to `Adapter.getCreateStateMachine`.
+    Parameters as those of `CreationHooks`, which has what a driver says.
     """
 
     SUBMITTING: ClassVar[str] = "submitting"
@@ -66,10 +63,6 @@ class CreationMachine(InventoryMachine[R]):
     CLEARING: ClassVar[str] = "clearing"
     PAUSING: ClassVar[str] = "pausing"
 
-    #: Does the cloud answer a creation that it has seen before, by its key, with the same instance? Else a lost one is
-    #: not repeated, but its instance is looked for by its metadata.
-    idempotent: ClassVar[bool] = False
-
     def __init__(
         self,
         cloud: InstanceCloud[R],
@@ -78,12 +71,7 @@ class CreationMachine(InventoryMachine[R]):
         log: Log,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        super().__init__(cloud, log, clock)
-        self.metadata = dict(metadata)
-        self.node_id = str(metadata.get(tags.NODE_KEY, ""))
-        self._label_name = label_name
-        #: Whose launch it is, for texts.
-        self.where = f"provider {cloud.provider}, label {label_name}"
+        super().__init__(cloud, label_name, metadata, log, clock)
         self._creation: Creation | None = None
         self._lost: Exception | None = None
         self._repeats = 0
@@ -91,109 +79,9 @@ class CreationMachine(InventoryMachine[R]):
         self._lists = 0
         self._failed_before = 0
         self._last_list = float("-inf")
-        #: How often the attempt was begun anew.
-        self.begun_anew = 0
         self._begin_at = float("-inf")
         #: Deletes what a creation left that is begun anew.
         self._deletion: DeletionMachine[R] | None = None
-
-    # -- what the driver says --
-
-    def create(self, key: CreationKey) -> str:
-        """Send the creation; returns the id of the instance. Blocks; in a thread of the cloud.
-
-        Calls `permit` right before the call. What is made must carry ``metadata``, and where the cloud has such a thing
-        ``key.text``. Raises CloudUnavailableException for a call that got no answer; its ``maybe_done`` is False if
-        the cloud surely did not get it. A driver has this, or `begin_creation` instead.
-        """
-        raise NotImplementedError
-
-    def begin_creation(self, key: CreationKey) -> Future[str]:
-        """The same; does not block. A cloud that makes several instances with one call may gather creations.
-
-        The future may end in any thread. What `create` is to raise is its exception.
-        """
-        return self.submit(lambda: self.create(key), self.cloud.creators)
-
-    @abc.abstractmethod
-    def seen(self, record: R) -> Instance | bool:
-        """A step: the instance is in a list. Does not block.
-
-        :return: the instance when it can be used; False = wait; True = there is a new state.
-        :raises LaunchStatusException: it will never work.
-        """
-
-    def id_in_advance(self) -> str | None:
-        """The id that the instance will have, where it is a name of our choice. It is stored before `create` is called.
-
-        Such a creation is sent again after an answer that was lost, and not looked for: set ``idempotent``.
-        """
-        return None
-
-    def refused(self, error: Exception) -> Exception:
-        """What an error of `create` means, if it was not the lack of an answer."""
-        return error
-
-    def begin_anew(self, error: LaunchError) -> float | None:
-        """A creation came to nothing: the cloud refused it, or accepted it and gave it up later.
-
-        Says after how many seconds to begin anew, with another key, e.g. in a place that has capacity; None = the
-        attempt fails with the error. No attempt is spent on it; what the creation left is deleted before. Does not
-        block; only called when it is sure that an earlier call made nothing.
-        """
-        return None
-
-    def discard(self, record_id: str) -> DeletionMachine[R]:
-        """Deletes what a creation left that is begun anew."""
-        return DeletionMachine(self.cloud, record_id, self.log, self.clock)
-
-    def leftovers(self) -> DeletionMachine[R] | None:
-        """Deletes all that a creation left that is begun anew; None = it made nothing. Does not block."""
-        return None if self.record_id is None else self.discard(self.record_id)
-
-    def unlisted(self) -> None:
-        """A step: the creation was accepted, and its instance is in no list, or not any more. Does not block.
-
-        :raises LaunchError: the cloud has said elsewhere that there will be none.
-        """
-
-    def put_off(self, error: Exception) -> float | None:
-        """Was the creation refused only for now? Then the seconds until it is sent again; None = it has failed.
-
-        Nothing was made by the call that was refused. What earlier calls of the same creation made stays.
-        """
-        return None
-
-    def hurries(self) -> bool:
-        """Is a creation that was put off to be sent now, because what it waited for has come? See `wake`."""
-        return False
-
-    def found(self) -> None:
-        """An instance was adopted whose creation gave no answer."""
-
-    def gone(self) -> Exception:
-        """What it means that the cloud says that the instance does not exist any more."""
-        return LaunchStatusException(f"{self.where}: instance {self.record_id} was deleted by somebody else")
-
-    def stored_id(self, record_id: str) -> Any:
-        """What the record of the node says of its instance: ``external_id``, the id itself unless there is more."""
-        return record_id
-
-    def permit(self) -> None:
-        """Is the instance still wanted? For `create`: the call may have waited for minutes for its turn. Any thread.
-
-        :raises Exception: no; nothing may be made.
-        """
-        if self.clock() - self.advanced_at > GIVEN_UP_SECONDS:
-            error = CloudUnavailableException(f"{self.where}: the launch was given up before its turn came")
-            error.maybe_done = False
-            raise error
-        if not self.wanted():
-            raise LaunchStatusException(f"{self.where}: the launch is not wanted any more, or ZooKeeper is lost")
-
-    def key(self) -> CreationKey:
-        """The key of the creation that begins now, or has begun."""
-        return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
 
     # -- steps --
 

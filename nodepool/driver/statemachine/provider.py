@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.driver import gateway
-from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
 from nodepool.driver.statemachine import metadata, node_fields, signature
 from nodepool.driver.statemachine.adapter import Adapter
@@ -17,6 +16,7 @@ from nodepool.driver.statemachine.adapter_checks import checks
 from nodepool.driver.statemachine.calls import CloudCalls
 from nodepool.driver.statemachine.circuit_probe import CircuitProbe
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
+from nodepool.driver.statemachine.cloud_threads import CloudThreads
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.handler import StateMachineHandler
@@ -26,7 +26,7 @@ from nodepool.driver.statemachine.label_images import LabelImages
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_instances import LostInstances
 from nodepool.driver.statemachine.removal import Removal
-from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
+from nodepool.driver.statemachine.scans import Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
 from nodepool.logconfig import get_annotated_logger
@@ -51,14 +51,6 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.zk.zookeeper import ZooKeeper
 
-#: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
-STEP_THREADS: Final = 8
-#: Of the provider's threads: for questions to the cloud that nobody waits for; and how many are reserved for them, for
-#: steps of launches and deletions, and for key exchanges.
-ASK_THREADS: Final = 4
-RESERVED_ASK_THREADS: Final = 1
-RESERVED_STEP_THREADS: Final = 4
-RESERVED_EXCHANGE_THREADS: Final = 2
 #: Seconds for which answers of the adapter are not asked for again.
 AZ_AGE_SECONDS: Final = 300.0
 #: So many nodes are remembered whose launches left nothing.
@@ -89,33 +81,25 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         self._workers: set[PoolWorkerView] = set()
         self._cleanups: dict[str, InstanceDeletion] = {}
         self._idle = threading.Event()
-        steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
-        extra = max(0, steps - STEP_THREADS)
-        shared: SharedThreads | None = getattr(adapter, "shared_threads", None)
-        self._threads = shared if shared is not None else SharedThreads(self.name, MAX_THREADS + extra)
-        self._asks = self._threads.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
-        self._probes = self._threads.share("probe", 1, 1)
+        self._threads = CloudThreads(self.name, adapter)
         self.patience = Patience()
         self.calls = CloudCalls(self.name, adapter, self.log, self._circuit_changed)
         lag = getattr(adapter, "lag_seconds", 0.0)
-        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._asks, lag)
-        self.scans = Scans(self.name, self._threads.share("keyscan", EXCHANGE_THREADS, RESERVED_EXCHANGE_THREADS))
-        # One that is the same all the time: libraries keep things for the thread that they are called in.
-        self._step_threads = self._threads if steps > 1 else SharedThreads(self.name, 1, threading.TIMEOUT_MAX)
-        share = self._step_threads.share("step", steps, min(steps, RESERVED_STEP_THREADS))
-        self.scheduler = Scheduler(f"StateMachines-{self.name}", share, on_end=self._ended)
-        self.prepare_quota(self._asks)
+        self.finder = InstanceFinder(self.name, self.calls.list_instances, self._threads.asks, lag)
+        self.scans = Scans(self.name, self._threads.scans)
+        self.scheduler = Scheduler(f"StateMachines-{self.name}", self._threads.steps, on_end=self._ended)
+        self.prepare_quota(self._threads.asks)
         self.images = LabelImages(
             self.name,
             provider_config.pools,
             uploaded=lambda image: self.newest_upload(image) is not None,
             ask=self.calls.label_ready,
-            executor=self._asks,
+            executor=self._threads.asks,
             patience=self.patience,
             log=self.log,
         )
         self._azs: Known[Sequence[str | None]] = Known(
-            self.calls.get_azs, AZ_AGE_SECONDS, self._asks, patience=self.patience
+            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks, patience=self.patience
         )
         adapter.on_room = self._room_came_free
         self.transfers = RunningTransfers()
@@ -157,16 +141,12 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         self.scheduler.join()
         self.transfers.stop_now()
         self.scans.join()
-        self._asks.shutdown(wait=True)
-        self._probes.shutdown(wait=True)
-        self._step_threads.close()
         self._threads.close()
 
     def _ended(self) -> None:
         """Nothing runs any more. In the scheduler's thread."""
         self.scans.stop()
-        self._asks.shutdown(wait=False, cancel_futures=True)
-        self._probes.shutdown(wait=False, cancel_futures=True)
+        self._threads.ask_no_more()
         self.transfers.stop_after(lambda: gateway.stop_adapter(self.name, self.adapter))
 
     # -- the cloud has trouble --
@@ -174,7 +154,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     def _circuit_changed(self, begins: bool) -> None:
         circuit_breakers.report(self.name, begins)
         if begins:
-            self.probe = CircuitProbe(self, self._probes)
+            self.probe = CircuitProbe(self, self._threads.probes)
             self.scheduler.add(self.probe)
         self.wake_workers()
 
@@ -383,7 +363,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         with self._lock:
             if self._leak_look is not None or self.idle_now:
                 return
-            self._leak_look = LeakLook(self, self._asks, looks)
+            self._leak_look = LeakLook(self, self._threads.asks, looks)
             # Under the lock: `idle` wakes it.
             self.scheduler.add(self._leak_look)
 

@@ -53,7 +53,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverSite
 
 def test_calls_of_steps_are_made_in_their_thread(site: DriverSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps and calls share their threads: to wake another one for each call, and for its end, costs more than both."""
-    threads = cast(StateMachineProvider, site.provider)._threads
+    threads = cast(StateMachineProvider, site.provider)._threads.shared
     handed_over: list[str] = []
     hand_over = threads._hand_over
 
@@ -73,7 +73,7 @@ def test_calls_of_steps_are_made_in_their_thread(site: DriverSite, monkeypatch: 
 def test_burst(site: DriverSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A burst takes no more threads than the provider may have; an idle provider has next to none."""
     provider = cast(StateMachineProvider, site.provider)
-    monkeypatch.setattr(provider._threads, "_idle_seconds", 0.05)
+    monkeypatch.setattr(provider._threads.shared, "_idle_seconds", 0.05)
     site.serve("small")
     wait_for("it is idle", lambda: len(own_threads()) <= OWN_THREADS)
     peak: list[int] = []

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nodepool.driver.statemachine import creation_machine
+from nodepool.driver.statemachine import creation_hooks, creation_machine
 from nodepool.driver.statemachine.lost_creations import CreationKey
 from nodepool.exceptions import (
     CloudUnavailableException,
@@ -287,7 +287,7 @@ def test_given_up_before_its_turn(cloud: StubInstances) -> None:
     """A creation that waited too long for its turn is not sent any more: nobody would know of the instance."""
     executor = cloud.creators = ManualExecutor(eager=False)  # type: ignore[assignment]
     advance(Launch(cloud))
-    cloud.clock.now += creation_machine.GIVEN_UP_SECONDS + 1
+    cloud.clock.now += creation_hooks.GIVEN_UP_SECONDS + 1
     executor.run()
     assert cloud.count("create") == 0
     assert cloud.creations.unanswered(lambda _: False) == []
@@ -299,7 +299,7 @@ def test_given_up_before_the_answer(cloud: StubInstances) -> None:
     advance(Launch(cloud))
 
     def late() -> str:
-        cloud.clock.now += creation_machine.GIVEN_UP_SECONDS + cloud.call_seconds + 1
+        cloud.clock.now += creation_hooks.GIVEN_UP_SECONDS + cloud.call_seconds + 1
         return "a"
 
     cloud.answers["create"] = late

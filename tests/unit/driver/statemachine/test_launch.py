@@ -145,7 +145,7 @@ def test_one_thread(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Non
     go_on = threading.Event()
     try:
         for node in site.serve("small", "small", "small"):
-            site.provider._asks.submit(go_on.wait, DEADLINE_SECONDS)
+            site.provider._threads.asks.submit(go_on.wait, DEADLINE_SECONDS)
             site.delete(node)
     finally:
         go_on.set()
