@@ -160,8 +160,8 @@ launches_complete: HandlerHook[[], bool] = HandlerHook(
 
 # Adapter
 get_create_state_machine: NamedHook[..., Any] = NamedHook("getCreateStateMachine", _LAUNCH_FAILED, AT_ONCE)
-first_id: NamedHook[[Any, Any, Any], Any] = NamedHook(
-    "firstId", Otherwise("logged; the launch stores the id of the instance", lambda: None), AT_ONCE
+id_in_advance_in_cloud: NamedHook[[Any, Any, Any], Any] = NamedHook(
+    "idInAdvance", Otherwise("logged; the launch stores the id of the instance", lambda: None), AT_ONCE
 )
 get_delete_state_machine: NamedHook[[Any, Any], Any] = NamedHook("getDeleteStateMachine", _DELETED_LATER, AT_ONCE)
 list_instances = ListHook("listInstances", _CLOUD_JUDGED)

@@ -81,9 +81,6 @@ class AzureAdapter(Adapter):
     ) -> AzureCreation:
         return AzureCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
 
-    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> str:
-        return hostname.lower()
-
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> AzureDeletion:
         name = external_id.lower() if isinstance(external_id, str) else None
         return AzureDeletion(self.machines, name or None, log)

@@ -94,7 +94,7 @@ class GceAdapter(Adapter):
     ) -> GceCreation:
         return GceCreation(self.instances, hostname, label, image_external_id, metadata, request, az, log)
 
-    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> str | None:
+    def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> str | None:
         # With several zones the launch chooses one.
         return hostname if len(self.config.zones) == 1 else None
 

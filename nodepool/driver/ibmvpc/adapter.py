@@ -72,7 +72,7 @@ class IbmAdapter(Adapter):
     ) -> IbmCreation:
         return IbmCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
 
-    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> str:
+    def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> str:
         return hostname
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> IbmDeletion:

@@ -81,7 +81,7 @@ class KubernetesAdapter(Adapter):
     ) -> NamespaceCreation:
         return self.creation_class(self.cloud, label, metadata, request, log)
 
-    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> str:
+    def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> str:
         return self.creation_class.name_of(label, metadata)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> KubeDeletion:

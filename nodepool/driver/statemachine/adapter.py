@@ -108,11 +108,12 @@ class Adapter:
         """
         return False
 
-    def firstId(self, hostname: str, label: Any, metadata: dict[str, str]) -> Any:
+    def idInAdvance(self, hostname: str, label: Any, metadata: dict[str, str]) -> Any:
         """``external_id`` that the first instance of a node will have, where it is a name that follows from these.
 
-        It is stored with the lock of the node, before there is a machine. What a machine says later wins. Must not
-        block. Released Nodepool does not call it. Default: None, the first machine says it.
+        It is stored with the lock of the node, before there is a machine. Only for machines that say the id of each
+        instance before they make it (`StateMachine.announced`): whoever finds the node after a crash deletes this one,
+        and looks for no other. Must not block. Released Nodepool does not call it. Default: None, the machine says it.
 
         :param hostname: as given to `getCreateStateMachine`; ``label`` and ``metadata``, too.
         """

@@ -15,17 +15,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import ClassVar, Final
 
-from nodepool.clock import monotonic
 from nodepool.driver.statemachine import metadata as tags
-from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.creation_hooks import GIVEN_UP_SECONDS, CreationHooks
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
 from nodepool.driver.statemachine.instance import Instance
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.inventory_machine import Step
 from nodepool.driver.statemachine.lost_creations import Creation
@@ -63,25 +60,16 @@ class CreationMachine(CreationHooks[R]):
     CLEARING: ClassVar[str] = "clearing"
     PAUSING: ClassVar[str] = "pausing"
 
-    def __init__(
-        self,
-        cloud: InstanceCloud[R],
-        label_name: str,
-        metadata: Mapping[str, str],
-        log: Log,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        super().__init__(cloud, label_name, metadata, log, clock)
-        self._creation: Creation | None = None
-        self._lost: Exception | None = None
-        self._repeats = 0
-        self._repeat_at = float("-inf")
-        self._lists = 0
-        self._failed_before = 0
-        self._last_list = float("-inf")
-        self._begin_at = float("-inf")
-        #: Deletes what a creation left that is begun anew.
-        self._deletion: DeletionMachine[R] | None = None
+    _creation: Creation | None = None
+    _lost: Exception | None = None
+    _repeats = 0
+    _repeat_at = float("-inf")
+    _lists = 0
+    _failed_before = 0
+    _last_list = float("-inf")
+    _begin_at = float("-inf")
+    #: Deletes what a creation left that is begun anew.
+    _deletion: DeletionMachine[R] | None = None
 
     # -- steps --
 

@@ -98,7 +98,7 @@ class NodeLaunch:
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         label = handler.pool.labels[node.type[0]]
         # Nothing is made yet, and perhaps nothing will be: the name is only for whoever finds the node after a crash.
-        self._foretold_id, node.external_id = node.external_id, None
+        self._id_in_advance, node.external_id = node.external_id, None
         self._order = LaunchOrder(node, label, handler.pool, provider.provider, handler.request)
         self._zk = handler.zk
         self._wake_worker = handler.pw.wake
@@ -205,7 +205,7 @@ class NodeLaunch:
         driven = Driven(self._provider.name, machine, self._wake)
         worked = self._provider.calls.worked
         # A later attempt may have stored something else meanwhile, and has another name.
-        stored = self._foretold_id if self._attempt == 1 else None
+        stored = self._id_in_advance if self._attempt == 1 else None
         phase = CreatePhase(self._order, self._zk, driven, worked, self._deadline, self._clock, self.log, stored)
         return self._enter(phase, self._created)
 

@@ -242,7 +242,8 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     def idInAdvance(self, node: Node) -> Any:
         pool = self.provider.pools[str(node.pool)]
         tags = metadata.for_node(node.key, pool.name, self.name)
-        return gateway.first_id(self.name, self.adapter, node_fields.hostname(node.id), pool.labels[node.type[0]], tags)
+        hostname, label = node_fields.hostname(node.id), pool.labels[node.type[0]]
+        return gateway.id_in_advance_in_cloud(self.name, self.adapter, hostname, label, tags)
 
     def begin_launch(self, launch: NodeLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""

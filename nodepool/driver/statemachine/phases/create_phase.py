@@ -29,7 +29,7 @@ class CreatePhase:
 
     :param worked: notified when the cloud did what it was asked.
     :param deadline: when the attempt ends, monotonic seconds.
-    :param stored_id: what ZooKeeper has as the id of the instance already; the node says it when the machine does.
+    :param id_in_advance: what ZooKeeper has as the id of the instance already; the node says it when the machine does.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CreatePhase:
         deadline: float,
         clock: Callable[[], float],
         log: Log,
-        stored_id: Any = None,
+        id_in_advance: Any = None,
     ) -> None:
         self._order = order
         self._zk = zk
@@ -50,7 +50,7 @@ class CreatePhase:
         self._deadline = deadline
         self._clock = clock
         self._log = log
-        self._stored_id = stored_id
+        self._id_in_advance = id_in_advance
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.phases.phase.Phase`."""
@@ -100,10 +100,10 @@ class CreatePhase:
         else:
             self._log.info("Instance %s was created", external_id)
             self._worked()
-        if external_id != self._stored_id:
+        if external_id != self._id_in_advance:
             self._zk.storeNode(node)
         # What is stored later replaces it.
-        self._stored_id = None
+        self._id_in_advance = None
 
     def _take(self, instance: Instance) -> None:
         node = self._order.node

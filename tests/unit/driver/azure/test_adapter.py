@@ -274,27 +274,6 @@ def test_throttled(here: Here) -> None:
     here.delete(HOST)
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_vm_of_somebody_else(here: Here, listed: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """L-3, D-2: a node has the name of its VM before there is one: another one of that name is not deleted."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_vm(HOST, {**METADATA, metadata.PROVIDER_KEY: "south"})
-    if listed:
-        here.adapter.listInstances()
-    here.delete(HOST)
-    assert (here.contents()["vms"], here.calls("virtualMachines.delete")) == (1, 0)
-    assert f"VM {HOST} is of provider south, and stays" in caplog.text
-
-
-@pytest.mark.parametrize("tags", [{}, METADATA])
-def test_vm_that_no_list_has_shown(here: Here, tags: dict[str, str]) -> None:
-    """X-4: after a restart, or when somebody has removed the tags."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_vm(HOST, tags)
-    here.delete(HOST)
-    assert here.contents().get("vms", 0) == 0
-
-
 # -- lists --
 
 

@@ -110,7 +110,7 @@ class TestIdInAdvance:
             return f"{hostname}/{label.name}/{metadata['nodepool_node_id']}/{metadata['nodepool_pool_name']}"
 
         site = make_site({"hang": True, "launch-retries": 1})
-        monkeypatch.setattr(site.adapter, "firstId", first_id)
+        monkeypatch.setattr(site.adapter, "idInAdvance", first_id)
         return site
 
     def test_before_anything_is_made(self, site: Site, zk: MemoryZooKeeper) -> None:
@@ -158,7 +158,7 @@ class TestIdInAdvance:
         def fail(*_: Any) -> None:
             raise RuntimeError("no way")
 
-        monkeypatch.setattr(site.adapter, "firstId", fail)
+        monkeypatch.setattr(site.adapter, "idInAdvance", fail)
         site.cloud.set(hang=False)
         (node,) = site.serve("small")
         assert node.external_id == site.cloud.instances()[0].id

@@ -30,7 +30,7 @@ from tests.unit.driver.statemachine.phases.parts import (
 class Run:
     """A phase, and what it told."""
 
-    def __init__(self, machine: StateMachine, writes: Writes | None = None, stored_id: str | None = None) -> None:
+    def __init__(self, machine: StateMachine, writes: Writes | None = None, id_in_advance: str | None = None) -> None:
         self.node: Node = make_node()
         self.writes = writes or Writes()
         self.clock = Clock()
@@ -38,7 +38,7 @@ class Run:
         driven = Driven("cloud", machine, lambda: None)
         deadline = self.clock.now + 60
         self.phase = CreatePhase(
-            make_order(self.node), self.writes, driven, self._worked, deadline, self.clock, LOG, stored_id
+            make_order(self.node), self.writes, driven, self._worked, deadline, self.clock, LOG, id_in_advance
         )
 
     def _worked(self) -> None:
@@ -60,7 +60,7 @@ def test_id_is_stored_at_once() -> None:
 
 def test_id_that_is_stored_already() -> None:
     """L-3: it is written once, with the lock of the node. The node has it when the machine says it."""
-    run = Run(Machine(None, "server-1", None, make_instance()), stored_id="server-1")
+    run = Run(Machine(None, "server-1", None, make_instance()), id_in_advance="server-1")
     known = []
     for _ in range(3):
         assert run.phase.step() is not None
@@ -72,7 +72,7 @@ def test_id_that_is_stored_already() -> None:
 
 def test_machine_knows_better() -> None:
     """L-3: what was stored in advance is replaced."""
-    run = Run(Machine("server-2"), stored_id="server-1")
+    run = Run(Machine("server-2"), id_in_advance="server-1")
     run.phase.step()
     assert run.writes.stored == ["server-2"]
 
@@ -87,10 +87,11 @@ def test_only_a_name_so_far() -> None:
             self.next_advance_seconds = 0.0 if self.external_id == "server-1" else 5.0
             return found
 
-    run = Run(Announces("server-1", "server-2", None))
+    machine = Announces("server-1", "server-2", None)
+    run = Run(machine)
     assert run.phase.step() == 5.0
     assert run.writes.stored == ["server-1", "server-2"]
-    assert len(run.phase._driven.machine.script) == 1  # type: ignore[attr-defined]
+    assert machine.script == [None]
 
 
 def test_a_creation_that_is_begun_anew() -> None:
@@ -104,8 +105,8 @@ def test_a_creation_that_is_begun_anew() -> None:
                 self.external_id, self.begun_anew = None, 1
             return super().advance()
 
-    for stored_id, first in ((None, ["server-1"]), ("server-1", [])):
-        run = Run(BegunAnew("server-1", None, None, "server-1"), stored_id=stored_id)
+    for id_in_advance, first in ((None, ["server-1"]), ("server-1", [])):
+        run = Run(BegunAnew("server-1", None, None, "server-1"), id_in_advance=id_in_advance)
         for expected in (first, [*first, None], [*first, None], [*first, None, "server-1"]):
             run.phase.step()
             assert run.writes.stored == expected
