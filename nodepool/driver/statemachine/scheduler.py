@@ -161,9 +161,14 @@ class Scheduler:
 
     def _dispatch_due(self) -> None:
         now = self._clock()
-        while self._heap and self._heap[0][0] <= now and not self._abandoned:
-            _, _, entry, turn = heapq.heappop(self._heap)
-            if turn == entry.turn and not entry.running and entry.task in self._entries:
+        while self._heap and not self._abandoned:
+            due, _, entry, turn = self._heap[0]
+            is_current = turn == entry.turn and not entry.running and entry.task in self._entries
+            if is_current and due > now:
+                break
+            # One that is out of date goes, too: the thread need not wake for it.
+            heapq.heappop(self._heap)
+            if is_current:
                 self._dispatch(entry)
 
     def _step(self, entry: _Entry) -> None:

@@ -85,6 +85,18 @@ def test_wake(scheduler: Scheduler) -> None:
     scheduler.wake(work)
 
 
+def test_what_is_out_of_date_wakes_nobody(scheduler: Scheduler) -> None:
+    """A task that was woken, and has ended, leaves nothing for which the thread would wake later."""
+    ended = Work(lambda: 3000.0, lambda: None)
+    scheduler.add(ended)
+    wait_for("it waits", lambda: len(scheduler._heap) == 1)
+    scheduler.wake(ended)
+    assert ended.done.wait(30)
+    waiting = Work(lambda: 0.001, lambda: 3600.0)
+    scheduler.add(waiting)
+    wait_for("the other one waits, and is all there is", lambda: (waiting.count, len(scheduler._heap)) == (2, 1))
+
+
 def test_a_step_that_blocks_holds_up_nobody(scheduler: Scheduler) -> None:
     release = threading.Event()
     blocked = [Work(waits_for(release)) for _ in range(3)]
