@@ -45,6 +45,8 @@ DELETE_TIMEOUT_SECONDS: Final = 600.0
 RETRY: Final = Backoff(1.0, 60.0)
 #: Until another look at what may be only half written.
 LOOK_AGAIN_SECONDS: Final = 1.0
+#: Between two looks whether deletions have ended: there may be hundreds, and each one that begins is a pass.
+CHECK_SECONDS: Final = 1.0
 
 
 class _Deletion:
@@ -81,11 +83,15 @@ class DeletedNodeWorker(Worker):
         #: Nodes without data that were seen once.
         self._empty: set[str] = set()
         self._next_full = 0.0
+        self._next_check = 0.0
 
     # -- other threads --
 
     def node_changed(self, node_id: str) -> None:
         """A node changed; '' = any may have."""
+        if node_id in self._deletions:
+            # Its lock is released with its record. Whether it has ended `_check_deletions` sees.
+            return
         self._changed.append(node_id)
         self.wake()
 
@@ -120,7 +126,7 @@ class DeletedNodeWorker(Worker):
             return 0.0
         waits = [when - now for when in self._due.values()]
         if self._deletions or (self._due and self._not_answering):
-            waits.append(1.0)
+            waits.append(self._next_check - now)
         return min(waits, default=None)
 
     def _candidates(self, now: float) -> list[str]:
@@ -270,6 +276,9 @@ class DeletedNodeWorker(Worker):
 
     def _check_deletions(self, now: float) -> None:
         """Look after deletions that ended or take too long."""
+        if now < self._next_check:
+            return
+        self._next_check = now + CHECK_SECONDS
         nodes = self._cache.nodes
         for node_id, deletion in list(self._deletions.items()):
             if deletion.task.is_alive() and now - deletion.started < DELETE_TIMEOUT_SECONDS:

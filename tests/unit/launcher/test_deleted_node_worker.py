@@ -180,6 +180,7 @@ def test_lock_of_a_deletion_that_died(
     def die(provider: FakeProvider, node: Any) -> threading.Thread:
         return threading.Thread(target=lambda: None)
 
+    monkeypatch.setattr(deleted_node_worker, "CHECK_SECONDS", 0.0)
     node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion.current
     with monkeypatch.context() as patch:
@@ -195,6 +196,7 @@ def test_deletion_that_takes_too_long(
 ) -> None:
     """X-5: after the timeout the lock is free, and the deletion begins anew."""
     monkeypatch.setattr(deleted_node_worker, "DELETE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(deleted_node_worker, "CHECK_SECONDS", 0.0)
     cloud.set(delete_seconds=0.3)
     instance = cloud.create("np", metadata={}, resources={})
     node_id = znodes.add_node("used", external_id=instance.id)
@@ -285,3 +287,32 @@ def test_node_that_is_being_read(launcher: StillLauncher, znodes: PoolZnodes, mo
     worker.node_changed(node_id)
     worker.run_once()
     assert (znodes.node(node_id) or {})["allocated_to"] is None
+
+
+def test_node_whose_deletion_goes_on(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-2, X-5: what happens to it meanwhile is no reason to look; that the deletion has ended is seen each second."""
+    over = threading.Event()
+
+    def begin(provider: FakeProvider, node: Any) -> threading.Thread:
+        thread = threading.Thread(target=over.wait, daemon=True)
+        thread.start()
+        return thread
+
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", begin)
+    node_id = znodes.add_node("used", external_id="x")
+    worker = launcher.nodepool.deletion.current
+    launcher.passes(worker, "it began", lambda: node_id in worker._deletions)
+    wait = worker.run_once()
+    assert wait is not None
+    assert 0 < wait <= deleted_node_worker.CHECK_SECONDS
+    considered: list[str] = []
+    monkeypatch.setattr(worker, "_consider", lambda node_id, *rest: considered.append(node_id))
+    worker.node_changed(node_id)
+    worker.node_changed("0000009999")
+    worker.run_once()
+    assert considered == ["0000009999"]
+    over.set()
+    wait_for("its end is seen", lambda: worker.run_once() is None or node_id not in worker._deletions)
+    assert znodes.node_lockers(node_id) == []
