@@ -59,7 +59,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
     most_threads = 36
     # A VM takes some 20 s to boot, and a list of many VMs is a large answer. Azure takes 240 lists in three minutes,
     # and 36 questions a minute after one VM: pauses that begin like this and grow with the wait stay below both.
-    shortest_list_pause = 0.8
+    shortest_list_pause = 1.6
     list_price = 0.3
     looks_singly = 2
     absence_is_proved = True
