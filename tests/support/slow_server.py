@@ -17,7 +17,7 @@ Pieces = Callable[[], Iterable[bytes]]
 
 
 class SlowServer:
-    """Reads the head of a request, then sends pieces until there are no more or the client goes.
+    """Reads the head of a request, and a body in chunks, then sends pieces until there are no more or the client goes.
 
     :param pause: seconds between two pieces.
     :param first: answer to the first request of each connection; the pieces are that to the second. b"" = there is no
@@ -102,14 +102,17 @@ class SlowServer:
 
 
 def _read_head(connection: socket.socket) -> bool:
-    """The head of a request; False = the client has gone."""
-    head = b""
-    while b"\r\n\r\n" not in head:
+    """The head of a request, and its body if that comes in chunks; False = the client has gone."""
+    read, end = b"", b"\r\n\r\n"
+    while True:
+        head, found, body = read.partition(end)
+        # What is left of a body in chunks would be the next head.
+        if found and (b"transfer-encoding: chunked" not in head.lower() or body.endswith(b"0" + end)):
+            return True
         data = connection.recv(65536)
         if not data:
             return False
-        head += data
-    return True
+        read += data
 
 
 def drip(text: bytes) -> Iterator[bytes]:
