@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`DeletedNodeWorker`: removes or returns released nodes the moment they are released (rules X, C-9, C-10).
 
-Woken by every change of a node and by every request that goes. A static host that needs no check is put back in
-the same write that removes its used node; other nodes are locked, marked `deleting` and given to their provider.
-A deletion that fails is tried again with a growing delay.
+Woken by every change of a node, unless it is being deleted, and by every request that goes. A static host that needs no
+check is put back in the same write that removes its used node; other nodes are locked, marked `deleting` and given to
+their provider. A deletion that fails is tried again with a growing delay.
 """
 
 from __future__ import annotations
