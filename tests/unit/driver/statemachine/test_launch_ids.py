@@ -106,11 +106,11 @@ class TestIdInAdvance:
 
     @pytest.fixture
     def site(self, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Site:
-        def first_id(hostname: str, label: Any, metadata: dict[str, str]) -> str:
+        def id_in_advance(hostname: str, label: Any, metadata: dict[str, str]) -> str:
             return f"{hostname}/{label.name}/{metadata['nodepool_node_id']}/{metadata['nodepool_pool_name']}"
 
         site = make_site({"hang": True, "launch-retries": 1})
-        monkeypatch.setattr(site.adapter, "idInAdvance", first_id)
+        monkeypatch.setattr(site.adapter, "idInAdvance", id_in_advance)
         return site
 
     def test_before_anything_is_made(self, site: Site, zk: MemoryZooKeeper) -> None:
