@@ -15,8 +15,9 @@ import os
 import select
 import socket
 import ssl
-from collections.abc import Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
@@ -49,6 +50,17 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.servers = 1
         #: How far the last attempt to connect came.
         self.stage = ConnectStep.CONNECT
+        self._to_wake: deque[Callable[[], None]] = deque()
+        #: Leave a call until the connection thread is about to wait. Whoever is woken by it then need not wait for the
+        #: interpreter again. Of the connection thread.
+        self.wake_later: Final = self._to_wake.append
+        #: Made for the sockets beside it, of which nothing is to be sent.
+        self._poll: tuple[list[Readable], Any] | None = None
+
+    def wake_waiters(self) -> None:
+        """Call what was left until now. Of the connection thread."""
+        while self._to_wake:
+            self._to_wake.popleft()()
 
     def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
         return wake_pair()
@@ -72,22 +84,63 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         can_write = [each for each in writers if each.has_room]
         connections = [each for each in (*readers, *writers) if isinstance(each, BufferedSocket)]
         adds = bool(can_write) or any(isinstance(each, WakeReader) for each in can_read)
-        if adds and all(each.has_room for each in connections):
-            return can_read, can_write, []
-        for each in connections:
-            each.flush()
-        # There may be room now: then nothing is left for which the system could wake anybody.
-        can_write = [each for each in writers if each.has_room]
-        if can_write or (can_read and not adds):
+        at_once = adds and all(each.has_room for each in connections)
+        if not at_once:
+            for each in connections:
+                each.flush()
+            # There may be room now: then nothing is left for which the system could wake anybody.
+            can_write = [each for each in writers if each.has_room]
+            at_once = bool(can_write or (can_read and not adds))
+        if at_once:
+            self.wake_waiters()
             return can_read, can_write, []
         # While there is always something to send, now and then a look at what has come.
         deadline = math.inf if timeout is None else monotonic() + (0.0 if adds else timeout)
         while True:
-            _wait(readers, connections, deadline - monotonic())
+            self._wait(readers, connections, deadline - monotonic())
             can_read = [each for each in readers if each.readable()]
             can_write = [each for each in writers if each.has_room]
             if can_read or can_write or monotonic() >= deadline:
                 return can_read, can_write, []
+
+    def _wait(self, readers: Sequence[Readable], connections: Sequence[BufferedSocket], seconds: float) -> None:
+        """Wait until the system tells of any of some sockets, and take what it has; see `select`.
+
+        :param connections: send what they have still to send, and are not waited for otherwise.
+        """
+        poll = self._make_poll(readers, connections)
+        wakes = [each for each in readers if isinstance(each, WakeReader)]
+        for wake in wakes:
+            wake.rest()
+        try:
+            self.wake_waiters()
+            if any(wake.readable() for wake in wakes):
+                seconds = 0.0
+            pause = None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
+            found = {number for number, _ in poll.poll(pause)}
+        finally:
+            for wake in wakes:
+                wake.resume()
+        for wake in wakes:
+            if wake.fileno() in found:
+                wake.drain()
+        for connection in connections:
+            if connection.fileno() in found:
+                connection.flush()
+                if connection in readers:
+                    connection.fill()
+
+    def _make_poll(self, readers: Sequence[Readable], connections: Sequence[BufferedSocket]) -> Any:
+        unsent = [each for each in connections if each.unsent]
+        if not unsent and self._poll is not None and self._poll[0] == readers:
+            return self._poll[1]
+        poll = select.poll()
+        for reader in readers:
+            poll.register(reader, select.POLLIN)
+        for connection in unsent:
+            poll.register(connection, select.POLLOUT | (select.POLLIN if connection in readers else 0))
+        self._poll = None if unsent else (list(readers), poll)
+        return poll
 
     def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:
         """Connect to one server; blocks. Raises OSError."""
@@ -107,34 +160,3 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             encrypted = TlsSocket(connection, context, options.get("hostname"), timeout)
             self.stage = ConnectStep.SESSION
             return encrypted
-
-
-def _wait(readers: Sequence[Readable], connections: Sequence[BufferedSocket], seconds: float) -> None:
-    """Wait until the system tells of any of some sockets, and take what it has; see `TlsHandler.select`.
-
-    :param connections: send what they have still to send, and are not waited for otherwise.
-    """
-    poll = select.poll()
-    for reader in readers:
-        poll.register(reader, select.POLLIN)
-    for connection in connections:
-        if connection.unsent:
-            poll.register(connection, select.POLLOUT | (select.POLLIN if connection in readers else 0))
-    wakes = [each for each in readers if isinstance(each, WakeReader)]
-    for wake in wakes:
-        wake.rest()
-    try:
-        if any(wake.readable() for wake in wakes):
-            seconds = 0.0
-        found = {number for number, _ in poll.poll(None if seconds == math.inf else max(0, math.ceil(seconds * 1000)))}
-    finally:
-        for wake in wakes:
-            wake.resume()
-    for wake in wakes:
-        if wake.fileno() in found:
-            wake.drain()
-    for connection in connections:
-        if connection.fileno() in found:
-            connection.flush()
-            if connection in readers:
-                connection.fill()
