@@ -14,6 +14,17 @@ def monotonic() -> float:
     return time.monotonic()
 
 
+def next_tick(now: float, period: float) -> float:
+    """The next moment at which all that is done once in a period is done, in this process.
+
+    A processor that was idle for a moment has lost what it knew of a program: the first milliseconds of work after that
+    take several times as long. So threads that look at something from time to time do so together.
+
+    :param now: monotonic seconds. ``period``: seconds.
+    """
+    return (now // period + 1) * period
+
+
 def wall_time() -> float:
     """Seconds since the epoch, as records in ZooKeeper have them. An administrator may set it back or forward."""
     return time.time()

@@ -197,9 +197,9 @@ class Record:
         # One for each write: only what could be changed in place is copied one by one.
         other = object.__new__(type(self))
         values = vars(self).copy()
-        for name, value in vars(self).items():
-            if value.__class__ not in _PLAIN and isinstance(value, (list, dict)):
-                values[name] = _copied(value)
+        for name in [name for name, value in values.items() if value.__class__ not in _PLAIN]:
+            if isinstance(values[name], (list, dict)):
+                values[name] = _copied(values[name])
         other.__dict__ = values
         return other
 

@@ -172,12 +172,13 @@ class ListPace:
 
         :param listed_at: when the latest list began.
         """
-        due = float("inf")
+        due, part = float("inf"), self._part()
         for waiter in list(self._waiters):
             if now - waiter.touched > FORGOTTEN_SECONDS:
                 self._discard(waiter)
-            else:
-                due = min(due, self._due(waiter, now, listed_at))
+            elif due > self._not_before:
+                # Else it makes no difference; hundreds may wait.
+                due = min(due, self._due(waiter, now, listed_at, part))
         if len(self._by_record) > 2 * len(self._waiters):
             # Of waiters that nobody held any more.
             self._by_record = {record_id: known for record_id, known in self._by_record.items() if known}
@@ -185,7 +186,8 @@ class ListPace:
 
     def next_for(self, waiter: Waiter, now: float, listed_at: float) -> float:
         """When to list again because of a waiter that is new, or waits again."""
-        return min(max(self._due(waiter, now, listed_at), self._not_before), self._next_paid(listed_at))
+        due = self._due(waiter, now, listed_at, self._part())
+        return min(max(due, self._not_before), self._next_paid(listed_at))
 
     def _next_paid(self, listed_at: float) -> float:
         """When the next list is worth its price, if it is paid for; else infinite.
@@ -202,17 +204,18 @@ class ListPace:
         ]
         return max(worth_a_list(ends, self.price_seconds), self._paid_not_before)
 
-    def _due(self, waiter: Waiter, now: float, listed_at: float) -> float:
+    def _due(self, waiter: Waiter, now: float, listed_at: float, part: float) -> float:
         """When to list for one waiter: seldom before about the shortest time that such a wait took lately.
 
         But not never: the cloud may have been busier then.
+
+        :param part: see `_part`.
         """
         begin = waiter.since + 0.7 * self._shortest.get(waiter.kind, 0.0)
         if now < begin and not waiter.complete:
             return min(begin, max(waiter.since, listed_at) + LONGEST_PAUSE_SECONDS)
-        waited = max(0.0, now - max(begin, waiter.since))
-        pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, waited * PAUSE_SHARE))
-        return max(waiter.since, listed_at + pause * self._part())
+        pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, (now - begin) * PAUSE_SHARE))
+        return max(waiter.since, listed_at + pause * part)
 
     def _part(self) -> float:
         """Pauses are this part of their length."""

@@ -11,13 +11,16 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, next_tick
 from nodepool.guard import Guard
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
 
 #: What a task returns that waits for `Scheduler.wake`: it is looked at again after this time, to be safe.
 WHEN_WOKEN_SECONDS: Final = 10.0
+#: Steps for which there is so much time are taken together with others, up to `TOGETHER_SECONDS` later.
+LONG_SECONDS: Final = 5.0
+TOGETHER_SECONDS: Final = 1.0
 
 
 class Task(Protocol):
@@ -184,4 +187,5 @@ class Scheduler:
             elif (entry.woken or wait <= 0) and not self._abandoned:
                 self._dispatch(entry)
             else:
-                self._push(entry, self._clock() + wait)
+                due = self._clock() + wait
+                self._push(entry, due if wait < LONG_SECONDS else next_tick(due, TOGETHER_SECONDS))

@@ -41,6 +41,35 @@ def _context(ca: str, certfile: str, keyfile: str, _changed: tuple[float, ...]) 
     return context
 
 
+def _milliseconds(seconds: float) -> int | None:
+    """For poll(). None = for ever."""
+    return None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
+
+
+class _Sockets:
+    """A connection, and maybe what wakes its thread, with what waits for them."""
+
+    __slots__ = ("connection", "poll", "readers", "wake", "wake_number")
+
+    def __init__(self, readers: Sequence[Readable]) -> None:
+        self.readers = list(readers)
+        (self.connection,) = (each for each in readers if isinstance(each, BufferedSocket))
+        self.wake = next((each for each in readers if isinstance(each, WakeReader)), None)
+        self.wake_number = -1 if self.wake is None else self.wake.fileno()
+        self.poll = self._make_poll(select.POLLIN)
+
+    def _make_poll(self, events: int) -> Any:
+        poll = select.poll()
+        poll.register(self.connection, events)
+        if self.wake is not None:
+            poll.register(self.wake_number, select.POLLIN)
+        return poll
+
+    def poll_to_send(self) -> Any:
+        """For a connection that has something to send for which there was no room."""
+        return self._make_poll(select.POLLIN | select.POLLOUT)
+
+
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """Used by Kazoo to connect, to wake its connection thread, and to wait; the rest is Kazoo's."""
 
@@ -54,8 +83,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         #: Leave a call until the connection thread is about to wait. Whoever is woken by it then need not wait for the
         #: interpreter again. Of the connection thread.
         self.wake_later: Final = self._to_wake.append
-        #: Made for the sockets beside it, of which nothing is to be sent.
-        self._poll: tuple[list[Readable], Any] | None = None
+        #: What was waited for the last time.
+        self._sockets: _Sockets | None = None
 
     def wake_waiters(self) -> None:
         """Call what was left until now. Of the connection thread."""
@@ -72,75 +101,71 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         _others: Sequence[object],
         timeout: float | None = None,
     ) -> tuple[list[Readable], list[BufferedSocket], list[object]]:
-        """Wait until one of some sockets is ready; as select() of the standard library, for any number of files.
+        """Wait until a connection or calls can be read, or until a connection has room; see select() of the system.
 
         A socket with an error counts as ready: whoever uses it is told. So does one with data that was read and not
-        asked for yet. What connections have still to send is sent before anybody waits, and as soon as nobody has
+        asked for yet. What a connection has still to send is sent before anybody waits, and as soon as nobody has
         anything to add for the moment. Raises OSError.
 
+        :param readers: one connection, and maybe what wakes its thread; or ``writers``: one connection.
         :param timeout: seconds; None = wait for ever.
         """
-        can_read = [each for each in readers if each.readable()]
-        can_write = [each for each in writers if each.has_room]
-        connections = [each for each in (*readers, *writers) if isinstance(each, BufferedSocket)]
-        adds = bool(can_write) or any(isinstance(each, WakeReader) for each in can_read)
-        at_once = adds and all(each.has_room for each in connections)
-        if not at_once:
-            for each in connections:
-                each.flush()
-            # There may be room now: then nothing is left for which the system could wake anybody.
-            can_write = [each for each in writers if each.has_room]
-            at_once = bool(can_write or (can_read and not adds))
-        if at_once:
-            self.wake_waiters()
-            return can_read, can_write, []
-        # While there is always something to send, now and then a look at what has come.
-        deadline = math.inf if timeout is None else monotonic() + (0.0 if adds else timeout)
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        if writers:
+            (connection,) = writers
+            return [], [connection] if self._wait_for_room(connection, deadline) else [], []
+        sockets = self._sockets
+        if sockets is None or sockets.readers != readers:
+            sockets = self._sockets = _Sockets(readers)
+        return self._wait_to_read(sockets, deadline), [], []
+
+    def _wait_for_room(self, connection: BufferedSocket, deadline: float) -> bool:
+        self.wake_waiters()
+        if not connection.has_room:
+            connection.flush()
+        while not connection.has_room and (left := deadline - monotonic()) > 0:
+            poll = select.poll()
+            poll.register(connection, select.POLLOUT)
+            poll.poll(_milliseconds(left))
+            connection.flush()
+        return connection.has_room
+
+    def _wait_to_read(self, sockets: _Sockets, deadline: float) -> list[Readable]:
+        connection, wake = sockets.connection, sockets.wake
+        adds = wake is not None and wake.readable()
+        if not adds or not connection.has_room:
+            connection.flush()
+            if adds:
+                # While there is always something to send, now and then a look at what has come.
+                self._wait(sockets, -math.inf)
+            elif not connection.readable():
+                self._wait(sockets, deadline)
+        self.wake_waiters()
+        return [each for each in sockets.readers if each.readable()]
+
+    def _wait(self, sockets: _Sockets, deadline: float) -> None:
+        """Wait until there is something to read, and take what the system has; go on with what is to be sent."""
+        connection, wake = sockets.connection, sockets.wake
         while True:
-            self._wait(readers, connections, deadline - monotonic())
-            can_read = [each for each in readers if each.readable()]
-            can_write = [each for each in writers if each.has_room]
-            if can_read or can_write or monotonic() >= deadline:
-                return can_read, can_write, []
-
-    def _wait(self, readers: Sequence[Readable], connections: Sequence[BufferedSocket], seconds: float) -> None:
-        """Wait until the system tells of any of some sockets, and take what it has; see `select`.
-
-        :param connections: send what they have still to send, and are not waited for otherwise.
-        """
-        poll = self._make_poll(readers, connections)
-        wakes = [each for each in readers if isinstance(each, WakeReader)]
-        for wake in wakes:
-            wake.rest()
-        try:
-            self.wake_waiters()
-            if any(wake.readable() for wake in wakes):
-                seconds = 0.0
-            pause = None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
-            found = {number for number, _ in poll.poll(pause)}
-        finally:
-            for wake in wakes:
-                wake.resume()
-        for wake in wakes:
-            if wake.fileno() in found:
-                wake.drain()
-        for connection in connections:
-            if connection.fileno() in found:
-                connection.flush()
-                if connection in readers:
+            poll = sockets.poll if not connection.unsent else sockets.poll_to_send()
+            if wake is not None:
+                wake.rest()
+            try:
+                self.wake_waiters()
+                # A call may have come just before.
+                now = wake is not None and wake.readable()
+                found = poll.poll(0 if now else _milliseconds(deadline - monotonic()))
+            finally:
+                if wake is not None:
+                    wake.resume()
+            for number, _ in found:
+                if wake is not None and number == sockets.wake_number:
+                    wake.drain()
+                else:
+                    connection.flush()
                     connection.fill()
-
-    def _make_poll(self, readers: Sequence[Readable], connections: Sequence[BufferedSocket]) -> Any:
-        unsent = [each for each in connections if each.unsent]
-        if not unsent and self._poll is not None and self._poll[0] == readers:
-            return self._poll[1]
-        poll = select.poll()
-        for reader in readers:
-            poll.register(reader, select.POLLIN)
-        for connection in unsent:
-            poll.register(connection, select.POLLOUT | (select.POLLIN if connection in readers else 0))
-        self._poll = None if unsent else (list(readers), poll)
-        return poll
+            if connection.readable() or (wake is not None and wake.readable()) or monotonic() >= deadline:
+                return
 
     def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:
         """Connect to one server; blocks. Raises OSError."""

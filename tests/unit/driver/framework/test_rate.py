@@ -104,7 +104,7 @@ def test_threads_get_their_turns_in_order() -> None:
         sleeping.append(seconds)
         release.wait(30)
 
-    limiter = RateLimiter("cloud", 10, lambda: 50.0, sleep)
+    limiter = RateLimiter("cloud", 5, lambda: 50.0, sleep)
     limiter.wait()
     with ThreadPoolExecutor(4) as pool:
         turns = []
@@ -113,7 +113,7 @@ def test_threads_get_their_turns_in_order() -> None:
             while len(sleeping) < count:
                 threading.Event().wait(0.001)
         release.set()
-        assert [turn.result(30) for turn in turns] == pytest.approx([0.1, 0.2, 0.3, 0.4])
+        assert [turn.result(30) for turn in turns] == pytest.approx([0.2, 0.4, 0.6, 0.8])
 
 
 def test_callable_logs_name_text_and_seconds(clock: Clock) -> None:

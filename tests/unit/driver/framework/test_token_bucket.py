@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from nodepool.driver.framework.token_bucket import (
     LOWEST_RATE,
     RECOVERY_SECONDS,
     THROTTLED,
+    TOGETHER_SECONDS,
     BucketSize,
     TokenBucket,
 )
@@ -30,6 +33,34 @@ def turns(bucket: TokenBucket, count: int, now: float) -> list[float]:
 def test_burst_and_rate(size: BucketSize, expected: list[float]) -> None:
     """As many as the burst begin at once, then the rate counts; without a rate there is no limit."""
     assert turns(TokenBucket(size, 100.0), 4, 100.0) == expected
+
+
+def test_calls_that_wait_begin_together() -> None:
+    """Four times a second, never before their turn: who waits is not woken for each of them. None is slower for it."""
+    bucket = TokenBucket(BucketSize(1, 20), 100.1)
+    at = [bucket.take(100.1).at for _ in range(100)]
+    turns_of_their_own = [100.1 + number / 20 for number in range(100)]
+    assert at[:6] == pytest.approx(turns_of_their_own[:6])
+    later = [begin - turn for begin, turn in zip(at[6:], turns_of_their_own[6:], strict=True)]
+    assert min(later) >= 0
+    assert max(later) <= TOGETHER_SECONDS
+    assert max(Counter(at[6:]).values()) == 20 * TOGETHER_SECONDS
+    assert all(begin % TOGETHER_SECONDS == 0 for begin in at[6:])
+
+
+def test_calls_that_are_few_begin_one_by_one() -> None:
+    """There is nobody to begin with: it would only be later."""
+    bucket = TokenBucket(BucketSize(1, 5), 100.0)
+    assert turns(bucket, 6, 100.0) == [0, 0.2, 0.4, 0.6, 0.8, 1.0]
+
+
+def test_one_after_the_other() -> None:
+    """Who makes a call when the last one has ended does not wait for others."""
+    bucket = TokenBucket(BucketSize(1, 20), 100.0)
+    now = 100.0
+    for _ in range(20):
+        now = bucket.take(now).at
+    assert now == pytest.approx(100.95)
 
 
 def test_refill() -> None:

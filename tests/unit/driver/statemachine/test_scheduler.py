@@ -97,6 +97,26 @@ def test_what_is_out_of_date_wakes_nobody(scheduler: Scheduler) -> None:
     wait_for("the other one waits, and is all there is", lambda: (waiting.count, len(scheduler._heap)) == (2, 1))
 
 
+def test_long_waits_end_together() -> None:
+    """A thread that wakes for one task at a time costs more than the steps; a short wait is kept to."""
+    now = [100.0]
+    scheduler = Scheduler("test", ThreadPoolExecutor(1), clock=lambda: now[0])
+
+    def begin(at: float, seconds: float) -> None:
+        now[0] = at
+        work = Work(lambda: seconds, lambda: None)
+        scheduler.add(work)
+        wait_for("its first step", lambda: work.count == 1 and not scheduler._entries[work].running)
+
+    begin(100.1, WHEN_WOKEN_SECONDS)
+    begin(100.4, WHEN_WOKEN_SECONDS)
+    begin(100.6, 0.25)
+    dues = sorted(due for due, *_ in scheduler._heap)
+    assert dues == pytest.approx([100.85, 111.0, 111.0])
+    scheduler.abandon()
+    scheduler.join()
+
+
 def test_a_step_that_blocks_holds_up_nobody(scheduler: Scheduler) -> None:
     release = threading.Event()
     blocked = [Work(waits_for(release)) for _ in range(3)]

@@ -188,14 +188,16 @@ def test_who_waits_does_not_wait_for_the_end_of_the_work(handler: TlsHandler, pa
     assert woken == ["read", "send"]
 
 
-def test_one_poll_for_the_same_sockets(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
-    """As long as nothing is left to be sent: other sockets, and room to send, are waited for by another one."""
+def test_another_connection(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """What was made for the sockets of one wait is used only for the same ones."""
     ours, _ = pair
-    first = handler._make_poll([ours, wake[0]], [ours])
-    assert handler._make_poll([ours, wake[0]], [ours]) is first
-    assert handler._make_poll([ours], [ours]) is not first
-    second = handler._make_poll([ours, wake[0]], [ours])
-    ours._unsent = b"left"
-    assert handler._make_poll([ours, wake[0]], [ours]) is not second
-    ours._unsent = b""
-    assert handler._make_poll([ours, wake[0]], [ours]) is not second
+    assert handler.select([ours, wake[0]], [], [], 0) == ([], [], [])
+    second, other = socket.socketpair()
+    with BufferedSocket(second) as connection, other:
+        connection.setblocking(False)
+        other.sendall(b"more")
+        assert handler.select([connection, wake[0]], [], [], None) == ([connection], [], [])
+        assert handler.select([ours, wake[0]], [], [], 0) == ([], [], [])
+        wake[1].send(b"\0")
+        assert handler.select([ours], [], [], 0) == ([], [], [])
+        assert handler.select([ours, wake[0]], [], [], None) == ([wake[0]], [], [])
