@@ -25,7 +25,7 @@ class Reply:
         block and must not wait for another reply.
     """
 
-    __slots__ = ("_answered", "_done", "_error", "_on_done", "_result", "wake_later")
+    __slots__ = ("_answered", "_done", "_error", "_on_done", "_result")
 
     def __init__(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> None:
         # A lock that is released once is the cheapest thing to wait for.
@@ -35,9 +35,6 @@ class Reply:
         self._answered = False
         self._result: Any = None
         self._error: BaseException | None = None
-        #: Is given what wakes the waiters of an answer, for the connection thread to call soon; None = they wake at
-        #: once, as after an error.
-        self.wake_later: Callable[[Callable[[], None]], None] | None = None
 
     def _finish(self, result: Any, error: BaseException | None) -> None:
         # Kazoo may report an error twice (queue and socket): the first answer counts.
@@ -55,10 +52,7 @@ class Reply:
             # An error here would end Kazoo's connection loop.
             log.exception("Error while handling a ZooKeeper reply")
         finally:
-            if self.wake_later is None or error is not None:
-                self._done.release()
-            else:
-                self.wake_later(self._done.release)
+            self._done.release()
 
     def set(self, value: Any = None) -> None:
         self._finish(value, None)

@@ -15,9 +15,8 @@ import os
 import select
 import socket
 import ssl
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
@@ -79,17 +78,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.servers = 1
         #: How far the last attempt to connect came.
         self.stage = ConnectStep.CONNECT
-        self._to_wake: deque[Callable[[], None]] = deque()
-        #: Leave a call until the connection thread is about to wait. Whoever is woken by it then need not wait for the
-        #: interpreter again. Of the connection thread.
-        self.wake_later: Final = self._to_wake.append
         #: What was waited for the last time.
         self._sockets: _Sockets | None = None
-
-    def wake_waiters(self) -> None:
-        """Call what was left until now. Of the connection thread."""
-        while self._to_wake:
-            self._to_wake.popleft()()
 
     def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
         return wake_pair()
@@ -120,7 +110,6 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         return self._wait_to_read(sockets, deadline), [], []
 
     def _wait_for_room(self, connection: BufferedSocket, deadline: float) -> bool:
-        self.wake_waiters()
         if not connection.has_room:
             connection.flush()
         while not connection.has_room and (left := deadline - monotonic()) > 0:
@@ -137,10 +126,9 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             connection.flush()
             if adds:
                 # While there is always something to send, now and then a look at what has come.
-                self._wait(sockets, -math.inf)
+                self._wait(sockets, monotonic())
             elif not connection.readable():
                 self._wait(sockets, deadline)
-        self.wake_waiters()
         return [each for each in sockets.readers if each.readable()]
 
     def _wait(self, sockets: _Sockets, deadline: float) -> None:
@@ -151,7 +139,6 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             if wake is not None:
                 wake.rest()
             try:
-                self.wake_waiters()
                 # A call may have come just before.
                 now = wake is not None and wake.readable()
                 found = poll.poll(0 if now else _milliseconds(deadline - monotonic()))

@@ -72,13 +72,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self._thread_id = threading.get_ident()
         super().zk_loop()
 
-    def _connect_attempt(self, *arguments: Any) -> Any:
-        try:
-            return super()._connect_attempt(*arguments)
-        finally:
-            # Answers that came just before the end.
-            self.handler.wake_waiters()
-
     @property
     def is_current_thread(self) -> bool:
         return threading.get_ident() == self._thread_id
@@ -191,19 +184,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         begun = monotonic()
         super()._submit(request, *arguments, **options)
         self._sent.append((begun, request.type in PASSED_ON))
-
-    def _send_request(self, *arguments: Any) -> None:
-        """Send all calls that wait: Kazoo sends one, and looks what is to be done next."""
-        super()._send_request(*arguments)
-        # A call has its byte a moment after it is in the queue; Kazoo reads both.
-        while self._read_sock.readable() and self._socket.has_room:
-            super()._send_request(*arguments)
-
-    def _write(self, message: bytes, timeout: float) -> None:
-        if self._socket.has_room:
-            self._socket.send(message)
-        else:
-            super()._write(message, timeout)
 
     def _read_socket(self, *arguments: Any) -> Any:
         """Handle all packets that were read, until there is something to send.

@@ -95,7 +95,6 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
 
     def call(self, request: Any, reply: Reply) -> Reply:
         """Send one of `operations`. Does not wait for an answer."""
-        reply.wake_later = self.handler.wake_later
         if self._connection.is_current_thread and self.state == KazooState.CONNECTED:
             self._connection.call(request, reply)
         else:

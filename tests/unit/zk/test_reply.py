@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,19 +49,3 @@ def test_first_answer_counts() -> None:
     assert calls == [(1, None)]
     assert reply.get() == 1
     assert reply.get(1) == 1
-
-
-def test_who_waits_wakes_later() -> None:
-    """After an answer, not after an error: what went wrong may be the connection, whose thread wakes nobody then."""
-    left: list[Callable[[], None]] = []
-    answered, failed = Reply(), Reply()
-    for reply in (answered, failed):
-        reply.wake_later = left.append
-    answered.set("answer")
-    assert answered.answered
-    assert not answered.wait(0)
-    failed.set_exception(KeyError())
-    assert failed.wait(0)
-    (wake,) = left
-    wake()
-    assert answered.get(0) == "answer"

@@ -151,43 +151,6 @@ def test_room_that_came_since_the_last_look(handler: TlsHandler, pair: Pair) -> 
         assert waits.result(timeout=45) == ([], [ours], [])
 
 
-def test_who_waits_is_woken_before_a_wait(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
-    """The connection can be used by whoever is woken, instead of waking its thread again."""
-    ours, other = pair
-    reader, _ = wake
-    could_use: list[bool] = []
-    handler.wake_later(lambda: could_use.append(reader.borrow()))
-    assert handler.select([ours], [], [], 0) == ([], [], [])
-    assert could_use == [False]
-
-    def use() -> None:
-        could_use.append(reader.borrow())
-        reader.give_back()
-
-    handler.wake_later(use)
-    assert handler.select([ours, reader], [], [], 0) == ([], [], [])
-    assert could_use == [False, True]
-    other.sendall(b"more")
-    assert handler.select([ours, reader], [], [], None) == ([ours], [], [])
-    assert could_use == [False, True]
-
-
-def test_who_waits_does_not_wait_for_the_end_of_the_work(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
-    """More has come meanwhile, or is to be sent: they are woken before that is seen to."""
-    ours, other = pair
-    woken: list[str] = []
-    other.sendall(b"onetwo")
-    handler.select([ours], [], [], None)
-    ours.recv(3)
-    handler.wake_later(lambda: woken.append("read"))
-    assert handler.select([ours, wake[0]], [], [], None) == ([ours], [], [])
-    assert woken == ["read"]
-    wake[1].send(b"\0")
-    handler.wake_later(lambda: woken.append("send"))
-    assert handler.select([ours, wake[0]], [], [], None) == ([ours, wake[0]], [], [])
-    assert woken == ["read", "send"]
-
-
 def test_another_connection(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
     """What was made for the sockets of one wait is used only for the same ones."""
     ours, _ = pair

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 from kazoo.exceptions import BadArgumentsError
-from kazoo.protocol.connection import CLOSE_RESPONSE, WATCH_XID, ConnectionHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, WATCH_XID
 from kazoo.protocol.serialization import Close, Sync
 from kazoo.protocol.states import KeeperState
 
 from nodepool.zk import events
 from nodepool.zk.reply import Reply
-from nodepool.zk.wire.buffered_socket import MOST_WAITING_BYTES, BufferedSocket
+from nodepool.zk.wire.buffered_socket import BufferedSocket
 from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
 from nodepool.zk.wire.watched_client import WatchedClient, make
 from tests.unit.zk.wire.conftest import Pair
@@ -197,44 +197,3 @@ def test_path_that_cannot_be_sent(asleep: WatchedClient, plain_pair: Pair) -> No
     assert (sent(plain_pair[1]), len(asleep._pending), len(asleep._connection._sent)) == ([], 0, 0)
     write(asleep)
     assert sent(plain_pair[1]) == [1]
-
-
-# -- calls that are left to the connection thread
-
-
-def test_all_calls_that_wait_are_sent_together(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
-    """But for one whose byte does not wake yet, which Kazoo would read."""
-    wake[0].resume()
-    for _ in range(3):
-        write(asleep)
-    asleep._queue.append((Sync("/"), Reply()))
-    asleep._connection._send_request(TIMEOUT_SECONDS, TIMEOUT_SECONDS)
-    assert (len(asleep._queue), len(asleep._pending), wake[0].readable()) == (1, 3, False)
-    plain_pair[0].flush()
-    assert sent(plain_pair[1]) == [1, 2, 3]
-
-
-def test_calls_for_which_there_is_no_room(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
-    """They wait until the first ones are on their way, and until what has come was looked at."""
-    wake[0].resume()
-    for _ in range(3):
-        write(asleep, data=bytes(MOST_WAITING_BYTES))
-    asleep._connection._send_request(TIMEOUT_SECONDS, TIMEOUT_SECONDS)
-    assert (len(asleep._queue), len(asleep._pending), wake[0].readable()) == (2, 1, True)
-    asleep._connection._send_request(TIMEOUT_SECONDS, TIMEOUT_SECONDS)
-    assert (len(asleep._queue), len(asleep._pending)) == (1, 2)
-
-
-def test_who_waits_when_a_connection_ends(asleep: WatchedClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer came just before the end: nothing more is waited for on this connection."""
-    reply = write(asleep)
-
-    def attempt(*_: object) -> None:
-        reply.set("answer")
-        assert not reply.wait(0)
-        raise OSError
-
-    monkeypatch.setattr(ConnectionHandler, "_connect_attempt", attempt)
-    with pytest.raises(OSError, match=r"^$"):
-        asleep._connection._connect_attempt()
-    assert reply.get(0) == "answer"
