@@ -3,7 +3,7 @@
 
 Woken by every change of a node, unless it is being deleted, and by every request that goes. A static host that needs no
 check is put back in the same write that removes its used node; other nodes are locked, marked `deleting` and given to
-their provider. A deletion that fails is tried again with a growing delay.
+their provider. The writes of many nodes are sent together. A deletion that fails is tried again with a growing delay.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -47,6 +48,8 @@ RETRY: Final = Backoff(1.0, 60.0)
 LOOK_AGAIN_SECONDS: Final = 1.0
 #: Between two looks whether deletions have ended: there may be hundreds, and each one that begins is a pass.
 CHECK_SECONDS: Final = 1.0
+#: Writes that are sent before the first answer is seen to: what comes first need not wait for hundreds.
+SENT_TOGETHER: Final = 50
 
 
 class _Deletion:
@@ -56,6 +59,17 @@ class _Deletion:
         self.node = node
         self.task = task
         self.started = started
+
+
+class _Sent(NamedTuple):
+    """A write that was sent.
+
+    :param finish: to be called when there is an answer.
+    """
+
+    node: Node
+    reply: Reply
+    finish: Callable[[], None]
 
 
 class DeletedNodeWorker(Worker):
@@ -114,20 +128,48 @@ class DeletedNodeWorker(Worker):
         now = monotonic()
         self._check_deletions(now)
         self._check_answering(now)
-        pending: list[tuple[Node, Node | None, Reply]] = []
-        for node_id in self._candidates(now):
-            self._consider(node_id, now, pending)
-        if pending:
-            # Answers come in order: to wait for each would wake this thread as often.
-            pending[-1][2].wait()
-        for node, replacement, reply in pending:
-            self._finish_replacement(node, replacement, reply)
+        pending: list[_Sent] = []
+        try:
+            for node_id in self._candidates(now):
+                self._consider(node_id, now, pending)
+                if len(pending) >= SENT_TOGETHER:
+                    self._finish(pending, now)
+        finally:
+            # Whatever ended this: a node that is locked must not stay so.
+            self._finish(pending, now)
         if self._changed or self._gone_requests:
             return 0.0
         waits = [when - now for when in self._due.values()]
         if self._deletions or (self._due and self._not_answering):
             waits.append(self._next_check - now)
         return min(waits, default=None)
+
+    def _finish(self, pending: list[_Sent], now: float) -> None:
+        """See to the answers of what was sent, and empty the list. Raises ZKConnectionError after all of them."""
+        if pending:
+            # Answers come in order: to wait for each would wake this thread as often.
+            pending[-1].reply.wait()
+        lost: ZKConnectionError | None = None
+        while pending:
+            sent = pending.pop(0)
+            try:
+                self._guarded(sent.node, now, sent.finish)
+            except ZKConnectionError as error:
+                lost = error
+        if lost is not None:
+            raise lost
+
+    def _guarded(self, node: Node, now: float, work: Callable[[], None]) -> None:
+        """Whatever a driver raises, the other nodes are deleted, and this one is tried again."""
+        log = node_logger(self.log, node)
+        with Guard(log, "Deletion could not be started", but=ZKConnectionError) as guard:
+            try:
+                work()
+            except ZKConflict as conflict:
+                # Somebody locked or changed it meanwhile; that comes as an event.
+                log.debug("Not deleted now: %s", conflict)
+        if guard.error is not None:
+            self._retry_later(node.key, now, guard.error)
 
     def _candidates(self, now: float) -> list[str]:
         nodes = self._cache.nodes
@@ -156,7 +198,7 @@ class DeletedNodeWorker(Worker):
                 subject = f"node {lost.node_id}"
                 self._events.add(socket.gethostname(), subject, What.INSTANCE_LOST, lost.text, lost.code)
 
-    def _consider(self, node_id: str, now: float, pending: list[tuple[Node, Node | None, Reply]]) -> None:
+    def _consider(self, node_id: str, now: float, pending: list[_Sent]) -> None:
         nodes = self._cache.nodes
         cached = nodes.get(node_id)
         if cached is None and nodes.is_empty(node_id):
@@ -168,20 +210,17 @@ class DeletedNodeWorker(Worker):
         if nodes.is_reading(node_id):
             # Released just now, with changes: the node as it is comes with the answer, and then we hear of it again.
             return
+        self._guarded(cached, now, partial(self._act, cached, pending))
+
+    def _act(self, cached: Node, pending: list[_Sent]) -> None:
         log = node_logger(self.log, cached)
-        # Whatever a driver raises, the other nodes are deleted, and this one is tried again.
-        with Guard(log, "Deletion could not be started", but=ZKConnectionError) as guard:
-            try:
-                action = judge_unlocked(cached, self._request)
-                if isinstance(action, Deallocate):
-                    self._deallocate(cached.copy(), action.reason, log)
-                elif isinstance(action, Delete):
-                    self._delete_node(cached.copy(), action.reason, log, pending)
-            except ZKConflict as conflict:
-                # Somebody locked or changed it meanwhile; that comes as an event.
-                log.debug("Not deleted now: %s", conflict)
-        if guard.error is not None:
-            self._retry_later(node_id, now, guard.error)
+        action = judge_unlocked(cached, self._request)
+        if isinstance(action, Deallocate):
+            self._deallocate(cached.copy(), action.reason, log)
+        elif isinstance(action, Delete):
+            sent = self._send(cached.copy(), action.reason, log)
+            if sent is not None:
+                pending.append(sent)
 
     def _consider_empty(self, node_id: str, now: float) -> None:
         """C-8: a moment later, because whoever has just made it is about to lock it. The sweep comes, too."""
@@ -204,29 +243,32 @@ class DeletedNodeWorker(Worker):
         self._zk.nodes.save_unlocked(node)
         log.info("Unallocated ready node: %s", reason)
 
-    def _delete_node(
-        self,
-        node: Node,
-        reason: str,
-        log: logging.LoggerAdapter[logging.Logger],
-        pending: list[tuple[Node, Node | None, Reply]],
-    ) -> None:
+    def _send(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> _Sent | None:
+        """Begin what is to be done with a node that nobody needs. Does not wait for ZooKeeper.
+
+        :return: None = another launcher has its provider.
+        """
         provider = self._providers.get(node.provider)
-        store = self._zk.nodes
         if provider is None:
-            if node.provider is None or node.state == states.DELETED:
-                log.info("Removing node without provider: %s", reason)
-                pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.key), None)))
-            return
+            if node.provider is not None and node.state != states.DELETED:
+                return None
+            log.info("Removing node without provider: %s", reason)
+            return self._send_removal(node, None)
         if node.state == states.DELETED or (not node.external_id and node.state == states.INIT):
-            pending.append((node, None, store.send_remove_unlocked(node, store.has_lock_dir(node.key), None)))
-            return
+            return self._send_removal(node, None)
         replacement = gateway.replacement_for(provider, node) if node.state in (states.USED, states.IN_USE) else None
         if replacement is not None:
-            reply = store.send_remove_unlocked(node, store.has_lock_dir(node.key), replacement)
-            pending.append((node, replacement, reply))
-            return
-        self._start(node, provider, reason, log)
+            return self._send_removal(node, replacement)
+        if node.state != states.DELETING:
+            node.state = states.DELETING
+        store = self._zk.nodes
+        reply = store.send_lock_and_save(node, store.has_lock_dir(node.key))
+        return _Sent(node, reply, partial(self._start, node, provider, reason, log, reply))
+
+    def _send_removal(self, node: Node, replacement: Node | None) -> _Sent:
+        store = self._zk.nodes
+        reply = store.send_remove_unlocked(node, store.has_lock_dir(node.key), replacement)
+        return _Sent(node, reply, partial(self._finish_replacement, node, replacement, reply))
 
     def _finish_replacement(self, node: Node, replacement: Node | None, reply: Reply) -> None:
         log = node_logger(self.log, node)
@@ -252,12 +294,26 @@ class DeletedNodeWorker(Worker):
         if provider is not None:
             gateway.node_deleted_notification(provider, node)
 
-    def _start(self, node: Node, provider: Provider, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
-        """Lock, mark and hand over to the provider (X-2, X-3); the lock is given back if that fails (X-7)."""
+    def _start(
+        self,
+        node: Node,
+        provider: Provider,
+        reason: str,
+        log: logging.LoggerAdapter[logging.Logger],
+        locked: Reply,
+    ) -> None:
+        """Hand a node over that was locked and marked (X-2, X-3); the lock is given back if that fails (X-7).
+
+        :param locked: the answer to that write.
+        """
         zk = self._zk
-        if node.state != states.DELETING:
-            node.state = states.DELETING
-        zk.nodes.lock_and_save(node)
+        try:
+            result(locked)
+        except TransactionFailed as failure:
+            if not failure.lock_dir_mismatch:
+                raise
+            # The cache did not know yet whether there is a lock directory.
+            zk.nodes.lock_and_save(node)
         if provider.LAUNCHES:
             log.info("Deleting node of provider %s: %s", node.provider, reason)
         else:

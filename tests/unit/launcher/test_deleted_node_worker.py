@@ -8,12 +8,16 @@ import threading
 from typing import Any
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
+from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import deleted_node_worker
 from nodepool.plan.backoff import Backoff
+from nodepool.zk.node_store import NodeStore
+from nodepool.zk.reply import Reply
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.still_launcher import StillLauncher
@@ -316,3 +320,94 @@ def test_node_whose_deletion_goes_on(
     over.set()
     wait_for("its end is seen", lambda: worker.run_once() is None or node_id not in worker._deletions)
     assert znodes.node_lockers(node_id) == []
+
+
+# -- many at once
+
+
+def used_nodes(znodes: PoolZnodes, cloud: FakeCloud, count: int) -> list[str]:
+    instances = [cloud.create("np", metadata={}, resources={}) for _ in range(count)]
+    return [znodes.add_node("used", external_id=instance.id) for instance in instances]
+
+
+def test_locks_are_sent_together(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-2: the answers are waited for once, but not those of hundreds before the first deletion begins."""
+    told: list[str] = []
+    send, start = NodeStore.send_lock_and_save, FakeProvider.startNodeCleanup
+
+    def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
+        told.append("lock")
+        return send(store, node, exists)
+
+    def started(provider: FakeProvider, node: Any) -> Any:
+        told.append("start")
+        return start(provider, node)
+
+    monkeypatch.setattr(NodeStore, "send_lock_and_save", sent)
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", started)
+    monkeypatch.setattr(deleted_node_worker, "SENT_TOGETHER", 3)
+    ids = used_nodes(znodes, cloud, 5)
+    worker = launcher.nodepool.deletion.current
+    launcher.settle()
+    worker.run_once()
+    assert told == ["lock"] * 3 + ["start"] * 3 + ["lock"] * 2 + ["start"] * 2
+    launcher.passes(worker, "all are gone", lambda: not any(znodes.node(node_id) for node_id in ids))
+
+
+def test_connection_lost_between_locks(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-7: whatever became of one of them, the nodes that are locked are deleted: nobody else would unlock them."""
+    ids = used_nodes(znodes, cloud, 3)
+    send = NodeStore.send_lock_and_save
+
+    def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
+        if node.id != ids[1]:
+            return send(store, node, exists)
+        lost = Reply()
+        lost.set_exception(ConnectionLoss())
+        return lost
+
+    worker = launcher.nodepool.deletion.current
+    with monkeypatch.context() as patch:
+        patch.setattr(NodeStore, "send_lock_and_save", sent)
+        launcher.settle()
+        with pytest.raises(ZKConnectionError):
+            worker.run_once()
+    assert sorted(worker._deletions) == [ids[0], ids[2]]
+    worker._next_full = 0.0
+    launcher.passes(worker, "all are gone", lambda: not any(znodes.node(node_id) for node_id in ids))
+
+
+def test_error_after_some_locks(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-7: the pass ends before all nodes were looked at; those that are locked by then are deleted."""
+    ids = used_nodes(znodes, cloud, 2)
+    send = NodeStore.send_lock_and_save
+
+    def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
+        if node.id == ids[1]:
+            raise ZKConnectionError("not connected to ZooKeeper")
+        return send(store, node, exists)
+
+    worker = launcher.nodepool.deletion.current
+    monkeypatch.setattr(NodeStore, "send_lock_and_save", sent)
+    launcher.settle()
+    with pytest.raises(ZKConnectionError):
+        worker.run_once()
+    assert list(worker._deletions) == ids[:1]
+
+
+def test_lock_directory_that_is_not_known_yet(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache may be behind: the other way is tried, too."""
+    (node_id,) = used_nodes(znodes, cloud, 1)
+    worker = launcher.nodepool.deletion.current
+    monkeypatch.setattr(NodeStore, "has_lock_dir", lambda *_: True)
+    launcher.settle()
+    worker.run_once()
+    assert list(worker._deletions) == [node_id]
