@@ -74,6 +74,8 @@ class TokenBucket:
         self._lowered: float | None = None
         self._reference = size.rate
         self._begun: deque[float] = deque()
+        #: The latest turn that is not void.
+        self._latest = float("-inf")
 
     def rate(self, now: float) -> float:
         """Calls per second that are allowed now; infinite = no limit."""
@@ -100,6 +102,8 @@ class TokenBucket:
             at = begin + wait
             if wait > TOGETHER_SECONDS and rate >= TOGETHER_RATE:
                 at = next_tick(at, TOGETHER_SECONDS)
+            # Who comes when the queue has become short does not overtake those who begin together.
+            at = self._latest = max(at, self._latest)
             spare = max(0.0, min(1.0, (self._tokens + 1.0) / self._burst(rate)))
         self._remember(at)
         return Turn(at, self.round, spare)
@@ -122,6 +126,7 @@ class TokenBucket:
         until = now + min(seconds, THROTTLED.longest_seconds)
         if first or until > self._held_until:
             self.round += 1
+            self._latest = float("-inf")
             # All turns that wait are void: what they took is given back.
             self._tokens = max(1.0, self._tokens)
             self._held_until = max(self._held_until, until)

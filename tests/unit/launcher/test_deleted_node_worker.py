@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -356,19 +357,31 @@ def test_locks_are_sent_together(
     launcher.passes(worker, "all are gone", lambda: not any(znodes.node(node_id) for node_id in ids))
 
 
+def lost_answer() -> Reply:
+    reply = Reply()
+    reply.set_exception(ConnectionLoss())
+    return reply
+
+
+def not_connected() -> Reply:
+    raise ZKConnectionError("not connected to ZooKeeper")
+
+
+@pytest.mark.parametrize(("lock", "begun"), [(lost_answer, [0, 2]), (not_connected, [0])])
 def test_connection_lost_between_locks(
-    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+    launcher: StillLauncher,
+    znodes: PoolZnodes,
+    cloud: FakeCloud,
+    monkeypatch: pytest.MonkeyPatch,
+    lock: Callable[[], Reply],
+    begun: list[int],
 ) -> None:
     """X-7: whatever became of one of them, the nodes that are locked are deleted: nobody else would unlock them."""
     ids = used_nodes(znodes, cloud, 3)
     send = NodeStore.send_lock_and_save
 
     def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
-        if node.id != ids[1]:
-            return send(store, node, exists)
-        lost = Reply()
-        lost.set_exception(ConnectionLoss())
-        return lost
+        return lock() if node.id == ids[1] else send(store, node, exists)
 
     worker = launcher.nodepool.deletion.current
     with monkeypatch.context() as patch:
@@ -376,29 +389,9 @@ def test_connection_lost_between_locks(
         launcher.settle()
         with pytest.raises(ZKConnectionError):
             worker.run_once()
-    assert sorted(worker._deletions) == [ids[0], ids[2]]
+    assert sorted(worker._deletions) == [ids[number] for number in begun]
     worker._next_full = 0.0
     launcher.passes(worker, "all are gone", lambda: not any(znodes.node(node_id) for node_id in ids))
-
-
-def test_error_after_some_locks(
-    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """X-7: the pass ends before all nodes were looked at; those that are locked by then are deleted."""
-    ids = used_nodes(znodes, cloud, 2)
-    send = NodeStore.send_lock_and_save
-
-    def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
-        if node.id == ids[1]:
-            raise ZKConnectionError("not connected to ZooKeeper")
-        return send(store, node, exists)
-
-    worker = launcher.nodepool.deletion.current
-    monkeypatch.setattr(NodeStore, "send_lock_and_save", sent)
-    launcher.settle()
-    with pytest.raises(ZKConnectionError):
-        worker.run_once()
-    assert list(worker._deletions) == ids[:1]
 
 
 def test_lock_directory_that_is_not_known_yet(

@@ -48,6 +48,18 @@ def test_calls_that_wait_begin_together() -> None:
     assert all(begin % TOGETHER_SECONDS == 0 for begin in at[6:])
 
 
+def test_nobody_is_overtaken() -> None:
+    """Who comes when the queue has become short would have a turn before those who begin together."""
+    bucket = TokenBucket(BucketSize(1, 20), 100.1)
+    assert [bucket.take(100.1).at for _ in range(7)][-1] == 100.5
+    late = [bucket.take(100.3).at for _ in range(3)]
+    assert late == pytest.approx([100.5, 100.5, 100.55])
+    bucket = TokenBucket(BucketSize(1, 20), 100.1)
+    taken = [bucket.take(100.1) for _ in range(20)]
+    bucket.throttled(100.2, taken[0], 0.1)
+    assert bucket.take(100.35).at == 100.35, "void turns hold up nobody"
+
+
 def test_calls_that_are_few_begin_one_by_one() -> None:
     """There is nobody to begin with: it would only be later."""
     bucket = TokenBucket(BucketSize(1, 5), 100.0)
