@@ -18,11 +18,12 @@ from typing import Any, Final
 import requests
 from requests.adapters import HTTPAdapter
 from requests.utils import select_proxy
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPSConnectionPool
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.http.kept_connections import KeptConnections
+from nodepool.driver.framework.http.tls_context import TrustingConnection
 from nodepool.guard import OnError
 
 #: Longest answer that is read, in bytes: a page of 1000 servers has about 3 MB.
@@ -80,7 +81,7 @@ class _HttpConnection(HTTPConnection):
     response_class = _Response
 
 
-class _HttpsConnection(HTTPSConnection):
+class _HttpsConnection(TrustingConnection):
     response_class = _Response
 
 

@@ -2,8 +2,8 @@
 """`KeptConnections`: calls over connections that are open already, for less.
 
 For each call requests and urllib3 prepare for redirections, retries, proxies, hooks, and answers that are read piece by
-piece; that costs more than the call. Here is only the call. urllib3 still makes the connections, with TLS: a call for
-which none is open takes the long way. Imported when a provider is made, because requests takes long to import.
+piece; that costs more than the call. Here is only the call. urllib3 still makes the connections, with TLS. Imported
+when a provider is made, because requests takes long to import.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import urllib3
 from requests.structures import CaseInsensitiveDict
 from requests.utils import get_encoding_from_headers
 from urllib3.connectionpool import HTTPConnectionPool
-from urllib3.exceptions import ClosedPoolError
+from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
 from nodepool.driver.framework.http.answer_reader import Bounds, BrokenAnswer, QuickAnswer, read_answer
 from nodepool.guard import OnError
@@ -61,22 +61,49 @@ class KeptConnections(HTTPConnectionPool):
             raise requests.ConnectionError(error, request=request) from error
 
     def exchange_bytes(self, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:
-        """As `exchange`, for a call that is there as bytes; not for HEAD.
+        """As `exchange`, for a call that is there as bytes; not for HEAD. It opens a connection if none is open.
 
-        :raises OSError: there is no answer. TimeoutError if there is none in time.
+        :raises OSError: there is no answer. TimeoutError if there is none in time; an error of requests if a connection
+            could not be opened.
         """
-        return self._over_kept(lambda connection: _exchange_bytes(connection, method, message, timeout, bounds))
+
+        def work(connection: Any) -> QuickAnswer | None:
+            if connection.is_closed and not self._open(connection, timeout):
+                return None
+            return _exchange_bytes(connection, method, message, timeout, bounds)
+
+        return self._over_any(work)
+
+    def _open(self, connection: Any, timeout: float) -> bool:
+        """Open a connection; False = that did not work, and requests says better why: for example, with TLS."""
+        connection.timeout = timeout
+        try:
+            connection.connect()
+        except NewConnectionError as error:
+            # For urllib3 a kind of the next one. Not tried twice: to find out that a name is unknown may take long.
+            raise requests.ConnectionError(MaxRetryError(self, "/", error)) from error
+        except ConnectTimeoutError as error:
+            raise requests.ConnectTimeout(MaxRetryError(self, "/", error)) from error
+        except TimeoutError:
+            # Of the handshake.
+            raise
+        except (OSError, HTTPError):
+            connection.close()
+            return False
+        return True
 
     def _over_kept(self, work: Callable[[Any], A | None]) -> A | None:
         """Work with a connection that is open; None = there is none. After an error it is closed."""
+        return self._over_any(lambda connection: None if connection.is_closed else work(connection))
+
+    def _over_any(self, work: Callable[[Any], A | None]) -> A | None:
+        """Work with a connection, open or not; None = there can be none any more. After an error it is closed."""
         try:
             connection: Any = self._get_conn()
         except ClosedPoolError:
             # The session was closed just now.
             return None
         try:
-            if connection.is_closed:
-                return None
             with OnError(lambda _: connection.close()):
                 return work(connection)
         finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`QuickExchange`: usual calls over connections that are open, without requests.
+"""`QuickExchange`: usual calls over connections that are kept, without requests.
 
 For each call requests prepares what is the same for all calls to a host, which costs several times as much as the call.
 Here a call is written as bytes. What is not as usual takes the way of requests, and so does the first call to a host:
@@ -66,6 +66,8 @@ class QuickExchange:
     ) -> QuickAnswer | None:
         """Make a call, if it is a usual one; blocks. None = it was not made, or only reads and has no answer.
 
+        A connection is opened if none is open.
+
         :param seconds: for each wait.
         :raises requests.RequestException: of the kinds that requests would raise.
         """
@@ -80,6 +82,8 @@ class QuickExchange:
         try:
             answer = pool.exchange_bytes(method, message, seconds, bounds)
             return None if answer is None else _unpacked(answer)
+        except requests.RequestException:
+            raise
         except TimeoutError as error:
             raise requests.ReadTimeout(error) from error
         except OSError as error:

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import urllib.parse
 from collections.abc import Iterator
 
 import pytest
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError
 
 from nodepool.driver.framework.http import bounded
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
@@ -149,6 +152,62 @@ def test_closed_connection(http: Counted) -> None:
         with pytest.raises(NoAnswer, match=r"no answer from http://127\.0\.0\.1") as caught:
             http.send("DELETE", f"{server.url}/", {})
         assert caught.value.maybe_done
+
+
+#: The connection is closed after it.
+LAST = answer(b"{}", "Connection: close")
+
+
+def test_opens_a_connection(http: Counted) -> None:
+    """A call for which no connection is open need not take the way of requests."""
+    answers = [OK, LAST, LAST, LAST]
+    with RecordingServer(lambda _: answers.pop(0)) as server:
+        warm_up(http, server)
+        for method in ("GET", "PUT"):
+            assert http.send(method, f"{server.url}/", {}, b"").status == 200
+        assert http.slow == 0
+        assert [sent.first[:3] for sent in server.sent] == ["GET", "PUT"]
+
+
+def test_nobody_there_any_more(http: Counted) -> None:
+    """Surely not done, and not tried twice."""
+    answers = [OK, LAST]
+    with RecordingServer(lambda _: answers.pop(0)) as server:
+        warm_up(http, server)
+        url = server.url
+    with pytest.raises(NoAnswer, match=r"no answer from 127\.0\.0\.1:\d+: connection refused") as caught:
+        http.send("PUT", f"{url}/", {}, b"{}")
+    assert not caught.value.maybe_done
+    assert http.slow == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "maybe_done"),
+    [
+        (ConnectTimeoutError(None, "Connection to cloud.test timed out."), "timed out", False),
+        (
+            NameResolutionError("cloud.test", HTTPConnection("cloud.test"), socket.gaierror()),
+            "cannot be resolved",
+            False,
+        ),
+        (TimeoutError("handshake"), "ReadTimeout: handshake", True),
+    ],
+    ids=["connect", "name", "handshake"],
+)
+def test_connection_that_fails(
+    http: Counted, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str, maybe_done: bool
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    answers = [OK, LAST]
+    with RecordingServer(lambda _: answers.pop(0)) as server:
+        warm_up(http, server)
+        monkeypatch.setattr(HTTPConnection, "connect", fail)
+        with pytest.raises(NoAnswer, match=told) as caught:
+            http.send("PUT", f"{server.url}/", {}, b"{}")
+        assert caught.value.maybe_done is maybe_done
+        assert http.slow == 0
 
 
 def test_forgotten_host() -> None:
