@@ -49,6 +49,8 @@ class BufferedSocket:
         self._waiting: list[Any] = []
         self._waiting_bytes = 0
         self._unsent: bytes | memoryview = b""
+        #: Until then who waits for it does not look whether something has come, in monotonic seconds.
+        self.gathers_until = float("-inf")
 
     # -- read --
 

@@ -48,7 +48,7 @@ def _milliseconds(seconds: float) -> int | None:
 class _Sockets:
     """A connection, and maybe what wakes its thread, with what waits for them."""
 
-    __slots__ = ("connection", "poll", "readers", "wake", "wake_number")
+    __slots__ = ("connection", "poll", "readers", "wake", "wake_number", "wake_poll")
 
     def __init__(self, readers: Sequence[Readable]) -> None:
         self.readers = list(readers)
@@ -56,10 +56,14 @@ class _Sockets:
         self.wake = next((each for each in readers if isinstance(each, WakeReader)), None)
         self.wake_number = -1 if self.wake is None else self.wake.fileno()
         self.poll = self._make_poll(select.POLLIN)
+        #: For a connection that gathers what comes.
+        self.wake_poll = self._make_poll(None)
 
-    def _make_poll(self, events: int) -> Any:
+    def _make_poll(self, events: int | None) -> Any:
+        """:param events: of the connection; None = it is not waited for."""
         poll = select.poll()
-        poll.register(self.connection, events)
+        if events is not None:
+            poll.register(self.connection, events)
         if self.wake is not None:
             poll.register(self.wake_number, select.POLLIN)
         return poll
@@ -95,7 +99,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
         A socket with an error counts as ready: whoever uses it is told. So does one with data that was read and not
         asked for yet. What a connection has still to send is sent before anybody waits, and as soon as nobody has
-        anything to add for the moment. Raises OSError.
+        anything to add for the moment. A connection that gathers what comes is not ready before it is told that there
+        is something to send, or the time is over. Raises OSError.
 
         :param readers: one connection, and maybe what wakes its thread; or ``writers``: one connection.
         :param timeout: seconds; None = wait for ever.
@@ -135,13 +140,17 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Wait until there is something to read, and take what the system has; go on with what is to be sent."""
         connection, wake = sockets.connection, sockets.wake
         while True:
-            poll = sockets.poll if not connection.unsent else sockets.poll_to_send()
+            poll, until = sockets.poll, deadline
+            if connection.unsent:
+                poll = sockets.poll_to_send()
+            elif monotonic() < connection.gathers_until:
+                poll, until = sockets.wake_poll, min(deadline, connection.gathers_until)
             if wake is not None:
                 wake.rest()
             try:
                 # A call may have come just before.
                 now = wake is not None and wake.readable()
-                found = poll.poll(0 if now else _milliseconds(deadline - monotonic()))
+                found = poll.poll(0 if now else _milliseconds(until - monotonic()))
             finally:
                 if wake is not None:
                     wake.resume()

@@ -28,7 +28,7 @@ from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.latency import Latency
 from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import PASSED_ON
+from nodepool.zk.wire.operations import PASSED_ON, MultiRead
 
 if TYPE_CHECKING:
     from nodepool.zk.wire.watched_client import WatchedClient
@@ -41,6 +41,9 @@ _HEADER_BYTES: Final = struct.calcsize("!iqi")
 _LAST_XID: Final = 2**31 - 1
 #: Types of requests that Kazoo does not send as the others; those of its tests have none.
 _SPECIAL: Final = (None, Auth.type)
+#: Events that come so soon after the last ones are handled together, unless a thread waits for an answer. While nodes
+#: are used and released there are dozens of them, one after the other, and to wake for each costs more than the event.
+GATHER_SECONDS: Final = 0.01
 _EVENT_XID: Final = struct.pack("!i", WATCH_XID)
 
 
@@ -65,6 +68,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self._thread_id = 0
         #: What Kazoo is to handle next, if it was read as a whole.
         self._packet: bytes | None = None
+        #: Is among the packets that are being handled an answer that a thread may have waited for?
+        self._awaited = False
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
         self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
 
@@ -100,6 +105,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             client = self.client
             if client._queue or client._pending or not client.connected or not connection.idle:
                 return False
+            gathers = connection.gathers_until > monotonic()
             xid = self._xid % _LAST_XID + 1
             self._submit(request, 0.0, xid)
             self._xid = xid
@@ -112,8 +118,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                 sent = False
         finally:
             reader.give_back()
-        if not sent:
-            # It goes on with the rest when there is room.
+        if not sent or gathers:
+            # It goes on with the rest when there is room, and does not miss the answer.
             self._wake()
         return True
 
@@ -182,6 +188,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 
     def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
         begun = monotonic()
+        # The answer is not to wait.
+        self._socket.gathers_until = float("-inf")
         super()._submit(request, *arguments, **options)
         self._sent.append((begun, request.type in PASSED_ON))
 
@@ -190,12 +198,15 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 
         Kazoo handles one, and looks what is to be done next: for an event that costs more than the event.
         """
+        self._awaited = False
         packet = self._socket.packet()
         try:
             while True:
                 answer = self._handle(packet, *arguments)
                 packet = None if answer or self.client._queue else self._socket.packet()
                 if packet is None:
+                    if not (self._awaited or self.client._pending or self.client._queue):
+                        self._socket.gathers_until = monotonic() + GATHER_SECONDS
                     return answer
         except (struct.error, LookupError, RuntimeError, ValueError) as error:
             # The next connection may be better. With any other error Kazoo's thread would end, and not come back.
@@ -206,6 +217,10 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         if packet is not None and packet.startswith(_EVENT_XID):
             return self._read_watch_event(packet, _HEADER_BYTES)
         self._packet = packet
+        pending = self.client._pending
+        # Caches read many znodes at once, and have nothing to ask after that. Others may, and soon.
+        if pending and not isinstance(pending[0][0], MultiRead):
+            self._awaited = True
         return super()._read_socket(*arguments)
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nodepool.clock import monotonic
 from nodepool.zk.wire.buffered_socket import MOST_WAITING_BYTES, BufferedSocket
 from nodepool.zk.wire.threading_handler import TlsHandler
 from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
@@ -65,6 +66,32 @@ def test_a_call_wakes_who_waits(handler: TlsHandler, pair: Pair, wake: Wake) -> 
             reader.recv(1)
             sent.result()
     assert handler.select([pair[0], reader], [], [], 0) == ([], [], [])
+
+
+def test_gathers(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """What comes waits until the time is over, but not longer."""
+    ours, other = pair
+    other.sendall(b"one")
+    ours.gathers_until = monotonic() + 3600.0
+    assert handler.select([ours, wake[0]], [], [], 0.01) == ([], [], [])
+    assert ours.pending() == 0
+    ours.gathers_until = monotonic() + 0.01
+    assert handler.select([ours, wake[0]], [], [], 30) == ([ours], [], [])
+    assert ours.recv(3) == b"one"
+
+
+def test_a_call_does_not_wait_for_what_gathers(handler: TlsHandler, pair: Pair, wake: Wake) -> None:
+    """Nor does what the other end had no room for."""
+    ours, other = pair
+    other.sendall(b"one")
+    ours.gathers_until = monotonic() + 3600.0
+    with ThreadPoolExecutor(1) as other_thread:
+        other_thread.submit(wake[1].send, b"\0")
+        assert handler.select([ours, wake[0]], [], [], 30) == ([wake[0]], [], [])
+    wake[0].recv(1)
+    ours.send(bytes(1 << 20))
+    assert not ours.flush()
+    assert handler.select([ours, wake[0]], [], [], 30) == ([ours], [], [])
 
 
 def test_calls_are_sent_together(handler: TlsHandler, pair: Pair, wake: Wake) -> None:

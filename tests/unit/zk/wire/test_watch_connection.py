@@ -13,9 +13,12 @@ from kazoo.protocol.connection import CLOSE_RESPONSE, WATCH_XID
 from kazoo.protocol.serialization import Close, Sync
 from kazoo.protocol.states import KeeperState
 
+from nodepool.clock import monotonic
 from nodepool.zk import events
 from nodepool.zk.reply import Reply
+from nodepool.zk.wire import watch_connection
 from nodepool.zk.wire.buffered_socket import BufferedSocket
+from nodepool.zk.wire.operations import MultiRead
 from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
 from nodepool.zk.wire.watched_client import WatchedClient, make
 from tests.unit.zk.wire.conftest import Pair
@@ -35,6 +38,11 @@ def event(path: str) -> bytes:
 
 def answer(xid: int) -> bytes:
     return packet(struct.pack("!iqii", xid, 7, 0, 1) + b"/")
+
+
+def reads(xid: int) -> bytes:
+    """The answer to a `MultiRead` of nothing."""
+    return packet(struct.pack("!iqi", xid, 7, 0) + struct.pack("!i?i", -1, True, -1))
 
 
 def reading(connection: BufferedSocket, other: socket.socket, data: bytes) -> tuple[WatchedClient, list[str]]:
@@ -73,6 +81,40 @@ def test_the_end_of_the_session(plain_pair: Pair) -> None:
     client._pending.append((Close(), Reply(), 1))
     assert client._connection._read_socket(TIMEOUT_SECONDS) == CLOSE_RESPONSE
     assert seen == []
+
+
+def gathers(connection: BufferedSocket) -> bool:
+    return connection.gathers_until > monotonic()
+
+
+def test_events_gather(plain_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones are handled at once, and those that come soon after them together."""
+    monkeypatch.setattr(watch_connection, "GATHER_SECONDS", 3600.0)
+    client, seen = reading(*plain_pair, event("/nodes/1") + event("/nodes/2"))
+    client._connection._read_socket(TIMEOUT_SECONDS)
+    assert seen == ["/nodes/1", "/nodes/2"]
+    assert gathers(plain_pair[0])
+
+
+@pytest.mark.parametrize(
+    ("request_", "packets", "gather"),
+    [
+        (Sync("/"), answer(1) + event("/nodes/1"), False),
+        (MultiRead([]), reads(1) + event("/nodes/1"), True),
+        (MultiRead([]), event("/nodes/1"), False),
+    ],
+    ids=["answer", "answer to a cache", "still to come"],
+)
+def test_answers_do_not_gather(
+    plain_pair: Pair, monkeypatch: pytest.MonkeyPatch, request_: object, packets: bytes, gather: bool
+) -> None:
+    """Who got an answer may ask the next question soon. A cache does not, once it has read what it wanted to know."""
+    monkeypatch.setattr(watch_connection, "GATHER_SECONDS", 3600.0)
+    client, seen = reading(*plain_pair, packets)
+    client._pending.append((request_, Reply(), 1))
+    client._connection._read_socket(TIMEOUT_SECONDS)
+    assert seen == ["/nodes/1"]
+    assert gathers(plain_pair[0]) is gather
 
 
 def test_latency(plain_pair: Pair) -> None:
@@ -134,6 +176,15 @@ def test_sent_while_the_connection_thread_sleeps(asleep: WatchedClient, plain_pa
         asleep._pending.clear()
     assert [passed_on for _, passed_on in asleep._connection._sent] == [True, True]
     assert wake[0].borrow(), "it was given back"
+
+
+def test_sent_while_events_gather(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
+    """The answer does not wait for them."""
+    plain_pair[0].gathers_until = monotonic() + 3600.0
+    write(asleep)
+    assert sent(plain_pair[1]) == [1]
+    assert not gathers(plain_pair[0])
+    assert not wake[0].asleep, "it waits for the answer, too, from now on"
 
 
 def test_calls_of_a_burst(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
