@@ -3,7 +3,8 @@
 
 Woken by every change of a node, unless it is being deleted, and by every request that goes. A static host that needs no
 check is put back in the same write that removes its used node; other nodes are locked, marked `deleting` and given to
-their provider. The writes of many nodes are sent together. A deletion that fails is tried again with a growing delay.
+their provider. The writes of many nodes are sent together, and nodes that are released shortly after others wait a
+moment for more. A deletion that fails is tried again with a growing delay.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ RETRY: Final = Backoff(1.0, 60.0)
 LOOK_AGAIN_SECONDS: Final = 1.0
 #: Between two looks whether deletions have ended: there may be hundreds, and each one that begins is a pass.
 CHECK_SECONDS: Final = 1.0
+#: From a pass to the next one: nodes that are released meanwhile are seen to together.
+GATHER_SECONDS: Final = 0.1
 #: Writes that are sent before the first answer is seen to: what comes first need not wait for hundreds.
 SENT_TOGETHER: Final = 50
 
@@ -97,6 +100,7 @@ class DeletedNodeWorker(Worker):
         #: Nodes without data that were seen once.
         self._empty: set[str] = set()
         self._next_full = 0.0
+        self._next_pass = 0.0
         self._next_check = 0.0
 
     # -- other threads --
@@ -121,6 +125,25 @@ class DeletedNodeWorker(Worker):
             self.wake()
 
     # -- the pass --
+
+    def _pass(self) -> float | None:
+        self._gather()
+        return super()._pass()
+
+    def _gather(self) -> None:
+        """Wait for further nodes if the last pass was just now. A host that goes back waits for nothing."""
+        left = self._next_pass - monotonic()
+        if left > 0 and not self._returns_hosts():
+            self._stopping.wait(left)
+            # Whatever has come meanwhile is part of this pass.
+            self._event.clear()
+        self._next_pass = monotonic() + GATHER_SECONDS
+
+    def _returns_hosts(self) -> bool:
+        """Is a node among those that changed whose host can be used again at once?"""
+        nodes = [self._cache.nodes.get(node_id) for node_id in list(self._changed)]
+        providers = [self._providers.get(node.provider) for node in nodes if node is not None]
+        return any(provider is not None and not provider.LAUNCHES for provider in providers)
 
     def run_once(self) -> float | None:
         if not self._cache.ready:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Desk
     from nodepool.launcher.pool.request_events import RequestEvents
 
+#: A pass at least this often while there are handlers: some wait for room, and some drivers do not call ``pw.wake()``.
+POLL_SECONDS: Final = 1.0
+#: The same while all of them wait for nothing but launches that wake the pool when they end.
+LAUNCHES_SECONDS: Final = 10.0
 #: Seconds after which a request that was given back is taken again (Q-12).
 GIVEN_BACK_SECONDS: Final = 1.0
 
@@ -79,6 +83,15 @@ class Handlers:
     def _polling(self, handler: NodeRequestHandler) -> Guard:
         """Whatever a driver raises, the other requests go on."""
         return Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError)
+
+    def next_look(self) -> float | None:
+        """Seconds until the next pass at the latest. None = there are no handlers."""
+        handlers = self._desk.handlers()
+        if not handlers:
+            return None
+        if all(handler.launching and handler.awaits_launches for handler in handlers):
+            return LAUNCHES_SECONDS
+        return POLL_SECONDS
 
     def launches(self) -> int:
         """Launches in progress. Any thread may ask."""

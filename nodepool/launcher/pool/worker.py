@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
 from nodepool.launcher.pool.entry import SIBLINGS_LOOK_SECONDS
+from nodepool.launcher.pool.handlers import POLL_SECONDS
 from nodepool.launcher.pool.pass_context import PassContext
 from nodepool.launcher.pool.pool_parts import PoolParts
 from nodepool.runtime.worker import Worker
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
 
-#: A pass at least this often while launches are in progress, for drivers that do not call ``pw.wake()``.
-POLL_SECONDS: Final = 1.0
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
 
@@ -159,10 +158,13 @@ class PoolWorker(Worker):
         self._wake_siblings()
         if more:
             return 0.0
-        looks = (self.desk.next_look(), self.free_nodes.next_look(), self._waiting_lines.next_look())
+        looks = (
+            self.desk.next_look(),
+            self.free_nodes.next_look(),
+            self._waiting_lines.next_look(),
+            self._handlers.next_look(),
+        )
         waits = [wait for wait in looks if wait is not None]
-        if self.handlers:
-            waits.append(POLL_SECONDS)
         self._at_rest = not (waits or self.queue or self.fast_path.busy)
         return min(waits, default=None)
 

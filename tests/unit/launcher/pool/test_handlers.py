@@ -13,7 +13,7 @@ import pytest
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.pool.desk import Desk
-from nodepool.launcher.pool.handlers import Handlers
+from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS, Handlers
 from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
@@ -46,6 +46,10 @@ class Scripted:
     @property
     def unfinished(self) -> bool:
         return self.progress.stage in UNFINISHED
+
+    @property
+    def launching(self) -> bool:
+        return self.progress.stage is Stage.LAUNCHING
 
     def _do(self, what: str) -> bool:
         self.called.append(what)
@@ -148,6 +152,22 @@ def test_who_awaits_launches_is_not_polled(place: Place) -> None:
     place.handlers.poll()
     assert waiting.called == ["poll"]
     assert place.locked() == [asked.request.key]
+
+
+def test_next_look(place: Place) -> None:
+    """A-19: launches that tell their end need no pass before that; whoever waits for room, or does not tell, does."""
+    assert place.handlers.next_look() is None
+    telling = place.add(1, Stage.LAUNCHING)
+    telling.awaits_launches = True
+    assert place.handlers.next_look() == LAUNCHES_SECONDS
+    other = place.add(2, Stage.PAUSED)
+    other.awaits_launches = True
+    assert place.handlers.next_look() == POLL_SECONDS
+    other.move(Stage.GATHERING)
+    other.move(Stage.LAUNCHING)
+    assert place.handlers.next_look() == LAUNCHES_SECONDS
+    other.awaits_launches = False
+    assert place.handlers.next_look() == POLL_SECONDS
 
 
 def test_lost_connection_ends_the_pass(place: Place) -> None:
