@@ -20,7 +20,7 @@ log = logging.getLogger("nodepool.driver.framework.SharedThreads")
 #: Threads of one provider, unless its driver asks for more.
 MAX_THREADS: Final = 20
 #: A thread that had nothing to do for so long ends.
-IDLE_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 60.0
 
 
 class _Work:
