@@ -60,19 +60,22 @@ class KeptConnections(HTTPConnectionPool):
         except (OSError, http.client.HTTPException) as error:
             raise requests.ConnectionError(error, request=request) from error
 
-    def exchange_bytes(self, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:
-        """As `exchange`, for a call that is there as bytes; not for HEAD. It opens a connection if none is open.
+    def exchange_bytes(
+        self, method: str, message: bytes, timeout: float, bounds: Bounds, *, opens: bool = False
+    ) -> QuickAnswer | None:
+        """As `exchange`, for a call that is there as bytes; not for HEAD.
 
+        :param opens: a connection is opened if none is open.
         :raises OSError: there is no answer. TimeoutError if there is none in time; an error of requests if a connection
             could not be opened.
         """
 
         def work(connection: Any) -> QuickAnswer | None:
-            if connection.is_closed and not self._open(connection, timeout):
+            if connection.is_closed and not (opens and self._open(connection, timeout)):
                 return None
             return _exchange_bytes(connection, method, message, timeout, bounds)
 
-        return self._over_any(work)
+        return self._with_connection(work)
 
     def _open(self, connection: Any, timeout: float) -> bool:
         """Open a connection; False = that did not work, and requests says better why: for example, with TLS."""
@@ -94,9 +97,9 @@ class KeptConnections(HTTPConnectionPool):
 
     def _over_kept(self, work: Callable[[Any], A | None]) -> A | None:
         """Work with a connection that is open; None = there is none. After an error it is closed."""
-        return self._over_any(lambda connection: None if connection.is_closed else work(connection))
+        return self._with_connection(lambda connection: None if connection.is_closed else work(connection))
 
-    def _over_any(self, work: Callable[[Any], A | None]) -> A | None:
+    def _with_connection(self, work: Callable[[Any], A | None]) -> A | None:
         """Work with a connection, open or not; None = there can be none any more. After an error it is closed."""
         try:
             connection: Any = self._get_conn()

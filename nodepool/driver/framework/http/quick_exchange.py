@@ -80,7 +80,7 @@ class QuickExchange:
             return None
         bounds = Bounds(bounded.MAX_ANSWER_BYTES, bounded.ANSWER_TIMES * seconds)
         try:
-            answer = pool.exchange_bytes(method, message, seconds, bounds)
+            answer = pool.exchange_bytes(method, message, seconds, bounds, opens=True)
             return None if answer is None else _unpacked(answer)
         except requests.RequestException:
             raise
