@@ -15,7 +15,10 @@ from tests.unit.launcher.conftest import Still
 
 
 @pytest.fixture
-def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
+def launcher(still: Still, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch) -> StillLauncher:
+    """However long a pass takes, the next one is shortly after it; and all deletions are remembered."""
+    for name in ("GATHER_SECONDS", "CHECK_SECONDS"):
+        monkeypatch.setattr(deleted_node_worker, name, 3600.0)
     return still([fake_provider("one", cloud=cloud_name)])
 
 
