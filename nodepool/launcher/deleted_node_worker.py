@@ -49,7 +49,7 @@ RETRY: Final = Backoff(1.0, 60.0)
 LOOK_AGAIN_SECONDS: Final = 1.0
 #: Between two looks whether deletions have ended: there may be hundreds, and each one that begins is a pass.
 CHECK_SECONDS: Final = 1.0
-#: From a pass to the next one: nodes that are released meanwhile are seen to together.
+#: From a pass that had nodes to look at to the next one: nodes that are released meanwhile are seen to together.
 GATHER_SECONDS: Final = 0.1
 #: Writes that are sent before the first answer is seen to: what comes first need not wait for hundreds.
 SENT_TOGETHER: Final = 50
@@ -131,13 +131,11 @@ class DeletedNodeWorker(Worker):
         return super()._pass()
 
     def _gather(self) -> None:
-        """Wait for further nodes if the last pass was just now. A host that goes back waits for nothing."""
-        left = self._next_pass - monotonic()
-        if left > 0 and not self._returns_hosts():
-            self._stopping.wait(left)
+        """Wait for further nodes if others were seen to just now. A host that goes back waits for nothing."""
+        while (left := self._next_pass - monotonic()) > 0 and not self._returns_hosts() and not self.stopping:
+            self._event.wait(left)
             # Whatever has come meanwhile is part of this pass.
             self._event.clear()
-        self._next_pass = monotonic() + GATHER_SECONDS
 
     def _returns_hosts(self) -> bool:
         """Is a node among those that changed whose host can be used again at once?"""
@@ -153,7 +151,10 @@ class DeletedNodeWorker(Worker):
         self._check_answering(now)
         pending: list[_Sent] = []
         try:
-            for node_id in self._candidates(now):
+            candidates = self._candidates(now)
+            if candidates:
+                self._next_pass = now + GATHER_SECONDS
+            for node_id in candidates:
                 self._consider(node_id, now, pending)
                 if len(pending) >= SENT_TOGETHER:
                     self._finish(pending, now)

@@ -84,12 +84,15 @@ class Handlers:
         """Whatever a driver raises, the other requests go on."""
         return Guard(self.log, "Error while polling %s, trying again", handler.request, but=ZKConnectionError)
 
-    def next_look(self) -> float | None:
-        """Seconds until the next pass at the latest. None = there are no handlers."""
+    def next_look(self, *, held: bool) -> float | None:
+        """Seconds until the next pass at the latest. None = there are no handlers.
+
+        :param held: is anything not to be served here? See `give_back_held`, which is to be called in each pass.
+        """
         handlers = self._desk.handlers()
         if not handlers:
             return None
-        if all(handler.launching and handler.awaits_launches for handler in handlers):
+        if not held and all(handler.launching and handler.awaits_launches for handler in handlers):
             return LAUNCHES_SECONDS
         return POLL_SECONDS
 

@@ -162,7 +162,7 @@ class PoolWorker(Worker):
             self.desk.next_look(),
             self.free_nodes.next_look(),
             self._waiting_lines.next_look(),
-            self._handlers.next_look(),
+            self._handlers.next_look(held=self.context.hold is not None or bool(self.context.held_labels)),
         )
         waits = [wait for wait in looks if wait is not None]
         self._at_rest = not (waits or self.queue or self.fast_path.busy)

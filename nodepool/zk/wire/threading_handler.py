@@ -143,7 +143,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             poll, until = sockets.poll, deadline
             if connection.unsent:
                 poll = sockets.poll_to_send()
-            elif monotonic() < connection.gathers_until:
+            elif wake is not None and monotonic() < connection.gathers_until:
                 poll, until = sockets.wake_poll, min(deadline, connection.gathers_until)
             if wake is not None:
                 wake.rest()

@@ -205,7 +205,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                 answer = self._handle(packet, *arguments)
                 packet = None if answer or self.client._queue else self._socket.packet()
                 if packet is None:
-                    if not (self._awaited or self.client._pending or self.client._queue):
+                    # What has come in part is waited for in another way, which calls do not end.
+                    if not (self._awaited or self.client._pending or self.client._queue or self._socket.pending()):
                         self._socket.gathers_until = monotonic() + GATHER_SECONDS
                     return answer
         except (struct.error, LookupError, RuntimeError, ValueError) as error:

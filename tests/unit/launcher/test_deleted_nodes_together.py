@@ -33,29 +33,58 @@ def test_nodes_that_are_released_one_after_the_other(
         waits.append(seconds)
         znodes.add_node("used", external_id="y")
         launcher.settle()
+        if len(waits) == 2:
+            worker._next_pass = 0.0
 
-    monkeypatch.setattr(worker._stopping, "wait", wait)
+    monkeypatch.setattr(worker._event, "wait", wait)
     znodes.add_node("used", external_id="x")
     launcher.settle()
     worker._guarded_pass()
     assert waits == []
     assert len(worker._deletions) == 1
     worker._guarded_pass()
-    (seconds,) = waits
-    assert 0 < seconds <= deleted_node_worker.GATHER_SECONDS
-    assert len(worker._deletions) == 2
+    assert len(waits) == 2
+    assert all(0 < seconds <= deleted_node_worker.GATHER_SECONDS for seconds in waits)
+    assert len(worker._deletions) == 3
     assert not worker._event.is_set()
 
 
 def test_host_that_goes_back_waits_for_nothing(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody may wait for it."""
+    """Somebody may wait for it; also when it comes while others are waited for."""
     worker = launcher.nodepool.deletion.current
-    monkeypatch.setattr(FakeProvider, "LAUNCHES", False)
-    monkeypatch.setattr(worker._stopping, "wait", lambda seconds: pytest.fail(f"waits for {seconds} s"))
-    for _ in range(2):
+    waits: list[float] = []
+
+    def release_a_host(seconds: float) -> None:
+        waits.append(seconds)
+        monkeypatch.setattr(FakeProvider, "LAUNCHES", False)
+        znodes.add_node("used", external_id="x")
+        launcher.settle()
+
+    monkeypatch.setattr(worker._event, "wait", release_a_host)
+    for expected in (0, 1, 1):
         znodes.add_node("used", external_id="x")
         launcher.settle()
         worker._guarded_pass()
-    assert len(worker._deletions) == 2
+        assert len(waits) == expected
+    assert len(worker._deletions) == 4
+
+
+def test_stop_waits_for_nothing(launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = launcher.nodepool.deletion.current
+    monkeypatch.setattr(worker._event, "wait", lambda seconds: pytest.fail(f"waits for {seconds} s"))
+    znodes.add_node("used", external_id="x")
+    launcher.settle()
+    worker._guarded_pass()
+    worker.stop()
+    worker._guarded_pass()
+
+
+def test_pass_without_nodes_delays_nobody(launcher: StillLauncher) -> None:
+    """There is one each second while deletions go on."""
+    worker = launcher.nodepool.deletion.current
+    worker._next_full = float("inf")
+    worker._changed.clear()
+    worker.run_once()
+    assert worker._next_pass == 0.0

@@ -87,9 +87,9 @@ class KeptConnections(HTTPConnectionPool):
             raise requests.ConnectionError(MaxRetryError(self, "/", error)) from error
         except ConnectTimeoutError as error:
             raise requests.ConnectTimeout(MaxRetryError(self, "/", error)) from error
-        except TimeoutError:
-            # Of the handshake.
-            raise
+        except TimeoutError as error:
+            # Of the handshake: requests would not know that nothing was sent.
+            raise requests.ConnectTimeout(error) from error
         except (OSError, HTTPError):
             connection.close()
             return False

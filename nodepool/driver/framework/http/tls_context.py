@@ -14,7 +14,8 @@ import ssl
 from typing import Final
 
 from urllib3.connection import HTTPSConnection
-from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
+from urllib3.exceptions import SSLError
+from urllib3.util.ssl_ import ALPN_PROTOCOLS, create_urllib3_context, resolve_cert_reqs
 
 #: What a context depends on, too. A connection for which one of them is set gets one of its own.
 _OWN: Final = (
@@ -31,11 +32,24 @@ _OWN: Final = (
 
 
 @functools.lru_cache(maxsize=8)
-def _context(authorities: str, _changed: tuple[float, int]) -> ssl.SSLContext:
+def _context(authorities: str, _changed: tuple[int, ...]) -> ssl.SSLContext:
     """As urllib3 makes it for a connection that names nothing but authorities."""
     context = create_urllib3_context(cert_reqs=ssl.CERT_REQUIRED)
     context.load_verify_locations(authorities)
+    # urllib3 sets this for each connection. OpenSSL would free what another thread is about to copy.
+    context.set_alpn_protocols(ALPN_PROTOCOLS)
+    vars(context)["set_alpn_protocols"] = lambda _protocols: None
     return context
+
+
+def _shared(authorities: str) -> ssl.SSLContext:
+    """Raises SSLError of urllib3: nothing was sent."""
+    try:
+        read = os.stat(authorities)
+        changed = (read.st_dev, read.st_ino, read.st_mtime_ns, read.st_ctime_ns, read.st_size)
+        return _context(authorities, changed)
+    except OSError as error:
+        raise SSLError(error) from error
 
 
 class TrustingConnection(HTTPSConnection):
@@ -48,8 +62,7 @@ class TrustingConnection(HTTPSConnection):
             super().connect()
             return
         # It is set for the time of the call only: urllib3 reads the file in any case if it knows its name.
-        read = os.stat(authorities)
-        self.ssl_context, self.ca_certs = _context(authorities, (read.st_mtime, read.st_size)), None
+        self.ssl_context, self.ca_certs = _shared(authorities), None
         try:
             super().connect()
         finally:

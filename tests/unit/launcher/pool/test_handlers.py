@@ -156,18 +156,19 @@ def test_who_awaits_launches_is_not_polled(place: Place) -> None:
 
 def test_next_look(place: Place) -> None:
     """A-19: launches that tell their end need no pass before that; whoever waits for room, or does not tell, does."""
-    assert place.handlers.next_look() is None
+    assert place.handlers.next_look(held=False) is None
     telling = place.add(1, Stage.LAUNCHING)
     telling.awaits_launches = True
-    assert place.handlers.next_look() == LAUNCHES_SECONDS
+    assert place.handlers.next_look(held=False) == LAUNCHES_SECONDS
     other = place.add(2, Stage.PAUSED)
     other.awaits_launches = True
-    assert place.handlers.next_look() == POLL_SECONDS
+    assert place.handlers.next_look(held=False) == POLL_SECONDS
     other.move(Stage.GATHERING)
     other.move(Stage.LAUNCHING)
-    assert place.handlers.next_look() == LAUNCHES_SECONDS
+    assert place.handlers.next_look(held=False) == LAUNCHES_SECONDS
+    assert place.handlers.next_look(held=True) == POLL_SECONDS
     other.awaits_launches = False
-    assert place.handlers.next_look() == POLL_SECONDS
+    assert place.handlers.next_look(held=False) == POLL_SECONDS
 
 
 def test_lost_connection_ends_the_pass(place: Place) -> None:

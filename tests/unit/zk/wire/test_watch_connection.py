@@ -96,6 +96,14 @@ def test_events_gather(plain_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Non
     assert gathers(plain_pair[0])
 
 
+def test_half_an_event_does_not_gather(plain_pair: Pair) -> None:
+    """The rest of it is waited for."""
+    client, seen = reading(*plain_pair, event("/nodes/1") + event("/nodes/2")[:20])
+    client._connection._read_socket(TIMEOUT_SECONDS)
+    assert seen == ["/nodes/1"]
+    assert not gathers(plain_pair[0])
+
+
 @pytest.mark.parametrize(
     ("request_", "packets", "gather"),
     [

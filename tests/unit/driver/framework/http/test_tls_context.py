@@ -114,8 +114,16 @@ def test_authorities_of_the_system(port: int, made: Certificates, monkeypatch: p
 
 
 def test_file_that_is_missing(port: int, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
+    """Surely nothing was sent: that is what this error means to requests."""
+    with pytest.raises(SSLError, match="No such file"):
         connect(port, tmp_path / "none.pem")
+
+
+def test_not_changed_by_connections(port: int, made: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads may be about to copy what urllib3 would set."""
+    connect(port, made.ca)
+    monkeypatch.setattr(ssl.SSLContext, "set_alpn_protocols", lambda *_: pytest.fail("changed"))
+    connect(port, made.ca)
 
 
 def test_read_once(port: int, made: Certificates) -> None:
