@@ -101,6 +101,8 @@ class DeletedNodeWorker(Worker):
         self._empty: set[str] = set()
         self._next_full = 0.0
         self._next_pass = 0.0
+        #: Is nobody to be woken for a node that is released? The next pass comes soon, and sees it.
+        self._gathering = False
         self._next_check = 0.0
 
     # -- other threads --
@@ -110,8 +112,10 @@ class DeletedNodeWorker(Worker):
         if node_id in self._deletions:
             # Its lock is released with its record. Whether it has ended `_check_deletions` sees.
             return
+        # Noted first: whoever gathers takes it, or is woken.
         self._changed.append(node_id)
-        self.wake()
+        if not self._gathering or self._goes_back(node_id):
+            self.wake()
 
     def request_gone(self, request_id: str, node_ids: Iterable[str]) -> None:
         """A request was deleted: ready nodes may still be allocated to it.
@@ -121,8 +125,14 @@ class DeletedNodeWorker(Worker):
         self._changed.extend(node_ids)
         if request_id in self.lingering_lock_dirs:
             self._gone_requests.append(request_id)
-        if self._changed or self._gone_requests:
+        if (self._changed or self._gone_requests) and not self._gathering:
             self.wake()
+
+    def _goes_back(self, node_id: str) -> bool:
+        """Is it a node whose host can be used again at once?"""
+        node = self._cache.nodes.get(node_id)
+        provider = None if node is None else self._providers.get(node.provider)
+        return provider is not None and not provider.LAUNCHES
 
     # -- the pass --
 
@@ -132,16 +142,15 @@ class DeletedNodeWorker(Worker):
 
     def _gather(self) -> None:
         """Wait for further nodes if others were seen to just now. A host that goes back waits for nothing."""
-        while (left := self._next_pass - monotonic()) > 0 and not self._returns_hosts() and not self.stopping:
-            self._event.wait(left)
-            # Whatever has come meanwhile is part of this pass.
-            self._event.clear()
-
-    def _returns_hosts(self) -> bool:
-        """Is a node among those that changed whose host can be used again at once?"""
-        nodes = [self._cache.nodes.get(node_id) for node_id in list(self._changed)]
-        providers = [self._providers.get(node.provider) for node in nodes if node is not None]
-        return any(provider is not None and not provider.LAUNCHES for provider in providers)
+        self._gathering = True
+        try:
+            left = self._next_pass - monotonic()
+            if left > 0 and not self.stopping and not any(self._goes_back(node_id) for node_id in list(self._changed)):
+                # Ended by a host that goes back, and by the end of the launcher.
+                self._event.wait(left)
+                self._event.clear()
+        finally:
+            self._gathering = False
 
     def run_once(self) -> float | None:
         if not self._cache.ready:

@@ -49,7 +49,7 @@ class BufferedSocket:
         self._waiting: list[Any] = []
         self._waiting_bytes = 0
         self._unsent: bytes | memoryview = b""
-        #: Until then who waits for it does not look whether something has come, in monotonic seconds.
+        #: Until this time, in monotonic seconds, what comes is left to the system: see `TlsHandler.select`.
         self.gathers_until = float("-inf")
 
     # -- read --

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`KeptConnections`: calls over connections that are open already, for less.
+"""`KeptConnections`: calls over connections that are kept, for less.
 
 For each call requests and urllib3 prepare for redirections, retries, proxies, hooks, and answers that are read piece by
 piece; that costs more than the call. Here is only the call. urllib3 still makes the connections, with TLS. Imported
