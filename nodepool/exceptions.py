@@ -120,8 +120,16 @@ class ZKLockException(ZKException):
     """A lock could not be taken, or is not held."""
 
 
+class ZKLockTimeout(ZKLockException, TimeoutException):
+    """A lock was not free in time. Drivers written for 11.0.0 catch the one or the other."""
+
+
 class ZKConflict(ZKException):
     """A fenced write was refused: the znode changed, vanished, or our lock is gone. Nothing was written."""
+
+
+class ZKTooLarge(ZKException, ValueError):
+    """A write is larger than ZooKeeper takes. Nothing was sent. As other values that cannot be stored: ValueError."""
 
 
 class ZKConnectionError(ZKException):

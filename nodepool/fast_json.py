@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import orjson
@@ -18,12 +19,20 @@ def loads(data: bytes) -> Any:
     """The value in a JSON text in UTF-8.
 
     :raises ValueError: it is none, or it has something that only `json` reads: ``NaN``, ``Infinity``, half of a
-        surrogate pair, a number of many digits, hundreds of levels. Whoever wants to read those too asks `json` then.
+        surrogate pair, a number of many digits, hundreds of levels. `loads_any` reads those, too.
     """
     shape = data.translate(_SHAPE)
     if _LONG_NUMBER in shape or shape.startswith(_MANY_DIGITS):
         raise ValueError("a number of many digits")
     return orjson.loads(data)
+
+
+def loads_any(data: bytes) -> Any:
+    """The same, slowly where it has something that only `json` reads. Raises ValueError, RecursionError: it is none."""
+    try:
+        return loads(data)
+    except ValueError:
+        return json.loads(data)
 
 
 def dumps(value: Any) -> bytes:

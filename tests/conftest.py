@@ -11,11 +11,13 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.statemachine import metadata
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
 from tests.support.log_files import log_ends
@@ -28,6 +30,10 @@ from tests.support.workers import worker_count
 from tests.support.workplace import Workplace
 from tests.support.zookeeper import ZooKeeperServer
 
+#: Tests that fail now and then for a reason that is being looked for: node id without parameters -> what is known.
+QUARANTINE: Final[dict[str, str]] = {}
+MOST_IN_QUARANTINE: Final = 3
+
 # How long an example takes says more about what else the machine does than about the code.
 settings.register_profile("unhurried", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
@@ -39,6 +45,15 @@ def pytest_xdist_auto_num_workers() -> int | None:
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return worker_count(len(os.sched_getaffinity(0)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test in quarantine may fail."""
+    if len(QUARANTINE) > MOST_IN_QUARANTINE:
+        raise pytest.UsageError(f"{len(QUARANTINE)} tests are in quarantine: mend one first")
+    for item in items:
+        if reason := QUARANTINE.get(item.nodeid.partition("[")[0]):
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=False))
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -133,6 +148,14 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
         if client is not None:
             client.close()
         shared_client.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_installation() -> Iterator[None]:
+    """A process belongs to the installation of its ZooKeeper; here each test has another one."""
+    yield
+    metadata.know_installation(())
+    metadata.look_for()
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 def count(place: Path) -> tuple[int, int, int]:
     """The numbers of passed, failed and skipped tests in a JUnit file, or all of a directory; an error is a failure."""
     total = failed = skipped = 0
-    for path in sorted(place.glob("*.xml")) if place.is_dir() else [place]:
+    for path in [place] if place.is_file() else sorted(place.glob("*.xml")):
         for suite in ElementTree.parse(path).getroot().iter("testsuite"):
             total += int(suite.get("tests", "0"))
             failed += int(suite.get("failures", "0")) + int(suite.get("errors", "0"))

@@ -36,14 +36,14 @@ def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> li
     settings = {"boot_seconds": BOOT_SECONDS, "end_seconds": END_SECONDS, "throttles": True}
     directory = Path(tempfile.mkdtemp(prefix="region-", dir=stage.directory))
     with simulated_region(directory, settings) as cloud:
-        result = burst(stage, candidate, cloud, AwsProvider(), size["nodes"])
+        result = burst(stage, candidate, cloud, [AwsProvider()], size["nodes"])
     return [burst_row(BURST, result, SECONDS.key, BOOT_SECONDS[1])]
 
 
 def run_moto(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row]:
     directory = Path(tempfile.mkdtemp(prefix="moto-", dir=stage.directory))
     with moto_region(directory) as (cloud, image):
-        result = burst(stage, candidate, cloud, AwsProvider(image), size["nodes"])
+        result = burst(stage, candidate, cloud, [AwsProvider(image)], size["nodes"])
     return [burst_row(MOTO, result, SECONDS.key)]
 
 

@@ -48,7 +48,7 @@ def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> li
     }
     directory = Path(tempfile.mkdtemp(prefix="subscription-", dir=stage.directory))
     with simulated_subscription(directory, settings) as (cloud, auth_path):
-        result = burst(stage, candidate, cloud, AzureProvider(auth_path), size["nodes"], "vms")
+        result = burst(stage, candidate, cloud, [AzureProvider(auth_path)], size["nodes"], "vms")
     return [burst_row(BURST, result)]
 
 
@@ -64,7 +64,7 @@ def _costs(stage: Stage, candidate: Candidate, nodes: int, rate: int | None) -> 
         public_cloud(directory, cloud.url, HOSTS, AzureTranslation()) as url,
     ):
         auth_path = write_public_auth_file(directory / "public.json", private, url)
-        result = burst(stage, candidate, cloud, AzureProvider(auth_path, rate=rate), nodes, "vms")
+        result = burst(stage, candidate, cloud, [AzureProvider(auth_path, rate=rate)], nodes, "vms")
     return dataclasses.replace(
         burst_row(COSTS, result), case=f"{nodes}, {'defaults' if rate is None else f'rate: {rate}'}"
     )

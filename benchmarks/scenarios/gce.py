@@ -40,7 +40,7 @@ def run_burst(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> li
     }
     directory = Path(tempfile.mkdtemp(prefix="project-", dir=stage.directory))
     with simulated_project(directory, settings) as (cloud, key_file):
-        result = burst(stage, candidate, cloud, gce_provider((key_file, cloud.url)), size["nodes"])
+        result = burst(stage, candidate, cloud, [gce_provider((key_file, cloud.url))], size["nodes"])
     return [burst_row(BURST, result)]
 
 
@@ -54,7 +54,7 @@ def run_costs(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> li
             public_project(directory, cloud.url, key_file) as url,
         ):
             place = None if candidate.name == RELEASED else (key_file, url)
-            result = burst(stage, candidate, cloud, gce_provider(place, RATE), nodes)
+            result = burst(stage, candidate, cloud, [gce_provider(place, RATE)], nodes)
         rows.append(burst_row(COSTS_NAME, result))
     return rows
 

@@ -39,7 +39,7 @@ def run(scenario: str, addresses: bool, stage: Stage, candidate: Candidate, size
     directory = Path(tempfile.mkdtemp(prefix="region-", dir=stage.directory))
     with simulated_ibm_cloud(directory, settings) as (cloud, credentials):
         provider = ibmvpc_provider(credentials, RATE, addresses, size["nodes"])
-        result = burst(stage, candidate, cloud, provider, size["nodes"])
+        result = burst(stage, candidate, cloud, [provider], size["nodes"])
     return [burst_row(scenario, result)]
 
 

@@ -198,11 +198,11 @@ class Fleet(World):
 
         def counted(session: Session, request: Any) -> Any:
             self.packets[session.name] += 1
-            before = self.server._zxid
+            before = self.server.zxid
             try:
                 return handle(session, request)
             finally:
-                self.writes += self.server._zxid - before
+                self.writes += self.server.zxid - before
 
         def published(changes: list[Change]) -> None:
             before = {session: len(session.inbox) for session in self.server.sessions}

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.suite.goals import Bound
 from benchmarks.suite.model import Metric, Row
 from benchmarks.suite.statistics import rounded
 from benchmarks.support.candidates import Candidate
-from benchmarks.support.cloud_scenarios import CloudBench, CloudResult
+from benchmarks.support.cloud_scenarios import GONE_SECONDS, CloudBench, CloudResult
 from benchmarks.support.place import Stage
-from nodepool.testing.simulator.client import AdminClient
+from simulators.base.client import AdminClient
 from tests.support.launcher_config import Provider
 
 UNTIL_READY: Final = Metric("until_ready_s", "until all are ready", "s", plot=True)
@@ -35,15 +36,22 @@ def cost_metrics(servers: str) -> tuple[Metric, ...]:
 
 
 def burst(
-    stage: Stage, candidate: Candidate, cloud: AdminClient, provider: Provider, nodes: int, kind: str = "instances"
+    stage: Stage,
+    candidate: Candidate,
+    cloud: AdminClient,
+    providers: Sequence[Provider],
+    nodes: int,
+    kind: str = "instances",
+    gone_seconds: float = GONE_SECONDS,
 ) -> CloudResult:
     """Starts a launcher, and asks for all nodes at once. Blocks until they are deleted again.
 
     :param kind: name of servers in the state of the simulator.
+    :param gone_seconds: for the deletions.
     """
     with stage.place(candidate) as place:
-        place.launch([provider])
-        bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, kind)
+        place.launch(providers)
+        bench = CloudBench(candidate.name, "", place.workplace, place.client, cloud, kind, gone_seconds)
         bench.warm_up()
         result = bench.burst(nodes)
         calls = ", ".join(f"{name} {number}" for name, number in sorted(cloud.state()["calls"].items()))

@@ -16,13 +16,15 @@ from benchmarks.support.counters import Reading, read_counters
 from benchmarks.support.load import SUBMITTERS, Load
 from benchmarks.support.report import Column
 from benchmarks.support.simulated_cloud import LABEL
-from nodepool.testing.simulator.client import AdminClient
+from simulators.base.client import AdminClient
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
 from tests.support.zuul_client import ZuulClient
 
 #: Seconds from the first requests until it is measured how many jobs end.
 RAMP_SECONDS = 20.0
+#: Until all nodes are deleted.
+GONE_SECONDS = 180.0
 KIB_PER_MIB = 1024
 COLUMNS = (
     Column("p50 ms", ("p50_ms",)),
@@ -89,6 +91,7 @@ class CloudBench:
 
     :param suffix: of the names of the scenarios.
     :param machines: what the cloud calls them.
+    :param gone_seconds: until all of them are deleted.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class CloudBench:
         client: ZuulClient,
         cloud: AdminClient,
         machines: str = "servers",
+        gone_seconds: float = GONE_SECONDS,
     ) -> None:
         self._candidate = candidate
         self._suffix = suffix
@@ -106,6 +110,7 @@ class CloudBench:
         self._client = client
         self._cloud = cloud
         self._machines = machines
+        self._gone_seconds = gone_seconds
 
     def warm_up(self) -> None:
         """Nobody's first login, image list or import is measured."""
@@ -218,7 +223,7 @@ class CloudBench:
 
     def _wait_empty(self) -> None:
         """Blocks until no server and no node is left. The observer's packets and calls are not counted."""
-        wait_for("nothing is left", self._empty, 180)
+        wait_for("nothing is left", self._empty, self._gone_seconds)
 
     def _empty(self) -> bool:
         time.sleep(0.5)

@@ -89,12 +89,16 @@ class ControlPlane:
 
 @dataclass
 class KubernetesProvider:
-    """A provider with one pool and one label, whose nodes are namespaces, with a pod or without."""
+    """A provider with one pool and one label, whose nodes are namespaces or projects, with a pod or without.
+
+    :param driver: ``openshiftpods`` makes pods in the project that has the name of the pool.
+    """
 
     name: str = "cluster"
     pool: str = "bench"
     #: ``pod`` or ``namespace``.
     kind: str = "pod"
+    driver: str = "kubernetes"
 
     @property
     def labels(self) -> Iterable[str]:
@@ -108,5 +112,7 @@ class KubernetesProvider:
         label: dict[str, Any] = {"name": LABEL, "type": self.kind}
         if self.kind == "pod":
             label |= {"image": "docker.io/debian:12", "cpu": 1, "memory": 64}
+        if self.driver == "openshiftpods":
+            del label["type"]
         pool = {"name": self.pool, "max-servers": 1000, "labels": [label]}
-        return {"name": self.name, "driver": "kubernetes", "context": USER, "pools": [pool]}
+        return {"name": self.name, "driver": self.driver, "context": USER, "pools": [pool]}

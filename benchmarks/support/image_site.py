@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.support.small_build import SmallBuild
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 from tests.support.builder import BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.stored_images import StoredImages, Upload

@@ -13,9 +13,9 @@ from typing import Any, Final
 from benchmarks.support.environment import environment_with
 from benchmarks.support.simulated_cloud import LABEL
 from benchmarks.support.simulator_process import simulator_process
-from nodepool.testing.aws import AwsSimulatorClient, environment
-from nodepool.testing.aws.images import IMAGE_NAME
-from nodepool.testing.simulator.client import AdminClient
+from simulators.aws import AwsSimulatorClient, environment
+from simulators.aws.images import IMAGE_NAME
+from simulators.base.client import AdminClient
 from tests.support.moto_server import KEY_NAME, REGION, MotoServer
 
 #: A call in the log of moto's web server.
@@ -62,10 +62,10 @@ class AwsProvider:
 def simulated_region(directory: Path, settings: dict[str, Any]) -> Iterator[AwsSimulatorClient]:
     """Starts it and tells launchers, which inherit the environment, where it is. The process ends with the block.
 
-    :param settings: as `nodepool.testing.aws.AwsSettings`.
+    :param settings: as `simulators.aws.AwsSettings`.
     """
     with (
-        simulator_process("nodepool.testing.aws", AwsSimulatorClient, directory, settings) as client,
+        simulator_process("simulators.aws", AwsSimulatorClient, directory, settings) as client,
         environment_with(environment(client.url)),
     ):
         yield client

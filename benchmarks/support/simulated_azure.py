@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.support.simulated_cloud import LABEL
 from benchmarks.support.simulator_process import simulator_process
-from nodepool.testing.azure import AzureSimulatorClient
+from simulators.azure import AzureSimulatorClient
 
 
 @dataclass
@@ -57,9 +57,9 @@ class AzureProvider:
 def simulated_subscription(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[AzureSimulatorClient, Path]]:
     """Starts it; gives a client, and the path of a file with credentials. The process ends with the block.
 
-    :param settings: as `nodepool.testing.azure.AzureSettings`.
+    :param settings: as `simulators.azure.AzureSettings`.
     """
     auth_path = directory / "azure.json"
     options = ["--auth-file", str(auth_path)]
-    with simulator_process("nodepool.testing.azure", AzureSimulatorClient, directory, settings, options) as client:
+    with simulator_process("simulators.azure", AzureSimulatorClient, directory, settings, options) as client:
         yield client, auth_path

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from nodepool.testing.openstack import CLOUD_NAME, SimulatorClient
+from simulators.openstack import CLOUD_NAME, SimulatorClient
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -29,7 +29,7 @@ LABEL = "small"
 def simulated_cloud(directory: Path, knobs: dict[str, Any]) -> Iterator[SimulatorClient]:
     """Starts it and tells launchers, which inherit the environment, where it is. The process ends with the block.
 
-    :param knobs: as `nodepool.testing.openstack.Knobs`.
+    :param knobs: as `simulators.openstack.Knobs`.
     """
     with simulated_clouds(directory, [CLOUD_NAME], knobs) as clouds:
         yield clouds[CLOUD_NAME]
@@ -45,7 +45,7 @@ def simulated_clouds(
     try:
         for name, port in zip(names, ports, strict=True):
             own = directory / f"{name}.yaml"
-            command = [sys.executable, "-m", "nodepool.testing.openstack", "--port", str(port)]
+            command = [sys.executable, "-m", "simulators.openstack", "--port", str(port)]
             command += ["--clouds-yaml", str(own), "--cloud", name, "--knobs", json.dumps(knobs)]
             process = ChildProcess(command, directory / f"simulator-{name}.log", cwd=ROOT)
             processes.append(process)
@@ -79,17 +79,18 @@ class OpenStackProvider:
     max_servers: int | None = None
     ssh_port: int | None = None
     name: str = "cloud-one"
+    label: str = LABEL
 
     @property
     def labels(self) -> Iterable[str]:
-        return [LABEL]
+        return [self.label]
 
     @property
     def slots(self) -> int:
         return 0
 
     def as_config(self) -> dict[str, Any]:
-        label = {"name": LABEL, "cloud-image": "cloud-image", "flavor-name": "small"}
+        label = {"name": self.label, "cloud-image": "cloud-image", "flavor-name": "small"}
         pool: dict[str, Any] = {
             "name": "main",
             "networks": ["provider"],

@@ -11,21 +11,19 @@ from typing import Any
 from benchmarks.support.control_plane import KUBECONFIG_VARIABLE
 from benchmarks.support.environment import environment_with
 from benchmarks.support.simulator_process import simulator_process
-from nodepool.testing.kubernetes import KubernetesSimulatorClient
+from simulators.kubernetes import KubernetesSimulatorClient
 
 
 @contextmanager
 def simulated_cluster(directory: Path, settings: dict[str, Any]) -> Iterator[KubernetesSimulatorClient]:
     """Starts it and tells launchers, which inherit the environment, where it is. The process ends with the block.
 
-    :param settings: as `nodepool.testing.kubernetes.KubernetesSettings`.
+    :param settings: as `simulators.kubernetes.KubernetesSettings`.
     """
     kubeconfig = str(directory / "kubeconfig")
     options = ["--kubeconfig", kubeconfig]
     with (
-        simulator_process(
-            "nodepool.testing.kubernetes", KubernetesSimulatorClient, directory, settings, options
-        ) as client,
+        simulator_process("simulators.kubernetes", KubernetesSimulatorClient, directory, settings, options) as client,
         environment_with({KUBECONFIG_VARIABLE: kubeconfig}),
     ):
         yield client

@@ -13,9 +13,9 @@ from benchmarks.support.environment import environment_with
 from benchmarks.support.public_cloud import public_cloud
 from benchmarks.support.simulated_cloud import LABEL
 from benchmarks.support.simulator_process import simulator_process
-from nodepool.testing.gce import GceSimulatorClient
-from nodepool.testing.gce.cloud import FAMILY, ZONE
-from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
+from simulators.gce import GceSimulatorClient
+from simulators.gce.cloud import FAMILY, ZONE
+from simulators.gce.links import IMAGE_PROJECT, PROJECT
 from tests.support.section_provider import SectionProvider
 
 #: Google's own address, and the only one that the released driver knows.
@@ -57,11 +57,11 @@ def gce_provider(place: tuple[Path, str] | None, rate: float | None = None) -> S
 def simulated_project(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[GceSimulatorClient, Path]]:
     """Starts it; gives a client, and the path of the key of the service account. The process ends with the block.
 
-    :param settings: as `nodepool.testing.gce.GceSettings`.
+    :param settings: as `simulators.gce.GceSettings`.
     """
     key_file = directory / "key.json"
     options = ["--key-file", str(key_file)]
-    with simulator_process("nodepool.testing.gce", GceSimulatorClient, directory, settings, options) as client:
+    with simulator_process("simulators.gce", GceSimulatorClient, directory, settings, options) as client:
         yield client, key_file
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 from benchmarks.support.public_cloud import public_cloud
 from benchmarks.support.simulated_cloud import LABEL
 from benchmarks.support.simulator_process import simulator_process
-from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulatorClient, write_credentials
-from nodepool.testing.ibmvpc.images import IMAGE_NAME
+from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulatorClient, write_credentials
+from simulators.ibmvpc.images import IMAGE_NAME
 from tests.support.section_provider import SectionProvider
 
 PROVIDER, POOL = "ibm-one", "main"
@@ -52,11 +52,11 @@ def ibmvpc_provider(credentials: Path, rate: float, addresses: bool, kept: int) 
 def simulated_ibm_cloud(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[IbmVpcSimulatorClient, Path]]:
     """Starts it at the addresses of IBM; gives a client, and the path of the credentials. All ends with the block.
 
-    :param settings: as `nodepool.testing.ibmvpc.IbmVpcSettings`.
+    :param settings: as `simulators.ibmvpc.IbmVpcSettings`.
     """
     login = {"VPC_AUTH_TYPE": "iam", "VPC_APIKEY": IbmVpcSettings.api_key}
     credentials = write_credentials(directory / "ibm.env", login)
-    with simulator_process("nodepool.testing.ibmvpc", IbmVpcSimulatorClient, directory, settings) as client:
+    with simulator_process("simulators.ibmvpc", IbmVpcSimulatorClient, directory, settings) as client:
         # As in an account that is in use: the group of the pool is there.
         client.add("resource_group", name=f"np_{PROVIDER}_{POOL}")
         with public_cloud(directory, client.url, HOSTS):

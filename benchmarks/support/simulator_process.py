@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nodepool.testing.simulator.client import AdminClient
+from simulators.base.client import AdminClient
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -29,11 +29,14 @@ def simulator_process(
 ) -> Iterator[C]:
     """Starts it, and gives a client of it when it answers. The process ends with the block.
 
+    It gives each answer in one form: released drivers do not understand all, and figures must be the same each time.
+
     :param module: that runs it; its log is in the directory.
     :param options: more of them.
     """
     (port,) = free_ports(1)
     client = client_class(f"http://127.0.0.1:{port}")
+    settings = {"by_turns": False, **settings}
     command = [sys.executable, "-m", module, "--port", str(port), *options, "--settings", json.dumps(settings)]
     process = ChildProcess(command, directory / f"{module.rpartition('.')[2]}.log", cwd=ROOT)
     process.start()

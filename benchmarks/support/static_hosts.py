@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.suite.model import Metric
 from benchmarks.suite.statistics import percentile
@@ -56,9 +56,12 @@ def all_ready(place: Place, count: int) -> bool:
 
 
 @contextmanager
-def ready_hosts(place: Place, hosts: int, warm_up: int) -> Iterator[ReadyHosts]:
-    """Starts a launcher with so many hosts without host key checking, and warms it up with so many requests."""
-    provider = StaticProvider(static_hosts(hosts, [LABEL]))
+def ready_hosts(place: Place, hosts: int, warm_up: int, **settings: Any) -> Iterator[ReadyHosts]:
+    """Starts a launcher with so many hosts, and warms it up with so many requests.
+
+    :param settings: of each host, as `StaticHost`; without them host keys are not checked.
+    """
+    provider = StaticProvider(static_hosts(hosts, [LABEL], **settings))
     place.launch(provider)
     ready = ReadyHosts(place, provider)
     ready.warm_up(warm_up)

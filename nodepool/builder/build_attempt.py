@@ -3,16 +3,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
+import shlex
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nodepool.builder import build_logs, fake_build
-from nodepool.builder.build_command import BuildJob, command_line, environment, make_job, temporary_directory
+from nodepool.builder.build_command import (
+    CONVERTER,
+    BuildJob,
+    command_line,
+    conversion_commands,
+    environment,
+    make_job,
+    temporary_directory,
+)
 from nodepool.builder.build_logs import BuildLog
 from nodepool.builder.build_progress import BuildProgress
 from nodepool.builder.dib import DibRun, RunResult
@@ -143,7 +154,8 @@ class BuildAttempt:
         """Run diskimage-builder; returns why that failed, or nothing."""
         record, settings, begun = self.record, self._settings, monotonic()
         output = self._services.files.base(record.image_name, record.key)
-        job = make_job(settings.image, record.key, settings.formats, output, settings.elements_dir)
+        conversions = {} if self._services.fake else settings.image.conversions
+        job = make_job(settings.image, record.key, settings.formats, output, settings.elements_dir, conversions)
         log_path = build_logs.log_path(settings.log_dir, record.image_name, record.key)
         try:
             build_logs.prune(settings.log_dir, record.image_name, settings.log_retention)
@@ -171,29 +183,70 @@ class BuildAttempt:
         services = self._services
         prefix: Sequence[str] | None = [sys.executable, "-I", fake_build.__file__] if services.fake else None
         command = command_line(job, prefix)
+        searched = str(job.variables.get("PATH") or os.environ.get("PATH") or os.defpath)
+        if job.conversions and shutil.which(CONVERTER, path=searched) is None:
+            made = ", ".join(job.conversions)
+            reason = f"qemu-img is missing, which makes {made}; install qemu-utils, or correct PATH: {searched}"
+            build_log.write_line(reason)
+            return RunResult(None, reason)
         work = WorkDir(services.files.directory.absolute(), temporary_directory(job, os.environ), job.name)
-        begun = progress.since
+        begun, started = progress.since, monotonic()
+        variables = environment(job, os.environ, work.path)
 
         def on_line(line: str) -> None:
             if progress.read(line, wall_time()):
                 services.running.step(job.build_id, progress)
 
         try:
-            run = self._run = DibRun(command, environment(job, os.environ, work.path), build_log, on_line, work.started)
-            # Who stops it from now on finds it; who did before, or lost the session, told this object only.
-            if lock.epoch != services.client.session_epoch:
-                self.session_lost()
-            if self._stop_reason:
-                run.stop(self._stop_reason)
-            result = run.run(job.timeout)
+            run = DibRun(command, variables, build_log, on_line, work.started)
+            result = self._run_one(run, job.timeout, 0.0, lock)
+            if result.succeeded:
+                result = self._convert(job, variables, build_log, started, lock)
             progress.end(wall_time())
         finally:
-            self._run = None
             for problem in work.remove():
                 self.log.error("Build %s left files or mounts behind: %s", job.name, problem)
         build_metrics.report_steps(self.record.image_name, [(step.name, step.seconds) for step in progress.ended])
         steps = ", ".join(f"{step.name} {step.seconds:.0f} s" for step in progress.ended)
         self.log.info("Build %s took %.0f s: %s", job.name, wall_time() - begun, steps)
+        return result
+
+    def _run_one(self, run: DibRun, timeout: float, spent: float, lock: ZkLock) -> RunResult:
+        """Run a command, which `stop` ends from now on."""
+        self._run = run
+        try:
+            # Who stops it from now on finds it; who did before, or lost the session, has notified this object only.
+            if lock.epoch != self._services.client.session_epoch:
+                self.session_lost()
+            if self._stop_reason:
+                run.stop(self._stop_reason)
+            return run.run(timeout, spent)
+        finally:
+            self._run = None
+
+    def _convert(
+        self, job: BuildJob, variables: Mapping[str, str], build_log: BuildLog, started: float, lock: ZkLock
+    ) -> RunResult:
+        """Make the formats that are made of others, then remove those that only these needed (B-18).
+
+        :param started: when the build began, on the monotonic clock.
+        """
+        result = RunResult(0)
+        files, build = self._services.files, (job.image, job.build_id)
+        for name, conversion in job.conversions.items():
+            source = files.path(*build, conversion.source)
+            if not source.exists():
+                return RunResult(None, f"there is no {source}, though the build succeeded")
+            size = source.stat().st_size
+            for words in conversion_commands(conversion, source, files.path(*build, name), size):
+                build_log.write_line(f"Making {name} of {conversion.source}: {shlex.join(words)}")
+                run = DibRun(words, variables, build_log)
+                result = self._run_one(run, job.timeout, monotonic() - started, lock)
+                if not result.succeeded:
+                    return dataclasses.replace(result, reason=f"{' '.join(words[:2])}: {result.reason}")
+        unwanted = set(job.formats) - self._settings.formats
+        if unwanted:
+            files.remove(*build, unwanted)
         return result
 
     def _missing(self, output: Path) -> str:

@@ -16,8 +16,11 @@ import nodepool
 
 if TYPE_CHECKING:
     from nodepool.config.objects import DiskImage
+    from nodepool.driver.config import ImageConversion
 
 COMMAND: Final = "disk-image-create"
+#: Makes an image of another one.
+CONVERTER: Final = "qemu-img"
 #: Stands in ``dib-cmd`` for the directory of this package.
 PACKAGE_MARK: Final = "%p"
 #: Where mktemp(1) of diskimage-builder makes its directories: the first that is set.
@@ -31,7 +34,8 @@ _NOT_INHERITED: Final = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
 class BuildJob:
     """What is to be built. Times are in seconds.
 
-    :param formats: all that are wanted: one build makes them.
+    :param formats: all that diskimage-builder is to make: one build makes them.
+    :param conversions: formats that are made of these afterwards.
     :param output: path of the image files without what follows the build's id.
     :param command: ``dib-cmd``.
     """
@@ -46,6 +50,7 @@ class BuildJob:
     elements_dir: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     timeout: float = 28800
+    conversions: Mapping[str, ImageConversion] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -54,13 +59,22 @@ class BuildJob:
 
 
 def make_job(
-    image: DiskImage, build_id: str, formats: Iterable[str], output: Path, elements_dir: str | None
+    image: DiskImage,
+    build_id: str,
+    formats: Iterable[str],
+    output: Path,
+    elements_dir: str | None,
+    conversions: Mapping[str, ImageConversion],
 ) -> BuildJob:
-    """The job for an image of the configuration."""
+    """The job for an image of the configuration.
+
+    :param conversions: how some formats are made of others.
+    """
+    needed = {name: conversions[name] for name in sorted(formats) if name in conversions}
     return BuildJob(
         image.name,
         build_id,
-        sorted(formats),
+        sorted({*formats, *(one.source for one in needed.values())} - needed.keys()),
         output,
         image.dib_cmd,
         image.release,
@@ -68,6 +82,7 @@ def make_job(
         elements_dir,
         dict(image.env_vars),
         image.build_timeout,
+        needed,
     )
 
 
@@ -82,6 +97,22 @@ def command_line(job: BuildJob, prefix: Sequence[str] | None = None) -> list[str
     if "qcow2" in job.formats:
         words += ["--qemu-img-options", "compat=0.10"]
     return [*words, "-o", str(job.output), *shlex.split(" ".join(job.elements))]
+
+
+def conversion_commands(conversion: ImageConversion, source: Path, target: Path, size: int) -> list[list[str]]:
+    """The words of the commands that make an image of another one, in their order.
+
+    :param size: of the disk in ``source``, in bytes. The new one may be larger; what is behind the disk is zero.
+    """
+    whole = -(-size // conversion.multiple) * conversion.multiple
+    options = ["-o", conversion.options] if conversion.options else []
+    # Into the disk that is there already, because a converted one would be as large as its source. It is known to be
+    # empty: else each zero of the source would be written, and take room.
+    into = ["-n", "--target-is-zero", "-f", conversion.source, "-O", conversion.driver]
+    return [
+        [CONVERTER, "create", "-q", "-f", conversion.driver, *options, str(target), str(whole)],
+        [CONVERTER, "convert", *into, str(source), str(target)],
+    ]
 
 
 def _program(command: str) -> list[str]:

@@ -85,13 +85,13 @@ def open_log(directory: str | os.PathLike[str], name: str) -> BinaryIO:
 
 
 def prune(directory: str | os.PathLike[str], image: str, retention: int) -> None:
-    """Before a build: remove logs, so that with the new one ``retention`` are left. Blocks for the file system.
+    """Before a build: remove logs, so that ``retention`` are left beside the new one. Blocks for the file system.
 
     :param retention: negative = keep all; 0 is as 1.
     """
     if retention < 0:
         return
-    for path in logs_of(directory, image)[max(1, retention) - 1 :]:
+    for path in logs_of(directory, image)[max(1, retention) :]:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:

@@ -96,10 +96,10 @@ class DibRun:
             with contextlib.suppress(OSError):
                 self._wake.send(b"x")
 
-    def run(self, timeout: float) -> RunResult:
+    def run(self, timeout: float, spent: float = 0.0) -> RunResult:
         """Run the command; blocks until it and all that it started have ended. Call it once.
 
-        :param timeout: seconds.
+        :param timeout: seconds, of which other commands have ``spent`` some.
         """
         with self._woken, self._wake:
             if self._stop_reason:
@@ -116,7 +116,7 @@ class DibRun:
                 self._on_start(process.pid)
             # Nobody else would end it.
             with OnError(lambda _: self._kill(process)):
-                return self._follow(process, timeout)
+                return self._follow(process, timeout, spent)
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -130,10 +130,10 @@ class DibRun:
             bufsize=0,
         )
 
-    def _follow(self, process: subprocess.Popen[bytes], timeout: float) -> RunResult:
+    def _follow(self, process: subprocess.Popen[bytes], timeout: float, spent: float) -> RunResult:
         assert process.stdout is not None
         with process.stdout, _Events(process, self._woken, self._output) as events:
-            deadline = monotonic() + timeout
+            deadline = monotonic() + timeout - spent
             while not events.ended and not self._stop_reason and monotonic() < deadline:
                 events.wait(deadline - monotonic())
             if events.ended:

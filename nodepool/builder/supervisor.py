@@ -224,6 +224,7 @@ class ImageBuilder(ConnectedDaemon):
         self._prepare_zookeeper(paths.IMAGES)
         self.cache.wait_ready(30)
         self.apply(self._config())
+        self.look_again()
         self.parts.start()
 
     def run_once(self) -> None:
@@ -240,10 +241,14 @@ class ImageBuilder(ConnectedDaemon):
         self._call_metrics.publish()
 
     def apply(self, config: Config) -> None:
-        """Make the providers those of a configuration, and look again at what is due."""
+        """Make the providers those of a configuration."""
         if ImageFiles(str(config.images_dir)).directory != self.files.directory:
             self.log.warning("images-dir changed: this takes effect after a restart")
         self.providers.apply({name: made for name, made in config.providers.items() if made.manage_images})
+
+    def look_again(self) -> None:
+        """Images, uploads and files are judged by the configuration of now. Does not block."""
+        self._publish()
         self.upload_queue.configuration_changed()
         self._image_changed("")
 
@@ -285,11 +290,18 @@ class ImageBuilder(ConnectedDaemon):
     def _work_changed(self) -> None:
         """A build or an upload has begun, ended, or got on. Any thread; does not block."""
         self.upload_metrics.progress()
+        self._publish()
+
+    def _publish(self) -> None:
+        """The status record. Any thread; does not block."""
+        config = self._config()
         self.status.set(
             BUILDER,
             f"{socket.gethostname()}-{os.getpid()}",
             {
                 "builder": self.fqdn,
+                "host": socket.gethostname(),
+                "providers": sorted(name for name, made in config.providers.items() if made.manage_images),
                 "builds": self.running_builds.as_status(),
                 "uploads": self.running_uploads.as_status(),
             },

@@ -57,6 +57,8 @@ def check(options: argparse.Namespace) -> int:
             raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; there are: {there}")
         with contextlib.ExitStack() as stack:
             zk, results["zookeeper"] = stack.enter_context(_zookeeper(config))
+            if zk is not None and not options.providers:
+                results["zookeeper"] += _min_ready_labels(config, zk)
             results |= _providers(config, options, zk)
     if sys.stdout.isatty() and options.format == "table" and not options.columns and not options.sort:
         print_checks(results, sys.stdout)
@@ -117,9 +119,55 @@ def _zookeeper(config: Config) -> Iterator[tuple[ZooKeeper | None, list[CheckRes
         yield zk, found
 
 
+def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
+    """Labels to keep ready that no launcher can serve: neither this file nor a registered one has them in a pool."""
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.zk import components
+
+    if any(isinstance(one, UnavailableProviderConfig) for one in config.providers.values()):
+        # What is wrong with its section is the cause.
+        return []
+    served = {label for pool in components.read_pools(zk.client) for label in pool.supported_labels}
+    return [
+        CheckResult(
+            f"label {name}",
+            False,
+            f"min-ready is {label.min_ready}, but no pool of this file and of the running launchers has the label",
+            "add the label to a pool, or remove min-ready",
+        )
+        for name, label in config.labels.items()
+        if label.min_ready > 0 and not label.pools and name not in served
+    ]
+
+
 def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None) -> Results:
     from nodepool.runtime.provider_checks import LIMIT_SECONDS, check_providers
 
     wanted = {name: one for name, one in config.providers.items() if not options.providers or name in options.providers}
     with say_what_is_waited_for(f"{len(wanted)} providers", limit=LIMIT_SECONDS):
-        return {f"provider {name}": found for name, found in check_providers(wanted.values(), zk).items()}
+        checked = check_providers(wanted.values(), zk)
+    seen = {} if zk is None else _other_installations(zk)
+    return {f"provider {name}": _with_others(found, seen.get(name, [])) for name, found in checked.items()}
+
+
+def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
+    """D-10: what running launchers saw in the clouds of providers; this command lists instances only."""
+    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+    from nodepool.plan.pool_summary import by_provider, others_of, summarize
+    from nodepool.zk import status_records
+
+    return {
+        name: [
+            CheckResult(OTHERS, True, of_other(name, other, count), end_of_other(name, other))
+            for other, count in sorted(others_of(pool.other_installations for pool in pools).items())
+        ]
+        for name, pools in by_provider(summarize(status_records.read_pools(zk.client))).items()
+    }
+
+
+def _with_others(found: list[CheckResult], seen: list[CheckResult]) -> list[CheckResult]:
+    """Instances are among the things that launchers saw."""
+    remedies = {result.remedy for result in seen}
+    return [result for result in found if result.remedy not in remedies] + seen if seen else found

@@ -26,7 +26,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "image_uploads": ("image-upload", "image-rollback"),
         "image_log": ("image-log",),
         "image_backup": ("export-image-data", "import-image-data"),
-        "providers": ("info", "erase"),
+        "providers": ("info", "erase", "installation"),
         "overview": ("status", "providers", "hosts", "launchers", "tenants"),
         "events": ("events",),
         "maintenance": ("pause", "drain", "resume", "quarantine", "release", "maintenance"),

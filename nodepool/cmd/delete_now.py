@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.cmd import node_changes
 from nodepool.cmd.app import CommandError
+from nodepool.cmd.operator import operator
 from nodepool.cmd.progress import ProgressLine
 from nodepool.cmd.session import connect
 from nodepool.cmd.started_provider import started_provider
@@ -74,7 +75,7 @@ def _delete(zk: ZooKeeper, provider: Provider, node: Node, seconds: float | None
 
     line.show(f"node {node.id}: waiting for its lock")
     with node_changes.locked(zk, node, seconds):
-        node.state = states.DELETING
+        node.delete(operator())
         zk.storeNode(node)
         task = gateway.start_node_cleanup(provider, node)
         # The deletion removes the node with its lock, or gives the lock back.

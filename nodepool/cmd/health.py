@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Default of ``--timeout``, in seconds.
 TIMEOUT_SECONDS: Final = 10.0
+#: Longest status that is read.
+MOST_BYTES: Final = 1 << 20
 LAUNCHER, BUILDER, WEB = "launcher", "builder", "web"
 #: Listen addresses that stand for all of the machine, and where to ask instead.
 _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "*": "127.0.0.1", "": "127.0.0.1"}
@@ -102,7 +104,7 @@ def health(options: argparse.Namespace) -> int:
         else:
             if status != http.client.OK:
                 raise _failure(options.kind, f"{target}: {status} {answer}")
-            text = f"{target}: {answer}"
+            text = f"{target}: {answer}{_not_in_effect(target, options.timeout)}"
     print(f"{options.kind}: {text}")
     return 0
 
@@ -161,10 +163,28 @@ def _configured(options: argparse.Namespace, path: str) -> Target | None:
     return target
 
 
-def ask(target: Target, timeout: float) -> tuple[int, str]:
+def _not_in_effect(target: Target, timeout: float) -> str:
+    """Why a daemon that is ready runs with an older configuration; empty = it does not, or does not say. Blocks."""
+    import json
+
+    path = target.path.removesuffix("/ready")
+    if path == target.path:
+        return ""
+    try:
+        _, answer = ask(target._replace(path=f"{path}/status"), timeout, MOST_BYTES)
+        errors = json.loads(answer)["reload_errors"]
+        # A list of texts. Other programs may answer there.
+        found = "; ".join(" ".join(error.split()) for error in errors)
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    return found and f"; the changed configuration is not in effect: {found}"
+
+
+def ask(target: Target, timeout: float, most: int = 200) -> tuple[int, str]:
     """Status and first line of the answer. Blocks. Raises OSError, HTTPException.
 
     :param timeout: of the connection, and of each part of the answer; seconds.
+    :param most: bytes that are read.
     """
     connection: http.client.HTTPConnection
     if target.scheme == "https":
@@ -180,7 +200,7 @@ def ask(target: Target, timeout: float) -> tuple[int, str]:
     try:
         connection.request("GET", target.path, headers={"Connection": "close"})
         answer = connection.getresponse()
-        lines = answer.read(200).decode("utf-8", "replace").splitlines()
+        lines = answer.read(most).decode("utf-8", "replace").splitlines()
         return answer.status, lines[0] if lines else ""
     finally:
         connection.close()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.image_names import known_build, known_image, known_upload, listed
+from nodepool.cmd.operator import operator
 from nodepool.cmd.session import connect, open_zookeeper
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
@@ -205,7 +206,7 @@ def _mark(doomed: _Doomed[R], seen: R | None) -> None:
                 raise CommandError(doomed.gone, answer=True)
             _refuse(doomed, record)
             if record.state != states.DELETING:
-                record.state = states.DELETING
+                record.delete(operator())
                 doomed.store(record, lock)
     except ZKConflict:
         raise CommandError(doomed.gone, answer=True) from None

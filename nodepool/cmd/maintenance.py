@@ -188,9 +188,11 @@ def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]
 def list_maintenance(options: argparse.Namespace) -> int:
     """``nodepool maintenance``"""
     from nodepool.listing.maintenance import maintenance_table
+    from nodepool.zk.image_listing import read_images
     from nodepool.zk.maintenance_store import MaintenanceStore
 
     def look(zk: ZooKeeper) -> Table:
-        return maintenance_table(MaintenanceStore(zk.client).read_all().values(), wall_time())
+        records = [*MaintenanceStore(zk.client).read_all().values(), *read_images(zk.client).pauses()]
+        return maintenance_table(records, wall_time())
 
     return show_listing(options, look)

@@ -18,7 +18,6 @@ from nodepool.cmd.session import open_zookeeper
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import NodeFacts, node_table, project_of
 from nodepool.listing.safe_text import printable, printable_lines
-from nodepool.model import states
 from nodepool.zk import operator_lock
 from nodepool.zk.lock_owners import COMMAND, LockOwners
 
@@ -51,8 +50,10 @@ def hold_nodes(options: argparse.Namespace) -> int:
 def delete_nodes(options: argparse.Namespace) -> int:
     """``nodepool delete`` without ``--now``; returns 1 if a node could not be deleted."""
 
+    by = operator()
+
     def change(zk: ZooKeeper, node: Node) -> None:
-        node.state = states.DELETING
+        node.delete(by)
         zk.storeNode(node)
 
     with open_zookeeper(options) as zk:

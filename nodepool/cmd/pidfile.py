@@ -22,6 +22,10 @@ from nodepool.cmd.file_places import make_directory_of, remedy
 DIRECTORY_MODE: Final = 0o755
 ACQUIRE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
+#: Names of the daemons' programs, and of the modules that ``python -m`` runs for them.
+_DAEMONS: Final = frozenset(
+    f"{prefix}{name}" for prefix in ("nodepool-", "nodepool.cmd.") for name in ("launcher", "builder", "web")
+)
 
 
 class PidFileError(Exception):
@@ -124,7 +128,7 @@ def _same_file(fd: int, path: Path) -> bool:
 
 
 def _is_other_daemon(pid: int | None) -> bool:
-    """Is this the number of a Nodepool that lives? Numbers are used again, so the command line counts too."""
+    """Is this the number of a Nodepool daemon that runs? Numbers are used again, so the program counts too."""
     if pid is None or pid <= 0 or pid == os.getpid():
         return False
     try:
@@ -134,7 +138,16 @@ def _is_other_daemon(pid: int | None) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     try:
-        return b"nodepool" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except OSError:
         # Nothing to look at: better no second daemon.
         return True
+    return _program(words) in _DAEMONS
+
+
+def _program(words: list[str]) -> str:
+    """The program or module that this command line runs; for one of Python's the script, not the interpreter."""
+    names = [os.path.basename(word) for word in words]
+    if names[0].startswith("python"):
+        names = [name for name in names[1:] if not name.startswith("-")]
+    return names[0] if names else ""

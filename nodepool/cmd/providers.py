@@ -1,23 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool info`` and ``erase``: what ZooKeeper knows of one provider (reference/commands 2)."""
+"""``nodepool info`` and ``erase``: what ZooKeeper knows of one provider (reference/commands 2).
+
+And ``installation``: what bears the id of another installation in the clouds of all providers (D-10).
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+import functools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.format_option import add_format_option
-from nodepool.cmd.session import open_zookeeper
-from nodepool.exceptions import ConfigError, ZKConflict
+from nodepool.cmd.session import connect, open_zookeeper
+from nodepool.cmd.started_provider import started_provider, told_in_a_line
+from nodepool.exceptions import ConfigError, NotFound, ZKConflict
 from nodepool.listing import terminal
 from nodepool.listing.providers import provider_image_table, provider_node_table
+from nodepool.listing.safe_text import printable
 from nodepool.listing.table import Table, render
 
 if TYPE_CHECKING:
+    from nodepool.driver.interface import Provider
     from nodepool.zk.zookeeper import ZooKeeper
+
+log = logging.getLogger("nodepool.cmd.providers")
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -43,6 +53,24 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.add_argument("--force", action="store_true", help="do not ask")
     parser.set_defaults(run=erase)
+
+    parser = add(
+        "installation",
+        help="show the id of this installation; take over or delete what has the id of a lost one",
+        description="Shows the id that is on all that this installation makes in clouds, then the ids that it has "
+        "adopted. After a loss of ZooKeeper, adopt takes over what has the id from before, and delete deletes it.",
+        epilog="examples: nodepool installation; nodepool installation adopt 0123456789abcdef; "
+        "nodepool installation delete 0123456789abcdef",
+    )
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("adopt", "delete"),
+        help="adopt: launchers clean up what has the id; delete: list all that has it, ask, and delete it",
+    )
+    parser.add_argument("id", nargs="?", metavar="ID", help="id of the lost installation, as the log names it")
+    parser.add_argument("--force", action="store_true", help="do not ask")
+    parser.set_defaults(run=use_installation)
 
 
 def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -87,7 +115,7 @@ def erase(options: argparse.Namespace) -> int:
     with open_zookeeper(options) as zk:
         if not _has_records(zk, provider):
             _refuse_unknown(zk, options)
-        if not options.force and not _confirmed(provider):
+        if not options.force and not _confirmed(f"Erase ZooKeeper data for provider {provider}?"):
             print("Aborting. No data erased.")
             return 0
         print(f"Erasing build data for {provider}...")
@@ -143,11 +171,131 @@ def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:
     return status
 
 
-def _confirmed(provider: str) -> bool:
+def _confirmed(question: str) -> bool:
     print("\nWARNING! This action is not reversible!")
     try:
-        answer = input(f"Erase ZooKeeper data for provider {provider}? [N/y] ")
+        answer = input(f"{question} [N/y] ")
     except EOFError:
         print()
         return False
     return answer.strip().lower() == "y"
+
+
+def use_installation(options: argparse.Namespace) -> int:
+    """``nodepool installation``; 1 if not all could be listed or deleted. Blocks as long as the clouds do.
+
+    :raises CommandError: it is no id, nothing has it, or it is one of this installation.
+    """
+    from nodepool.zk import installation
+
+    if options.action is None:
+        return _show_installation(options)
+    if not installation.is_id(options.id):
+        given = f"{options.id} is no id" if options.id else f"installation {options.action} needs the id"
+        raise CommandError(f"{given} of an installation, which has {installation.DIGITS} digits, 0 to 9 and a to f")
+    return _adopt(options) if options.action == "adopt" else _delete_things(options)
+
+
+def _show_installation(options: argparse.Namespace) -> int:
+    with open_zookeeper(options) as zk:
+        ids = zk.installation_ids()
+    if not ids:
+        raise CommandError("this installation has no id yet: the first launcher or builder makes it")
+    print("\n".join((ids[0], *(f"{adopted} (adopted)" for adopted in ids[1:]))))
+    return 0
+
+
+def _refuse_ours(zk: ZooKeeper, wanted: str) -> None:
+    if wanted in zk.installation_ids():
+        raise CommandError(f"{wanted} is an id of this installation: launchers clean up what has it")
+
+
+def _adopt(options: argparse.Namespace) -> int:
+    from nodepool.zk import installation
+
+    with open_zookeeper(options) as zk:
+        _refuse_ours(zk, options.id)
+        print(f"Launchers will delete what has the id {options.id}, if ZooKeeper has no node for it.")
+        print("Make sure that no other Nodepool uses this id.")
+        if not options.force and not _confirmed(f"Adopt {options.id}?"):
+            print("Aborting. Nothing adopted.")
+            return 0
+        installation.adopt(zk.client, (options.id,))
+    print(f"Adopted {options.id}. Launchers clean up in their next sweeps, in about a minute.")
+    return 0
+
+
+class _Thing(NamedTuple):
+    """Something in a cloud that has the id of an installation."""
+
+    provider: str
+    kind: str
+    id: str
+    metadata: Mapping[str, str]
+    delete: Callable[[], None]
+
+    def __str__(self) -> str:
+        return printable(f"{self.kind} {self.id} of provider {self.provider}")
+
+
+def _things(provider: Provider, *, images: bool) -> Iterator[_Thing]:
+    """All that has the id of any installation; some images twice. What is deleted first comes first. Blocks."""
+    from nodepool.driver import gateway
+    from nodepool.driver.statemachine import StateMachineProvider
+    from nodepool.driver.statemachine.metadata import INSTALLATION_KEY
+
+    if not isinstance(provider, StateMachineProvider):
+        return
+    name, adapter = provider.name, provider.adapter
+    for resource in gateway.list_resources(name, adapter):
+        if INSTALLATION_KEY in resource.metadata:
+            its_id = str(getattr(resource, "id", None) or getattr(resource, "name", None) or resource.metadata)
+            delete = functools.partial(gateway.delete_resource, name, adapter, resource)
+            yield _Thing(name, resource.type, its_id, resource.metadata, delete)
+    for image in gateway.list_images(provider) if images else ():
+        if INSTALLATION_KEY in image.metadata:
+            delete = functools.partial(gateway.delete_image, provider, image.name, image.id)
+            yield _Thing(name, "image", image.shown_id, image.metadata, delete)
+
+
+def _delete_things(options: argparse.Namespace) -> int:
+    from nodepool.config.loader import load_config
+    from nodepool.driver.statemachine.metadata import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, look_for
+
+    config = load_config(options.config, options.secure)
+    look_for(options.id)
+    failed = False
+    by_installation: dict[str, dict[object, _Thing]] = {}
+    with connect(config) as zk, contextlib.ExitStack() as running:
+        _refuse_ours(zk, options.id)
+        for name, section in config.providers.items():
+            try:
+                provider = running.enter_context(started_provider(zk, config, name))
+                with told_in_a_line(f"the cloud of provider {name} cannot be listed"):
+                    for thing in _things(provider, images=section.manage_images):
+                        found = by_installation.setdefault(str(thing.metadata[INSTALLATION_KEY]), {})
+                        # Several providers may show the same cloud, and lists of resources the images.
+                        kind = "image" if BUILD_KEY in thing.metadata else thing.kind
+                        found.setdefault((kind, thing.id, thing.metadata.get(PROVIDER_KEY)), thing)
+            except CommandError as error:
+                log.warning("%s", error)
+                failed = True
+        things = by_installation.pop(options.id, {}).values()
+        if not things:
+            others = sorted(by_installation.keys() - set(zk.installation_ids()))
+            there_are = f" (other ids there: {', '.join(others)})" if others else ""
+            raise CommandError(f"nothing in the clouds of the configuration has the id {options.id}{there_are}")
+        print(f"These have the id {options.id}:", *things, sep="\n  ")
+        print("Make sure that no other Nodepool uses this id.")
+        if not options.force and not _confirmed(f"Delete {len(things)} thing(s) in the clouds?"):
+            print("Aborting. Nothing deleted.")
+            return 0
+        for thing in things:
+            print(f"Deleting {thing}...", flush=True)
+            try:
+                with told_in_a_line(f"{thing} cannot be deleted"), contextlib.suppress(NotFound):
+                    thing.delete()
+            except CommandError as error:
+                log.warning("%s", error)
+                failed = True
+    return 1 if failed else 0

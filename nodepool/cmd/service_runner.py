@@ -52,6 +52,11 @@ class DaemonService(Protocol):
         """End in order. May block."""
 
 
+def _log_end_of_thread(args: threading.ExceptHookArgs) -> None:
+    name = "?" if args.thread is None else args.thread.name
+    log.error("Thread %s ended by an error", name, exc_info=args.exc_value)
+
+
 def early_stop() -> contextlib.AbstractContextManager[None]:
     """Inside, a signal that stops a daemon ends it by `Stopped`, until a `ServiceRunner` takes the signals over.
 
@@ -117,6 +122,7 @@ class ServiceRunner:
         :raises Exception: what ended the service.
         """
         previous = {number: signal.signal(number, self._on_signal) for number in (*STOP_SIGNALS, DUMP_SIGNAL)}
+        threading.excepthook, hook = _log_end_of_thread, threading.excepthook
         worker = threading.Thread(target=self._work, name="Service", daemon=True)
         try:
             worker.start()
@@ -131,6 +137,7 @@ class ServiceRunner:
             log.error("The daemon ended unexpectedly")
             return 1
         finally:
+            threading.excepthook = hook
             for number, handler in previous.items():
                 signal.signal(number, handler)
 

@@ -79,8 +79,10 @@ def summary(path: str, problems: Sequence[Problem]) -> str:
 
     errors = sum(is_error(problem) for problem in problems)
     warnings = len(problems) - errors
-    also = f", and {_count(warnings, 'warning')}" if warnings else ""
-    return f"{path}: {_count(errors, 'problem')} found{also}" if errors else f"{path} is valid{also}"
+    also = _count(warnings, "warning") if warnings else ""
+    if errors:
+        return f"{path}: {_count(errors, 'problem')} found{also and f', and {also}'}"
+    return f"{path} is valid{also and f', with {also}'}"
 
 
 def _count(number: int, what: str) -> str:

@@ -42,10 +42,9 @@ def assemble_images(
     config.path, config.digest = main.path, main.digest
     read_sections(main, config, problems)
     zookeeper = ZooKeeperReader(config, problems)
-    zookeeper.read(main)
+    zookeeper.read(main, secure)
     read_diskimages(main, config, problems)
     if secure is not None:
-        zookeeper.read(secure, secure=True)
         merge_secure(secure, config, problems)
     zookeeper.require(main, secure_given=secure_given or secure is not None)
     return config

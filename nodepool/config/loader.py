@@ -58,9 +58,7 @@ def load_zookeeper(path: str, secure_path: str | None = None, *, sleep: Sleep = 
     main, secure = read_documents(path, secure_path, yaml_problems, sleep)
     settings = ZooKeeperSettings()
     reader = ZooKeeperReader(settings, problems)
-    reader.read(main)
-    if secure is not None:
-        reader.read(secure, secure=True)
+    reader.read(main, secure)
     reader.require(main, secure_given=secure_path is not None)
     problems.finish(log, strict=False)
     return settings

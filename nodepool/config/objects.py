@@ -9,7 +9,7 @@ from nodepool.config.traces import TracingSettings
 from nodepool.config.webapp import WebappSettings
 from nodepool.config.zookeeper import ZooKeeperServer as ZooKeeperServer
 from nodepool.config.zookeeper import ZooKeeperSettings
-from nodepool.driver.config import ConfigPool, ConfigValue, ProviderConfig
+from nodepool.driver.config import ConfigPool, ConfigValue, ImageConversion, ProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -80,6 +80,8 @@ class DiskImage(ConfigValue):
 
     def __init__(self, name: str) -> None:
         self.read_keys({"name": name})
+        #: Formats that are made of another one, and how. Providers add theirs.
+        self.conversions: dict[str, ImageConversion] = {}
 
     @property
     def meta(self) -> dict[str, Any]:

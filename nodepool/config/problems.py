@@ -28,9 +28,13 @@ class Severity(enum.Enum):
 
     #: The file is refused.
     ERROR = "error"
+    #: Correct, but this machine lacks something: a daemon cannot work with it. For ``config-validate`` without a secure
+    #: file it is a warning, because a file may be checked elsewhere.
+    INCOMPLETE = "incomplete"
     #: The provider of the section is left out: an error for ``config-validate``; a daemon serves the others.
     PROVIDER_ERROR = "provider error"
-    #: Daemons of Nodepool 11 take it, its validator does not: an error for ``config-validate``, a warning for a daemon.
+    #: Daemons go on, without what they leave out or with another value than is written: an error for
+    #: ``config-validate``, a warning for a daemon.
     TOLERATED = "tolerated"
     #: A key that nobody knows: an error for ``config-validate``, a warning for a daemon.
     UNKNOWN_KEY = "unknown key"
@@ -87,6 +91,15 @@ class Problems:
                 confined.append(self.found[index])
         return list(dict.fromkeys(confined))
 
+    def elsewhere(self) -> None:
+        """Make warnings of what is incomplete: the file is checked on another machine than that of the daemons."""
+        self.found = [
+            dataclasses.replace(problem, severity=Severity.WARNING)
+            if problem.severity is Severity.INCOMPLETE
+            else problem
+            for problem in self.found
+        ]
+
     def tolerate(self) -> None:
         """Make errors of the file what only a validator refuses."""
         tolerated = Severity.TOLERATED
@@ -129,7 +142,7 @@ class Problems:
 
 
 def _error_kinds(strict: bool) -> tuple[Severity, ...]:
-    return tuple(set(Severity) - {Severity.WARNING}) if strict else (Severity.ERROR,)
+    return tuple(set(Severity) - {Severity.WARNING}) if strict else (Severity.ERROR, Severity.INCOMPLETE)
 
 
 def key_text(path: Sequence[Any]) -> str:

@@ -120,20 +120,20 @@ class ProviderCheck:
         tolerance = Tolerance(self._document, self._problems)
         declared = isinstance(provider, DeclaredProviderConfig)
         tolerance.section(type(provider) if declared else AnyProvider, section, path)
-        for where, text in reversed(self._repeats(path, section)):
-            tolerance.drop(where, text, Severity.WARNING)
+        for where, text, severity in reversed(self._repeats(path, section)):
+            tolerance.drop(where, text, severity)
         if isinstance(provider, DeclaredProviderConfig):
             try:
                 surplus = call_driver("without_effect()", lambda: list(provider.without_effect(section)))
             except DriverError:
                 # Some value has no meaning; the schema says which one.
                 surplus = []
-            for inside, text, refused in reversed(surplus):
-                tolerance.drop([*path, *inside], text, Severity.TOLERATED if refused else Severity.WARNING)
+            for inside, text in reversed(surplus):
+                tolerance.drop([*path, *inside], text, Severity.TOLERATED)
 
-    def _repeats(self, path: list[Hashable], section: dict[str, Any]) -> list[tuple[list[Hashable], str]]:
-        """Pools, and labels of a pool, whose names stand there again: place, and what to say."""
-        found: list[tuple[list[Hashable], str]] = []
+    def _repeats(self, path: list[Hashable], section: dict[str, Any]) -> list[tuple[list[Hashable], str, Severity]]:
+        """Pools, and labels of a pool, whose names stand there again: place, what to say, and how bad it is."""
+        found: list[tuple[list[Hashable], str, Severity]] = []
         lists: list[tuple[list[Hashable], str, Any, str]] = [(path, "pools", section, "pool")]
         pools = section.get("pools")
         for index, pool in enumerate(pools if isinstance(pools, list) else []):
@@ -141,5 +141,7 @@ class ProviderCheck:
         for place, name_of_list, data, kind in lists:
             for index, name, last in repeated(data, name_of_list, "name"):
                 where = [*place, name_of_list]
-                found.append(([*where, index, "name"], repeated_text(self._document, where, kind, name, last)))
+                severity = Severity.TOLERATED if kind == "pool" else Severity.WARNING
+                text = repeated_text(self._document, where, kind, name, last)
+                found.append(([*where, index, "name"], text, severity))
         return found

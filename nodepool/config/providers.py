@@ -72,10 +72,11 @@ class ProviderReader:
             if not isinstance(section, dict):
                 text = f"expected a mapping, got {show(section)}"
                 self._problem(["providers", index], text, Severity.PROVIDER_ERROR)
-        again = report_repeated(self._document, "providers", "name", "provider", self._problems)
+        again = report_repeated(self._document, "providers", "name", "provider", self._problems, Severity.TOLERATED)
         for index, section in enumerate(sections):
             if isinstance(section, dict) and index not in again:
                 self._section(["providers", index], section)
+        self._check_min_ready(sections)
 
     def _section(self, path: list[Hashable], section: dict[str, Any]) -> None:
         """Check and load one section."""
@@ -169,6 +170,16 @@ class ProviderReader:
         for index, pool in enumerate(pools if isinstance(pools, list) else []):
             if isinstance(pool, dict):
                 self._check_labels([*path, "pools", index], pool)
+
+    def _check_min_ready(self, sections: list[Any]) -> None:
+        """Another launcher may have the label: that is what ``check`` looks at."""
+        pools = [pool for section in sections if isinstance(section, dict) for pool in _list(section.get("pools"))]
+        offered = {name for pool in pools if isinstance(pool, dict) for _, name in _label_names(pool)}
+        for index, section in entries(self._document.data, "labels", "name"):
+            label = self._config.labels.get(section["name"])
+            if label is not None and label.min_ready > 0 and label.name not in offered:
+                text = "no pool of this file has the label; add it to a pool, or remove min-ready"
+                self._problem(["labels", index, "min-ready"], text, Severity.WARNING)
 
     def _check_images(self, path: list[Hashable], section: dict[str, Any]) -> None:
         if self._is_broken("diskimages"):

@@ -6,6 +6,7 @@ Voluptuous stops at the first bad item of a list; here every item is looked at.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,10 @@ _NOUNS: Final[dict[Any, str]] = {
     None: "null",
 }
 _NO_VALUE: Final = object()
+#: Last word of the keys whose values are seconds.
+_DURATION_KEY: Final = re.compile(r"(?:^|[-_])(?:timeout|time|age|seconds)$")
+_DURATION: Final = re.compile(r"(\d+) ?([smhd])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Checker:
@@ -73,7 +78,7 @@ class Checker:
             return True
         expected = next((text for text in map(describe, _schemas_at(self._raw, inner)) if text), "")
         said = f"expected {expected}" if expected else error.error_message
-        problems.add(document.path, line, full, f"{said}, got {show(got, full)}{_quotes_hint(expected, got)}")
+        problems.add(document.path, line, full, f"{said}, got {show(got, full)}{_hint(full, expected, got)}")
         return True
 
 
@@ -200,7 +205,12 @@ def _describe_range(schema: v.Range) -> str:
     return ""
 
 
-def _quotes_hint(expected: str, got: Any) -> str:
-    """Texts that YAML takes for something else are a common slip."""
-    wants_text = expected.startswith(("a text", "one of"))
-    return "; put it in quotes" if wants_text and isinstance(got, (bool, int, float)) else ""
+def _hint(path: Sequence[Any], expected: str, got: Any) -> str:
+    """What to write instead: texts that YAML takes for something else, and durations with a unit, are common slips."""
+    if expected.startswith(("a text", "one of")) and isinstance(got, (bool, int, float)):
+        return "; put it in quotes"
+    lasts = expected.startswith(("a number", "a whole number")) and _DURATION_KEY.search(str(path[-1]))
+    if lasts and isinstance(got, str) and re.fullmatch(rf"(?:{_DURATION.pattern})+", got):
+        seconds = sum(int(number) * _UNITS[unit] for number, unit in _DURATION.findall(got))
+        return f"; write {seconds} (seconds)"
+    return ""

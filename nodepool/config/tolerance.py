@@ -175,13 +175,17 @@ class Tolerance:
             del data[name]
 
     def _surplus(self, section: type, data: dict[str, Any], path: Sequence[Any]) -> None:
-        """Take away keys beside which another one counts; see `section_schema`."""
+        """Take away keys beside which another one counts; see `section_schema`. A section may know further ones."""
+        for name in getattr(section, "surplus_keys", lambda _: ())(data):
+            self._not_given(data, [*path, name], "it has no effect beside the other keys; remove it")
         given = [name for name in getattr(section, "first_counts", ()) if name in data]
         for name in given[1:]:
-            where = [*path, name]
-            message = f"{given[0]} is there, too; remove one, a daemon takes this one as not given"
-            self._problems.add(self._document.path, self._document.line_of(where), where, message, _REFUSED)
-            del data[name]
+            self._not_given(data, [*path, name], f"{given[0]} is there, too; remove one")
+
+    def _not_given(self, data: dict[str, Any], path: list[Any], message: str) -> None:
+        text = f"{message}, a daemon takes this one as not given"
+        self._problems.add(self._document.path, self._document.line_of(path), path, text, _REFUSED)
+        del data[path[-1]]
 
     def _key(self, item: keys.Key, data: dict[str, Any], path: Sequence[Any]) -> None:
         place: Any = data

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.config.marks import Document
-from nodepool.config.problems import Problems
+from nodepool.config.problems import Problems, Severity
 from nodepool.driver.config import ConfigValue
 from nodepool.model.config_keys import FILLED_TEXT, FLAG, Text, Whole, key
 from nodepool.tracing.otlp import GRPC, HTTP, OtlpSettings, missing_module
@@ -95,16 +95,16 @@ class TracingSettings(ConfigValue):
 def check_tracing(settings: TracingSettings, document: Document, problems: Problems) -> None:
     """Report what cannot work: each is an error, because no span would be sent."""
 
-    def refuse(name: str, message: str) -> None:
+    def refuse(name: str, message: str, severity: Severity = Severity.ERROR) -> None:
         path = ["tracing", name]
-        problems.add(document.path, document.line_of(path), path, message)
+        problems.add(document.path, document.line_of(path), path, message, severity)
 
     if not settings.tracing_enabled:
         return
     http = settings.tracing_protocol == HTTP
     missing = missing_module(settings.tracing_protocol)
     if missing is not None:
-        refuse("enabled", f"{missing} is not installed; {how_to_install('tracing')}")
+        refuse("enabled", f"{missing} is not installed; {how_to_install('tracing')}", Severity.INCOMPLETE)
     if http and settings.tracing_insecure is not None:
         refuse("insecure", f"only for protocol {GRPC}; with {HTTP} the endpoint begins with http:// or https://")
     if http and not (settings.tracing_endpoint or "http://").startswith(("http://", "https://")):

@@ -36,11 +36,18 @@ def validate(path: str, secure_path: str | None = None) -> list[Problem]:
 def validate_here(path: str, secure_path: str | None = None) -> list[Problem]:
     """As `validate`, and also the files that the configuration names, such as those of TLS and ``clouds.yaml``.
 
-    That one is not on this machine is a warning: a configuration may be checked elsewhere. A file that cannot be
-    read is a problem like others, and each has its column.
+    That one is not on this machine is a warning: a configuration may be checked elsewhere. So is what the secure file
+    or this machine would have to add, if no secure file is given. A file that cannot be read is a problem like others,
+    and each has its column.
     """
+
+    def more(main: Document, config: Config, problems: Problems) -> None:
+        if secure_path is None:
+            problems.elsewhere()
+        _check_machine(main, config, problems)
+
     try:
-        found = _check(path, secure_path, _check_machine)
+        found = _check(path, secure_path, more)
     except ConfigError as error:
         files = [name for name in (path, secure_path) if name is not None]
         return [_problem_of(line, files) for line in str(error).splitlines()]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, ClassVar, Final
 
 from nodepool.config.marks import Document
@@ -56,6 +56,15 @@ SERVER_KEYS: Final = tuple(item.name for item in keys_of(ZooKeeperServer))
 TLS_KEYS: Final = tuple(item.path[1] for item in keys_of(ZooKeeperSettings) if item.path[0] == "zookeeper-tls")
 
 
+def _no_host_name(host: str) -> str | None:
+    """Why a text can be no name of a host, as Python's name look-up judges it; None = it can be."""
+    try:
+        host.strip().encode("idna")
+    except UnicodeError as error:
+        return str(error)
+    return None
+
+
 class ZooKeeperReader:
     """Puts the ZooKeeper part of one or two files into a `ZooKeeperSettings`; notes everything that is wrong."""
 
@@ -65,17 +74,27 @@ class ZooKeeperReader:
         self._document = Document("")
         self._seen: set[str] = set()
 
-    def read(self, document: Document, *, secure: bool = False) -> None:
+    def read(self, main: Document, secure: Document | None) -> None:
         """Take the keys that are there.
 
-        :param secure: the document is the secure file: its servers and TLS files replace what was read before.
+        :param secure: its servers and TLS files replace those of the main file, which may be a placeholder.
         """
+        replaced = {}
+        if secure is not None and isinstance(secure.data, dict):
+            replaced = {name: value for name, value in secure.data.items() if value is not None}
+        self._read(main, replaced)
+        if isinstance(main.data, dict) and "zookeeper-timeout" in main.data:
+            self._timeout(main.data["zookeeper-timeout"])
+        if secure is not None:
+            self._read(secure, {})
+
+    def _read(self, document: Document, replaced: Container[str]) -> None:
         self._document = document
         data = document.data
         if not isinstance(data, dict):
             return
         for name, read in (("zookeeper-servers", self._servers), ("zookeeper-tls", self._tls)):
-            if name not in data:
+            if name not in data or name in replaced:
                 continue
             if data[name] is None:
                 text = "there is nothing below it (null); remove it, a daemon takes it as not given"
@@ -83,8 +102,6 @@ class ZooKeeperReader:
                 continue
             self._seen.add(name)
             read(data[name])
-        if "zookeeper-timeout" in data and not secure:
-            self._timeout(data["zookeeper-timeout"])
 
     def require(self, document: Document, *, secure_given: bool) -> None:
         """Note what is needed to connect and was in neither file.
@@ -96,7 +113,7 @@ class ZooKeeperReader:
         for name, what in needed.items():
             if name not in self._seen:
                 message = f"required, but missing: {what}; Nodepool talks to ZooKeeper over TLS only{hint}"
-                self._problems.add(document.path, None, [name], message)
+                self._problems.add(document.path, None, [name], message, Severity.INCOMPLETE)
 
     def _problem(self, path: Sequence[Any], message: str, severity: Severity = Severity.ERROR) -> None:
         self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
@@ -109,6 +126,19 @@ class ZooKeeperReader:
             return
         servers = [self._server([*path, index], entry) for index, entry in enumerate(value)]
         self._settings.zookeeper_servers = [server for server in servers if server is not None]
+        self._one_chroot(path, servers)
+
+    def _one_chroot(self, path: list[Any], servers: Sequence[ZooKeeperServer | None]) -> None:
+        """The connection has one chroot for all servers."""
+        first = ""
+        for index, server in enumerate(servers):
+            chroot = "" if server is None else (server.chroot or "").strip("/")
+            first = first or chroot
+            if chroot and chroot != first:
+                message = (
+                    f"expected '/{first}', as the servers before it have: all have the same chroot, got '/{chroot}'"
+                )
+                self._problem([*path, index, "chroot"], message)
 
     def _server(self, path: list[Any], entry: Any) -> ZooKeeperServer | None:
         if not isinstance(entry, dict):
@@ -120,6 +150,9 @@ class ZooKeeperReader:
         if not isinstance(host, str) or not host.strip():
             where = [*path, "host"] if "host" in entry else path
             self._problem(where, "host is required: the name or address of a server, a text")
+            fine = False
+        elif (wrong := _no_host_name(host)) is not None:
+            self._problem([*path, "host"], f"expected the name or address of a server, got {show(host)}: {wrong}")
             fine = False
         if isinstance(port, str) and port.isdecimal():
             message = f"expected a port, 1 to {MAX_PORT}, got {show(port)}; it is read without the quotes"

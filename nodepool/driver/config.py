@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from nodepool.driver.framework.key_schema import fields_of
 from nodepool.driver.framework.key_schema import integer as integer
@@ -37,6 +37,21 @@ class DriverReference(ConfigValue):
         self.name = name
 
 
+class ImageConversion(NamedTuple):
+    """How ``qemu-img`` makes an image of the form that a cloud takes.
+
+    :param source: format of which it is made; diskimage-builder makes that one.
+    :param driver: of qemu-img, for what is made.
+    :param options: of that driver.
+    :param multiple: the disk has a whole number of these, in bytes.
+    """
+
+    source: str
+    driver: str
+    options: str = ""
+    multiple: int = 512
+
+
 class ProviderConfig(ConfigValue, abc.ABC):
     """One provider section.
 
@@ -45,6 +60,8 @@ class ProviderConfig(ConfigValue, abc.ABC):
 
     #: Does ``uploadImage()`` go on with what an interrupted upload of the build has done? See `UploadInterrupted`.
     resumes_uploads: ClassVar[bool] = False
+    #: How the builder makes images of the format ``image_type``; None = diskimage-builder makes them.
+    image_conversion: ClassVar[ImageConversion | None] = None
 
     name: str = key(FILLED_TEXT, REQUIRED, "Unique.")
     driver: DriverReference = key(TEXT, DEFAULT_DRIVER, "The kind of provider.", read=False)

@@ -29,6 +29,7 @@ from nodepool.driver.framework.running_calls import AT_ONCE, GIVEN_UP, LONG, OF_
 from nodepool.driver.hooks import HOOKS as HOOKS
 from nodepool.driver.hooks import RUNNING as RUNNING
 from nodepool.driver.hooks import HandlerHook, HandlerProperty, ListHook, NamedHook, ProviderHook
+from nodepool.driver.hooks import slow_calls as slow_calls
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.lost_instance import LostInstance
 from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus, PauseStatus
@@ -113,6 +114,8 @@ limit_status: ProviderHook[[str], Sequence[LimitStatus]] = ProviderHook("limitSt
 label_errors: ProviderHook[[], Mapping[str, LabelStatus]] = ProviderHook("labelErrors", NO_MAPPING, AT_ONCE)
 pause_status: ProviderHook[[], PauseStatus | None] = ProviderHook("pauseStatus", NOT_PAUSED, AT_ONCE)
 lost_instances: ProviderHook[[], Sequence[LostInstance]] = ProviderHook("lostInstances", NO_LIST, AT_ONCE)
+missing_instances: ProviderHook[[], Mapping[str, float]] = ProviderHook("missingInstances", NO_MAPPING, AT_ONCE)
+other_installations: ProviderHook[[], Mapping[str, int]] = ProviderHook("otherInstallations", NO_MAPPING, AT_ONCE)
 host_status: ProviderHook[[], Sequence[HostStatus]] = ProviderHook("hostStatus", NO_LIST, AT_ONCE)
 preflight = ListHook("preflight", _CHECK_FAILED, LONG, contract="provider")
 node_deleted_notification: ProviderHook[[Any], None] = ProviderHook("nodeDeletedNotification", _NOTHING, AT_ONCE)
@@ -169,6 +172,12 @@ unanswered_creations = ListHook("unansweredCreations", Otherwise[list[Any]]("log
 list_resources = ListHook("listResources", _CLOUD_JUDGED)
 suspects_leaks: NamedHook[[], bool] = NamedHook(
     "suspectsLeaks", Otherwise("logged; the next sweep looks again", lambda: False), AT_ONCE
+)
+instance_is_gone: NamedHook[[Any], bool | None] = NamedHook(
+    "isGone",
+    Raises(
+        "logged; the node is not handed out, and the cloud is asked again", "as if it cannot be asked", lambda: None
+    ),
 )
 why_lost: NamedHook[[Any], tuple[str, str] | None] = NamedHook(
     "whyLost", Otherwise("logged; nobody is told", lambda: None), AT_ONCE

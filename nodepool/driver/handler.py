@@ -8,7 +8,7 @@ All calls come from the pool worker's thread. Only launches run elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from logging import WARNING
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from nodepool.guard import Guard
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
+from nodepool.model.pool_status import LaunchStatus
 from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.plan import assignment
 from nodepool.plan.backoff import Backoff
@@ -107,11 +108,8 @@ class NodeRequestHandler(HandlerProgress):
         had_nodes = bool(self.nodeset)
         if self.node_set.gather():
             self.move(Stage.LAUNCHING)
-        elif not self.manager.PAUSE_AT_QUOTA:
+        elif not self.manager.PAUSE_AT_QUOTA or self.request.requestor == MIN_READY_REQUESTOR:
             self.give_back_when_launched(self.node_set.why_no_room())
-        elif self.request.requestor == MIN_READY_REQUESTOR:
-            self.decline_reasons = [ReasonText(reasons.min_ready_without_room(self.node_set.why_no_room()))]
-            self._end(self.declineRequest)
         else:
             self._wait_for_room(self.node_set.why_no_room())
             self.pw.evict(shared=self.node_set.full_pool() is None)
@@ -169,6 +167,14 @@ class NodeRequestHandler(HandlerProgress):
         """Was the request cancelled, as far as the cache knows?"""
         cache = self.zk.cache
         return cache is not None and cache.requests.get(self.request.key) is None
+
+    def launch_steps(self) -> Sequence[LaunchStatus]:
+        """Launches in progress. For frameworks, not for drivers: any thread asks, and it must not raise."""
+        return [
+            LaunchStatus(node.key, node.type[0] if node.type else "", "launch", begun=begun, since=begun)
+            for node in list(self.nodeset)
+            if node.state == states.BUILDING and (begun := node.created_time) is not None
+        ]
 
     @property
     def awaits_launches(self) -> bool:
@@ -280,16 +286,38 @@ class NodeRequestHandler(HandlerProgress):
 
         Nodes in the middle of a launch stay locked until the session ends: what is made for them is not known yet.
         """
-        if self.poll():
-            return
-        if not self._launches_run():
-            self.give_back()
-            return
+        while not self.poll():
+            if not self._launches_run():
+                self.give_back()
+                return
+            before = [node.version for node in self.nodeset]
+            try:
+                self._hand_over_running()
+                return
+            except (ZKConflict, TypeError, ValueError) as problem:
+                self.log.debug("The request is not handed over with its nodes: %s", problem)
+                if before == [node.version for node in self.nodeset]:
+                    # No launch wrote meanwhile: another process took a node, or it cannot be stored.
+                    self.nodeset = [node for node in self.nodeset if node.state == states.READY]
+                    self.give_back()
+                    return
+
+    def _hand_over_running(self) -> None:
+        """Hand the request on, and free its ready nodes, in one write.
+
+        The other nodes are written, too: what their launches write after that is refused, so that none becomes ready
+        for a request that another launcher serves.
+
+        :raises ZKConflict: a launch was faster, or another process took the request or a node.
+        """
         self.request.state = states.REQUESTED
-        try:
-            self.zk.requests.finish(self.request)
-        except ZKConflict as conflict:
-            self.log.debug("The request is not handed over: %s", conflict)
+        nodes = [node.copy() for node in self.nodeset]
+        for node in nodes:
+            if node.state == states.READY:
+                node.free()
+            else:
+                node.lock = None
+        self.zk.requests.finish(self.request, nodes, nodes_too=True)
         self.move(Stage.DONE)
 
     def _let_go(self, stage: Stage, reason: Reason | None) -> None:

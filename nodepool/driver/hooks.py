@@ -63,6 +63,11 @@ class Hook(Generic[P, R]):
             for provider, count in list(self._counts.items())
         ]
 
+    def last(self, provider: str) -> float:
+        """How long the call took that ended last, in seconds; 0 = there was none."""
+        count = self._counts.get(provider)
+        return 0.0 if count is None else count.last
+
     def call(self, provider: str, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
         """Call the method of an object.
 
@@ -82,6 +87,7 @@ class Hook(Generic[P, R]):
         with count.lock:
             count.calls += 1
             count.seconds += seconds
+            count.last = seconds
         if seconds > self.bound.late_seconds:
             self._was_late(provider, seconds)
         return result
@@ -94,6 +100,7 @@ class Hook(Generic[P, R]):
         with count.lock:
             count.calls += 1
             count.seconds += seconds
+            count.last = seconds
             if not isinstance(error, ANSWERS):
                 count.errors += 1
         told = as_exception(error)
@@ -217,3 +224,18 @@ class ListHook(NamedHook[[], list[Any]]):
 
     def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return list(getattr(owner, self.name)(*args, **kwargs))
+
+
+def slow_calls(provider: str, least_seconds: float) -> dict[str, float]:
+    """Questions to the cloud of a provider -> seconds that the latest one took, or takes until now. Any thread.
+
+    :param least_seconds: quicker ones are left out.
+    """
+    running = RUNNING.of_provider(provider)
+    found = {}
+    for hook in HOOKS:
+        if hook.bound is OF_THE_CLOUD and hook.contract == "adapter":
+            seconds = max(hook.last(provider), running.get(hook.name, 0.0))
+            if seconds >= least_seconds:
+                found[hook.name] = seconds
+    return found

@@ -264,6 +264,14 @@ class Provider(ProviderNotifications, abc.ABC):
         """Nodes whose instance is gone although nobody deleted it, found since the last call."""
         return []
 
+    def missingInstances(self) -> Mapping[str, float]:
+        """Nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch (D-9)."""
+        return {}
+
+    def otherInstallations(self) -> Mapping[str, int]:
+        """Other installation -> how many things it has in the cloud for a provider of the same name (D-10)."""
+        return {}
+
     def hostStatus(self) -> Sequence[HostStatus]:
         """The hosts of a provider that does not make its machines."""
         return []

@@ -206,12 +206,13 @@ class DeletedNodeWorker(Worker):
 
     def _candidates(self, now: float) -> list[str]:
         nodes = self._cache.nodes
+        # Such a node may be the one that changed.
+        self._tell_lost()
         found: dict[str, None] = {}
         while self._changed:
             found[self._changed.popleft()] = None
         if "" in found or now >= self._next_full:
             self._next_full = now + IDLE_SECONDS
-            self._tell_lost()
             found = dict.fromkeys([*nodes.ids(), *nodes.empty_ids()])
             self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
         for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
@@ -370,7 +371,10 @@ class DeletedNodeWorker(Worker):
         self._next_check = now + CHECK_SECONDS
         nodes = self._cache.nodes
         for node_id, deletion in list(self._deletions.items()):
-            if deletion.task.is_alive() and now - deletion.started < DELETE_TIMEOUT_SECONDS:
+            # As far as a driver says: what waits for our own limits says nothing of the cloud.
+            held = getattr(deletion.task, "held", None)
+            seconds = now - deletion.started - (0.0 if held is None else held.seconds)
+            if deletion.task.is_alive() and seconds < DELETE_TIMEOUT_SECONDS:
                 continue
             del self._deletions[node_id]
             # Not all drivers say why.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`HoldEvents`: nodes that were put on hold, as events."""
+"""`HoldEvents`: nodes that were put on hold, or that operators delete by commands, as events."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ class HoldEvents:
         #: Ids of nodes on hold -> since when. One that was held, given back and held again while the connection was
         #: away is seen on hold all the time.
         self._held: dict[str, float | None] = {}
+        #: Ids of nodes that an operator deletes.
+        self._deleted: set[str] = set()
         nodes.add_listener(self._changed)
 
     def _changed(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
+        self._look_at_deletion(node_id, node)
         if node is None or node.state != states.HOLD:
             self._held.pop(node_id, None)
             return
@@ -40,6 +43,14 @@ class HoldEvents:
             self._held[node_id] = node.state_time
             at = node.state_time or wall_time()
             self._ring.put(Event(at, self._host, f"node {node_id}", What.HELD.value, text=why_held(node)))
+
+    def _look_at_deletion(self, node_id: str, node: Node | None) -> None:
+        if node is None:
+            self._deleted.discard(node_id)
+        elif node.state == states.DELETING and node.deleted_by and node_id not in self._deleted:
+            self._deleted.add(node_id)
+            at, by = node.state_time or wall_time(), node.deleted_by
+            self._ring.put(Event(at, by, f"node {node_id}", What.CHANGED.value, text=f"delete by {by}"))
 
 
 def why_held(node: Node) -> str:

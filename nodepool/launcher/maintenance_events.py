@@ -1,30 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`MaintenanceEvents`: what operators pause, drain or quarantine, and its end, as events."""
+"""`MaintenanceEvents`: what operators pause, drain or quarantine, and its end, as events. `ImageEvents`: the same of
+images, what is asked for, and how builds and uploads end."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from nodepool.clock import wall_time
+from nodepool.model import states
 from nodepool.model.event import Event, What, clipped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nodepool.launcher.event_ring import EventRing
+    from nodepool.model.image import ImageBuild, ImageUpload
+    from nodepool.model.image_view import ImageView
     from nodepool.model.maintenance import Maintenance, MaintenanceRecords
+    from nodepool.zk.image_cache import ImageCache
     from nodepool.zk.maintenance_cache import MaintenanceCache
 
 
-class MaintenanceEvents:
-    """Listens to the cache of maintenance records. Everything belongs to the thread of the cache.
+class _CacheEvents:
+    """Events of what a cache shows. Everything belongs to the thread of the cache.
 
-    :param records: the cache; made before it follows ZooKeeper, so that nothing is missed.
     :param host: of the launcher.
     """
 
-    def __init__(self, records: MaintenanceCache, ring: EventRing, host: str) -> None:
-        self._cache = records
+    def __init__(self, ring: EventRing, host: str) -> None:
         self._ring = ring
         self._host = host
+
+    def _put(self, at: float, subject: str, what: What, text: str, actor: str | None = None) -> None:
+        """:param actor: who caused it, unless it is the launcher."""
+        self._ring.put(Event(at, actor or self._host, subject, what.value, text=text))
+
+
+class MaintenanceEvents(_CacheEvents):
+    """Listens to the cache of maintenance records.
+
+    :param records: the cache; made before it follows ZooKeeper, so that nothing is missed.
+    """
+
+    def __init__(self, records: MaintenanceCache, ring: EventRing, host: str) -> None:
+        super().__init__(ring, host)
+        self._cache = records
         self._known: MaintenanceRecords = {}
         records.add_listener(self._changed)
 
@@ -34,10 +54,78 @@ class MaintenanceEvents:
         for key, record in now.items():
             old = before.get(key)
             if old is None or (old.mode, old.since, old.reason) != (record.mode, record.since, record.reason):
-                self._put(record.since or wall_time(), record, What.MAINTENANCE_BEGAN, record.text)
+                self._tell(record.since or wall_time(), record, What.MAINTENANCE_BEGAN, record.text)
         for key, record in before.items():
             if key not in now:
-                self._put(wall_time(), record, What.MAINTENANCE_ENDED, "")
+                self._tell(wall_time(), record, What.MAINTENANCE_ENDED, "")
 
-    def _put(self, at: float, record: Maintenance, what: What, text: str) -> None:
-        self._ring.put(Event(at, self._host, f"{record.kind} {record.name}", what.value, text=clipped(text)))
+    def _tell(self, at: float, record: Maintenance, what: What, text: str) -> None:
+        self._put(at, f"{record.kind} {record.name}", what, clipped(text))
+
+
+#: States in which a build or an upload has ended, and what that is.
+_ENDS = {states.READY: What.AVAILABLE, states.FAILED: What.FAILED}
+#: What of a build or an upload is an event, who caused it, and when, in seconds since the epoch.
+_End: TypeAlias = tuple[What, str, float | None]
+
+
+class ImageEvents(_CacheEvents):
+    """Listens to the cache of images.
+
+    :param images: the cache; made before it follows ZooKeeper, so that nothing is missed.
+    """
+
+    def __init__(self, images: ImageCache, ring: EventRing, host: str) -> None:
+        super().__init__(ring, host)
+        self._cache = images
+        #: Image -> is it paused?
+        self._paused: dict[str, bool] = {}
+        #: Image -> when a build was asked for; None = none is.
+        self._asked: dict[str, float | None] = {}
+        #: Image -> texts of the ends of its builds and uploads.
+        self._ended: dict[str, Mapping[str, _End]] = {}
+        self._begun = False
+        images.add_listener(self._changed)
+
+    def _changed(self, image: str) -> None:
+        view = self._cache.snapshot()
+        for name in [image] if image else {*view.images, *self._ended}:
+            self._look(name, view.image(name))
+        # What was there at the start is no event.
+        self._begun = self._begun or self._cache.complete
+
+    def _look(self, name: str, image: ImageView) -> None:
+        ends = _ends_of(image, self._host)
+        paused, ended = self._paused.get(name, False), self._ended.get(name, {})
+        asked, self._asked[name] = self._asked.get(name), image.build_requested
+        self._paused[name], self._ended[name] = image.paused, ends
+        if not self._begun:
+            return
+        if image.paused != paused:
+            what = What.MAINTENANCE_BEGAN if image.paused else What.MAINTENANCE_ENDED
+            self._put(wall_time(), f"image {name}", what, "it is not built" if image.paused else "it is built again")
+        if image.build_requested is not None and image.build_requested != asked:
+            self._put(image.build_requested, f"image {name}", What.CHANGED, "a build is asked for")
+        for text, (what, actor, at) in ends.items():
+            if text not in ended:
+                self._put(at or wall_time(), f"image {name}", what, text, actor)
+
+
+def _ends_of(image: ImageView, host: str) -> dict[str, _End]:
+    """Builds and uploads that have ended, or that an operator deletes, each with a text."""
+    found: dict[str, _End] = {}
+
+    def look(about: str, record: ImageBuild | ImageUpload) -> None:
+        by = record.deleted_by
+        if record.state in _ENDS:
+            found[f"{about} is {record.state}"] = _ENDS[record.state], host, record.state_time
+        elif record.state == states.DELETING and by is not None:
+            found[f"{about}: delete by {by}"] = What.CHANGED, by, record.state_time
+
+    for build in image.builds.values():
+        if build.record is not None:
+            builder = f" of {build.record.builder}" if build.record.builder else ""
+            look(f"build {build.id}{builder}", build.record)
+        for upload in build.all_uploads():
+            look(f"upload {upload.id} of build {build.id} to {upload.provider_name}", upload)
+    return found

@@ -105,7 +105,7 @@ class MinReadyWorker(Worker):
         self._changed = False
         self._last_count = now
         wanted = self._wanted(now)
-        if wanted and self._missing(wanted) and not self._create(wanted):
+        if self._to_do(wanted) and not self._correct(wanted):
             self._changed = True
         self._count_by = min([now + IDLE_SECONDS, *(when for when in self._not_before.values() if when > now)])
         # What changes until then wakes nobody.
@@ -144,12 +144,34 @@ class MinReadyWorker(Worker):
             held[pool] = gateway.held_labels(provider, pool_name)
         return label_name in held[pool]
 
-    def _missing(self, wanted: dict[str, int]) -> dict[str, int]:
+    def _to_do(self, wanted: dict[str, int]) -> tuple[dict[str, int], list[NodeRequest]] | None:
+        """Label -> requests to submit, and requests to withdraw (M-8); None = nothing is to be done."""
+        open_ones = self._open()
+        labels = self._config().labels
+        # A label that is held back, or tried again later, keeps the requests that it has.
+        kept = {name: labels[name].min_ready if name in labels else 0 for name in open_ones} | wanted
+        if not kept:
+            return None
         cache = self._cache
-        return missing(wanted, cache.nodes.values(), cache.requests.values())
+        found = missing(kept, cache.nodes.values(), cache.requests.values())
+        more = {label: count for label, count in found.items() if count > 0 and label in wanted}
+        surplus = [request for label, own in open_ones.items() for request in own[: max(0, -found.get(label, 0))]]
+        return (more, surplus) if more or surplus else None
 
-    def _create(self, wanted: dict[str, int]) -> bool:
-        """Count again with the other launchers kept out, and submit what is missing; False = not now, another time."""
+    def _open(self) -> dict[str, list[NodeRequest]]:
+        """Requests of ours that no pool has begun to serve, by label; the newest first."""
+        found: dict[str, list[NodeRequest]] = {}
+        for request_id in reversed(self._own):
+            current = self._cache.requests.get(request_id)
+            if current is not None and current.state == states.REQUESTED:
+                found.setdefault(current.node_types[0], []).append(current)
+        return found
+
+    def _correct(self, wanted: dict[str, int]) -> bool:
+        """Count again with the other launchers kept out, submit what is missing and withdraw what is too much.
+
+        :return: False = not now, another time.
+        """
         try:
             lock = locks.acquire(self._client, paths.election("min-ready"), blocking=False)
         except ZKLockException:
@@ -158,10 +180,15 @@ class MinReadyWorker(Worker):
             # All that the last holder wrote was announced to us before the lock was ours; now it is also read.
             if not self._cache.wait_settled(SETTLE_SECONDS):
                 return False
-            for label, count in self._missing(wanted).items():
+            more, surplus = self._to_do(wanted) or ({}, [])
+            for label, count in more.items():
                 self.log.info("Requesting %d more ready node(s) of label %s", count, label)
                 for _ in range(count):
                     self._submit(label)
+            for request in surplus:
+                self.log.info("Request %s is withdrawn: no more ready node is missing", request.id)
+                self._zk.deleteNodeRequest(request)
+                self._forget(request.key)
         finally:
             locks.release(self._client, lock)
         return True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ReloadEvents`: what reloads of the configuration changed, or why they were refused, as events."""
+"""`ReloadEvents`: what reloads of the configuration changed, or why they failed, as events."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ class ReloadEvents:
             shown.append(f"and {len(texts) - MAX_EVENTS} more; the log of the launcher has all")
         self.last = ReloadStatus(self._clock(), ok, clipped("; ".join(shown)))
         for text in shown:
-            what = What.RELOADED if ok else What.RELOAD_REFUSED
+            what = What.RELOADED if ok else What.RELOAD_FAILED
             self._ring.add(self._host, f"configuration {os.path.basename(self._path)}", what, text)

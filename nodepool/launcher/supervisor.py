@@ -19,7 +19,7 @@ from nodepool.launcher.event_ring import EventRing
 from nodepool.launcher.free_counts import FreeCounts
 from nodepool.launcher.hold_events import HoldEvents
 from nodepool.launcher.label_hints import LabelHints
-from nodepool.launcher.maintenance_events import MaintenanceEvents
+from nodepool.launcher.maintenance_events import ImageEvents, MaintenanceEvents
 from nodepool.launcher.maintenance_state import MaintenanceState, names_of_this_host
 from nodepool.launcher.maintenance_worker import MaintenanceWorker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
@@ -100,6 +100,7 @@ class NodePool(ConnectedDaemon):
         self.reload_events = ReloadEvents(self.events, socket.gethostname(), self._config_path)
         HoldEvents(self.cache.nodes, self.events, socket.gethostname())
         MaintenanceEvents(self.cache.maintenance, self.events, socket.gethostname())
+        ImageEvents(self.cache.images, self.events, socket.gethostname())
         self.configuration.on_outcome = self.reload_events.ended
         self.zk = ZooKeeper(client, self.cache)
         self.providers = Providers(self.zk)
@@ -199,6 +200,7 @@ class NodePool(ConnectedDaemon):
         self.cache.wait_ready(30)
         self.maintenance.note_start()
         self.apply(self._config())
+        self.look_again()
         host = socket.gethostname()
         self.events.add(host, f"launcher {host}", What.STARTED, f"version {release_string()}")
         self.parts.start()
@@ -221,6 +223,9 @@ class NodePool(ConnectedDaemon):
         self.pool_threads.retire_others(config.providers)
         self.providers.apply(config.providers)
         self.pool_threads.update(self.providers.running)
+
+    def look_again(self) -> None:
+        """All that work with the configuration look at it again. Does not block."""
         self.pool_threads.look_again()
         self.deletion.current.node_changed("")
         self.min_ready.current.changed()

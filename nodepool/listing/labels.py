@@ -68,9 +68,8 @@ def _waiting(seen: Observed) -> tuple[Counter[str], dict[str, float]]:
     """Label -> requests that wait for it, and when the first of them was submitted."""
     waiting: Counter[str] = Counter()
     oldest: dict[str, float] = {}
-    for request in seen.requests.values():
-        if request.state in (states.REQUESTED, states.PENDING):
-            for label in set(request.node_types):
-                waiting[label] += 1
-                oldest[label] = min(oldest.get(label, seen.now), request.created_time or seen.now)
+    for request in seen.waiting:
+        for label in set(request.node_types):
+            waiting[label] += 1
+            oldest[label] = min(oldest.get(label, seen.now), request.created_time or seen.now)
     return waiting, oldest

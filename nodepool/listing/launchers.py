@@ -55,6 +55,6 @@ def _row(launcher: LauncherStatus) -> list[Any]:
 
 def _reload(now: float) -> Any:
     def show(last: dict[str, Any]) -> str:
-        return f"{times.moment(last['at'], now)} {'' if last['ok'] else 'refused: '}{last['text']}"
+        return f"{times.moment(last['at'], now)} {'' if last['ok'] else 'failed: '}{last['text']}"
 
     return show

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +20,6 @@ from nodepool.plan.pool_summary import limiting, summarize
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus
-    from nodepool.model.request import NodeRequest
     from nodepool.plan.attention import Registered, StatusProblem
     from nodepool.plan.long_waits import LongWait
     from nodepool.plan.observed import Observed
@@ -54,20 +52,21 @@ def overview(seen: Observed, launchers: Sequence[LauncherStatus], registered: Se
 
     :param launchers: their status records. ``registered``: all launchers.
     """
-    pools, nodes = summarize(seen.statuses), seen.node_index
-    found = problems(pools, launchers, registered, nodes, seen.maintenance, seen.now)
+    pools = summarize(seen.statuses)
+    found = problems(pools, launchers, registered, seen)
     waits = long_waits(seen)
-    told = sentence(waits, found, seen.requests.values())
-    return Overview(told, found, waits, capacity_table(pools, nodes.counts), seen.now)
+    told = sentence(waits, found, len(seen.waiting))
+    return Overview(told, found, waits, capacity_table(pools, seen.node_index.counts), seen.now)
 
 
-def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], requests: Iterable[NodeRequest]) -> str:
-    """The first line: which requests wait too long and for what, or that none does."""
+def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting: int) -> str:
+    """The first line: which requests wait too long and for what, or that none does.
+
+    :param waiting: how many wait at all.
+    """
     minutes = short(LONG_SECONDS)
     total = sum(wait.count for wait in waits)
     if not total:
-        states_now = Counter(request.state for request in requests)
-        waiting = states_now[states.REQUESTED] + states_now[states.PENDING]
         told = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
         count = len(found)
         attention = "1 thing needs" if count == 1 else f"{count} things need"

@@ -21,7 +21,7 @@ def served_line(found: ServedConfig, now: float) -> str:
     why = ""
     if found.refused:
         at = "" if found.refused_at is None else f" {times.since(now)(found.refused_at)}"
-        why = f"; its last reload{at} was refused: {found.refused}"
+        why = f"; its last reload{at} failed: {found.refused}"
     elif not found.serves:
         why = f"; it loads {found.file or 'its file'} by itself when that changes there"
     what = "serves this file" if found.serves else f"serves another file ({found.digest})"

@@ -107,7 +107,7 @@ RELOADS: Final = Metric(
     "nodepool_config_reloads",
     MetricKind.COUNTER,
     ("outcome",),
-    "Changed configurations: applied, or refused as a whole or in part.",
+    "Changed configurations: applied, refused as a whole or in part, or failed, which is tried again.",
 )
 WEB_CLOSED: Final = Metric(
     "nodepool_web_connections_closed",

@@ -63,6 +63,11 @@ POOL_LAUNCHES: Final = _gauge(
     "provider pool",
     "Launches that run now, in all launchers.",
 )
+POOL_SLOW: Final = _gauge(
+    "nodepool_pool_launches_slow",
+    "provider pool",
+    "Launches that take much longer than is usual, in all launchers.",
+)
 LABEL_BROKEN: Final = _gauge(
     "nodepool_label_unavailable",
     "provider pool label code",
@@ -108,6 +113,11 @@ MAINTENANCE: Final = _gauge(
     "kind name mode",
     "1 for what operators paused, drained or quarantined.",
 )
+OWNERLESS: Final = _gauge(
+    "nodepool_ownerless_records",
+    "kind name",
+    "Nodes, uploads and builds of a provider, pool, label or builder that no daemon serves.",
+)
 BUILDS: Final = _gauge("nodepool_image_builds", "image state", "Builds of an image in each state.")
 UPLOADS: Final = _gauge(
     "nodepool_image_uploads",
@@ -147,6 +157,7 @@ ALL: Final = (
     LIMIT_OTHERS,
     POOL_STATE,
     POOL_LAUNCHES,
+    POOL_SLOW,
     LABEL_BROKEN,
     HOSTS,
     HOST_UP,
@@ -156,6 +167,7 @@ ALL: Final = (
     RELOAD_TIME,
     ABSENT,
     MAINTENANCE,
+    OWNERLESS,
     BUILDS,
     UPLOADS,
     BUILD_TIME,

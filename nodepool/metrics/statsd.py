@@ -130,3 +130,19 @@ def get_client(environ: Mapping[str, str] = os.environ) -> StatsdClient | None:
 def shared_client() -> StatsdClient | None:
     """The client of this process, made by `get_client` at the first call. Later calls do not block."""
     return get_client()
+
+
+@functools.cache
+def client_of(host: str, port: int) -> StatsdClient:
+    """The client of this process for a server that something else than the environment names.
+
+    :param host: name or address. :param port: UDP port.
+
+    Blocks at the first call for a server while its name is looked up, see `get_client`.
+    """
+    shared = shared_client()
+    if shared is not None and (shared.host, shared.port) == (host, port):
+        return shared
+    client = StatsdClient(host, port)
+    client.resolve()
+    return client

@@ -42,17 +42,23 @@ class BuilderStatus:
 
     :param builds: ``<image>/<build id>`` -> progress.
     :param uploads: ``<image>/<build id>/<provider>/<upload id>`` -> progress.
+    :param providers: host of a builder -> providers whose uploads it looks after. Older releases do not report them.
     """
 
     builds: Mapping[str, BuildStatus] = field(default_factory=dict)
     uploads: Mapping[str, UploadStatus] = field(default_factory=dict)
+    providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> BuilderStatus:
         """Read the status records of all builders; what cannot be read is left out."""
         builds: dict[str, BuildStatus] = {}
         uploads: dict[str, UploadStatus] = {}
+        providers: dict[str, frozenset[str]] = {}
         for record in records:
+            host, served = record.get("host"), record.get("providers")
+            if isinstance(host, str) and isinstance(served, list):
+                providers[host] = providers.get(host, frozenset()) | frozenset(map(str, served))
             for key, told in _entries(record, "builds"):
                 step = told.get("step")
                 builds[key] = BuildStatus(step if isinstance(step, str) else "", _number(told, "estimate"))
@@ -60,7 +66,7 @@ class BuilderStatus:
                 uploads[key] = UploadStatus(
                     _number(told, "percent"), _number(told, "bytes_per_second"), _number(told, "size")
                 )
-        return cls(builds, uploads)
+        return cls(builds, uploads, providers)
 
     def build(self, image: str, build_id: str) -> BuildStatus:
         """Progress of a build; one without anything when no builder tells of it."""

@@ -55,6 +55,14 @@ class LauncherComponent(Component):
 class BuilderComponent(Component):
     kind = "builder"
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any], id: str = "") -> Self:
+        """Read an entry.
+
+        :param id: name of its znode, for an entry without a host.
+        """
+        return cls(str(data.get("hostname") or id), str(data.get("version", "")))
+
 
 class PoolComponent(Component):
     """A provider-pool that serves requests. ``id`` is the launcher id that requests and nodes carry."""

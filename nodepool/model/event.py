@@ -28,6 +28,8 @@ class What(enum.Enum):
     # A provider, a pool or a label.
     UNAVAILABLE = "unavailable"
     AVAILABLE = "available"
+    SLOW = "launches slow"
+    USUAL = "launches as usual"
     # A static host.
     DOWN = "down"
     UP = "up"
@@ -36,7 +38,7 @@ class What(enum.Enum):
     # A launcher.
     STARTED = "started"
     RELOADED = "reloaded"
-    RELOAD_REFUSED = "reload refused"
+    RELOAD_FAILED = "reload failed"
     # What operators do to any of them.
     MAINTENANCE_BEGAN = "maintenance began"
     MAINTENANCE_ENDED = "maintenance ended"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
-from nodepool.model.record import Record, is_finite, optional_str
+from nodepool.model.record import DeletableRecord, is_finite, optional_str
 
 #: What a record without the key means.
 DEFAULT_USERNAME = "zuul"
@@ -17,7 +17,7 @@ _DURATION: Final = "duration"
 _SIZE: Final = "size"
 
 
-class _ImageRecord(Record):
+class _ImageRecord(DeletableRecord):
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id)
         self.username: str | None = None

@@ -13,6 +13,7 @@ from typing import Final
 
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageUpload
+from nodepool.model.maintenance import Maintenance, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,10 @@ class ImagesView:
         if view is not None:
             images[name] = view
         return ImagesView(MappingProxyType(images))
+
+    def pauses(self) -> list[Maintenance]:
+        """Images that are not built, as maintenance records; since when is not known."""
+        return [Maintenance("image", name, Mode.PAUSE) for name, image in self.images.items() if image.paused]
 
 
 NO_IMAGES: Final = ImagesView()

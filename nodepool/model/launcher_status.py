@@ -23,7 +23,7 @@ class ReloadStatus:
 
     :param at: seconds since the epoch.
     :param ok: is the new configuration in effect?
-    :param text: what changed, or why it was refused.
+    :param text: what changed, or why it is not, and what of it is.
     """
 
     at: float = 0.0

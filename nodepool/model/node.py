@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
 from nodepool.model.record import (
+    DeletableRecord,
     InvalidRecord,
-    Record,
     is_finite,
     optional_dict,
     optional_number,
@@ -17,7 +17,7 @@ from nodepool.model.record import (
 )
 
 
-class Node(Record):
+class Node(DeletableRecord):
     """One test machine.
 
     :param type: label names of the node.
@@ -111,6 +111,12 @@ class Node(Record):
         self.allocated_to = self.request_event_id = None
         if self.state == states.READY:
             self.tenant_name = None
+
+    def leave_out_notes(self) -> None:
+        """Forget what others have put into the record for themselves, which may be of any length."""
+        self.user_data = self.comment = self.hold_job = None
+        self.host_keys = []
+        self.extra = {}
 
     def hold(self, *, by: str, reason: str | None, seconds: int | None) -> None:
         """Keep the node, for an operator.

@@ -70,6 +70,7 @@ class WaitingStatus:
     :param oldest: when the one that waits longest was submitted, in seconds since the epoch; None = not known.
     :param code: a `ReasonCode` value. ``since``: since when it is this one.
     :param numbers: what the text counts.
+    :param min_ready: do they keep ``min-ready`` nodes? No job waits for these.
     :param mark: distinguishes kinds that agree in labels, provider and tenant, e.g. by who declined their requests.
     """
 
@@ -83,6 +84,7 @@ class WaitingStatus:
     numbers: Mapping[str, float] = field(default_factory=dict)
     since: float = 0.0
     mark: str = ""
+    min_ready: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,33 @@ class FailedLaunch:
     at: float = 0.0
     node: str | None = None
     label: str | None = None
+
+
+@dataclass(frozen=True)
+class LaunchStatus:
+    """A launch that has been in progress for a while.
+
+    :param node: id.
+    :param step: ``wait`` (nothing was called for yet), ``call`` (the creation is not answered), ``build`` (the cloud
+        has it), ``keys`` (it runs, and its host keys are asked for), ``search`` or ``clean`` (after a failed attempt),
+        ``begin``, ``end``, or ``launch``, of a driver that tells no steps.
+    :param text: what the driver calls the step, or says that it waits for.
+    :param begun: when the launch began, ``since``: when the step began, and ``ends``: when ``option`` ends it, in
+        seconds since the epoch; None = never.
+    :param usual: how long launches of the label take, in seconds; None = not known.
+    :param slow: does it take too long?
+    """
+
+    node: str = ""
+    label: str = ""
+    step: str = ""
+    text: str = ""
+    begun: float = 0.0
+    since: float = 0.0
+    ends: float | None = None
+    option: str = ""
+    usual: float | None = None
+    slow: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,6 +192,10 @@ class PoolStatus(TypedRecord):
     :param next: when an unavailable provider is tried again, in seconds since the epoch; None = not known.
     :param labels: only those that cannot be served now.
     :param ready: label -> ready nodes that nobody has.
+    :param launching: the launches that have been in progress for longest.
+    :param slow_calls: questions to the cloud that take long -> how long, in seconds.
+    :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
+    :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     :param omitted: entries that were left out of the lists below, because the record is bounded.
     """
 
@@ -187,5 +220,9 @@ class PoolStatus(TypedRecord):
     requests: Sequence[RequestStatus] = ()
     declined: Sequence[RequestStatus] = ()
     launches: LaunchesStatus = field(default_factory=LaunchesStatus)
+    launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
+    slow_calls: Mapping[str, float] = field(default_factory=dict)
+    missing: Mapping[str, float] = field(default_factory=dict)
+    other_installations: Mapping[str, int] = field(default_factory=dict)
     omitted: int = 0

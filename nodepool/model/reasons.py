@@ -21,10 +21,10 @@ class ReasonCode(enum.Enum):
     POOL_WITHOUT_LAUNCHES = "pool.without-launches"
     QUOTA_TOO_SMALL = "quota.too-small"
     ROOM_STATIC = "room.static"
-    MIN_READY_WITHOUT_ROOM = "min-ready.without-room"
     LAUNCH_FAILED = "launch.failed"
     DRIVER_DECLINED = "driver.declined"
     DRIVER_ERROR = "driver.error"
+    REQUEST_TOO_LARGE = "request.too-large"
 
     # There is no room now.
     ROOM_INSTANCES = "room.instances"
@@ -160,12 +160,6 @@ def pool_paused(request_id: str, cause: Reason) -> Reason:
     return Reason(ReasonCode.WAIT_POOL_PAUSED, text, cause.numbers)
 
 
-def min_ready_without_room(cause: Reason) -> Reason:
-    """A request that keeps ``min-ready`` nodes does not wait for room. :param cause: what is used up."""
-    text = f"{MIN_READY_WITHOUT_ROOM.text}: {cause.text.removeprefix('quota: ')}"
-    return Reason(ReasonCode.MIN_READY_WITHOUT_ROOM, text, cause.numbers)
-
-
 def hidden_limit(label: str, nodes: int, used: int, words: str) -> Reason:
     """The cloud refused a node, although the limits that it tells left room.
 
@@ -252,6 +246,8 @@ NO_LAUNCHES: Final = Reason(
 POOL_DISABLED: Final = Reason(ReasonCode.POOL_DISABLED, "the pool is disabled: max-servers is 0 or less", {"limit": 0})
 IMAGE_MISSING: Final = Reason(ReasonCode.IMAGE_MISSING, "images are not available")
 EXCEEDS_QUOTA: Final = Reason(ReasonCode.QUOTA_TOO_SMALL, "it would exceed quota")
-MIN_READY_WITHOUT_ROOM: Final = Reason(ReasonCode.MIN_READY_WITHOUT_ROOM, "it would exceed quota")
 ERROR_JUDGING: Final = Reason(ReasonCode.DRIVER_ERROR, "an error while judging it")
+REQUEST_TOO_LARGE: Final = Reason(
+    ReasonCode.REQUEST_TOO_LARGE, "its record is too large: ZooKeeper could not take what is written when it is served"
+)
 ERROR_SERVING: Final = Reason(ReasonCode.DRIVER_ERROR, "an error while serving it")

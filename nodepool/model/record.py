@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self
 
+from nodepool.model import states
 from nodepool.model.states import ImpossibleState
 
 
@@ -79,6 +80,10 @@ class ZnodeStat(NamedTuple):
 
 class NotStored(LookupError):
     """A record has no id yet: it was never stored."""
+
+
+#: Key of who asked for a deletion. Zuul keeps keys that it does not know; released builders keep or drop them.
+_DELETED_BY: Final = "deleted_by"
 
 
 class Record:
@@ -202,6 +207,21 @@ class Record:
                 values[name] = _copied(values[name])
         other.__dict__ = values
         return other
+
+
+class DeletableRecord(Record):
+    """A record that operators can have deleted: of a node, a build or an upload."""
+
+    def delete(self, by: str) -> None:
+        """An operator has it deleted. :param by: who asks for it."""
+        self.state = states.DELETING
+        self.extra = {**self.extra, _DELETED_BY: by}
+
+    @property
+    def deleted_by(self) -> str | None:
+        """Who asked for the deletion, if an operator did."""
+        by = self.extra.get(_DELETED_BY)
+        return by if isinstance(by, str) else None
 
 
 def _copied(value: Any) -> Any:

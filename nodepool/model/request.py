@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
 from nodepool.model.record import (
@@ -14,6 +15,10 @@ from nodepool.model.record import (
     optional_str,
     str_list,
 )
+
+#: Of what a requestor gave, in the record of a request that cannot be written as a whole: values, and their length.
+MOST_VALUES: Final = 200
+MOST_CHARACTERS: Final = 500
 
 #: Service order inside a pool: (PPP as text, relative priority, sequence as text).
 OrderKey = tuple[str, int, str]
@@ -57,6 +62,17 @@ class NodeRequest(Record):
     def order_key(self) -> OrderKey:
         priority, _, sequence = (self.id or "").partition("-")
         return (priority, self.relative_priority, sequence)
+
+    def fail_in_short(self) -> None:
+        """Let it fail, in a record that can be written whatever the requestor has put into it: long values go.
+
+        Zuul finds the build set by a short value in ``requestor_data``.
+        """
+        self.state = states.FAILED
+        self.nodes, self.declined_by = [], []
+        self.node_types = [label[:MOST_CHARACTERS] for label in self.node_types[:MOST_VALUES]]
+        self.requestor_data = _short(self.requestor_data) if isinstance(self.requestor_data, dict) else None
+        self.extra = _short(self.extra)
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """The JSON object to store; gives a changed state its time.
@@ -125,6 +141,12 @@ class NodeRequest(Record):
         self.created_time = optional_number("created_time", data.get("created_time"))
         self.tenant_name = optional_str("tenant_name", data.get("tenant_name"))
         self.extra = {} if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
+
+
+def _short(values: dict[str, Any]) -> dict[str, Any]:
+    """Those that are not long."""
+    short = {name: value for name, value in values.items() if len(name) + len(repr(value)) <= MOST_CHARACTERS}
+    return dict(itertools.islice(short.items(), MOST_VALUES))
 
 
 _KNOWN = frozenset(

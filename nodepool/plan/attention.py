@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model.launcher_status import LauncherStatus
-from nodepool.model.maintenance import Maintenance
-from nodepool.plan.pool_summary import PoolSummary, by_provider
+from nodepool.plan import launch_steps, ownerless
+from nodepool.plan.pool_summary import PoolSummary, by_provider, others_of, slowest
 from nodepool.plan.static_hosts import is_parked
 from nodepool.quick_dataclass import dataclass
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent
     from nodepool.model.node import Node
     from nodepool.model.pool_status import HostStatus
-    from nodepool.plan.node_index import NodeIndex
+    from nodepool.model.request import NodeRequest
+    from nodepool.plan.observed import Observed
 
 #: A deletion that takes longer is in trouble.
 DELETING_SECONDS: Final = 600.0
@@ -67,24 +68,27 @@ def problems(
     pools: Sequence[PoolSummary],
     launchers: Sequence[LauncherStatus],
     registered: Sequence[Registered],
-    nodes: NodeIndex,
-    maintenance: Sequence[Maintenance],
-    now: float,
+    seen: Observed,
 ) -> list[StatusProblem]:
     """Everything that needs attention, the worst first.
 
     :param launchers: their status records. Launchers of older releases have none.
     :param registered: all launchers.
-    :param now: seconds since the epoch.
     """
+    nodes, maintenance, now = seen.node_index, seen.maintenance, seen.now
     return [
         *_no_launcher(registered, launchers),
         *_providers(pools),
         *_absent(launchers),
-        *_maintenance(maintenance, now),
+        *_ownerless(seen),
+        *_missing(pools),
+        *_other_installations(pools),
+        *_maintenance(seen),
         *_labels(pools),
         *_launches(pools),
+        *_slow(pools, now),
         *_hosts(pools, {record.name for record in maintenance if record.kind == "host" and not record.is_over(now)}),
+        *_unfetched(seen.unfetched),
         *_deleting(nodes.deleting, now),
         *_held(nodes.held),
         *_reloads(launchers),
@@ -122,10 +126,51 @@ def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
             yield StatusProblem("provider", text, absent.since, absent.next, "providers")
 
 
-def _maintenance(records: Sequence[Maintenance], now: float) -> Iterator[StatusProblem]:
-    for record in sorted(records, key=lambda record: record.since):
-        if not record.is_over(now):
-            yield StatusProblem("maintenance", record.text, record.since, record.until, "maintenance")
+def _ownerless(seen: Observed) -> Iterator[StatusProblem]:
+    for found in ownerless.ownerless(seen):
+        kind = "provider" if found.kind == "uploads" else found.kind
+        command = f"explain {found.name}" if kind == "provider" else ""
+        yield StatusProblem(kind, f"{found.text}: {found.remedy}", found.since, command=command)
+
+
+def _missing(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
+    for provider, members in by_provider(pools).items():
+        missing = {node: when for pool in members for node, when in pool.missing.items()}
+        if missing:
+            text = f"{of_missing(provider, sorted(missing))}: {look_at_place()}"
+            yield StatusProblem("provider", text, next=min(missing.values()), command=f"explain {provider}")
+
+
+def of_missing(provider: str, nodes: Sequence[str]) -> str:
+    """D-9: nodes of a provider that are missing together."""
+    return f"the cloud of provider {provider} shows no instance of {len(nodes)} nodes any more ({named(nodes)})"
+
+
+def look_at_place() -> str:
+    """What ends it."""
+    return (
+        "they are not used; correct the project, region or credentials of the provider, "
+        "or nodepool delete replaces the nodes at once"
+    )
+
+
+def _other_installations(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
+    for provider, members in by_provider(pools).items():
+        for other, count in others_of(pool.other_installations for pool in members).items():
+            text = f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
+            yield StatusProblem("provider", text, command=f"explain {provider}")
+
+
+def _maintenance(seen: Observed) -> Iterator[StatusProblem]:
+    for record in sorted(seen.maintenance, key=lambda record: record.since):
+        if record.is_over(seen.now):
+            continue
+        text = record.text
+        if record.kind == "image":
+            text = f"{text}: it is not built; {ownerless.end_of(record)} ends it"
+        elif seen.registered and not ownerless.subject_is_served(record, seen):
+            text = f"{text}; no launcher has this {record.kind}, {ownerless.end_of(record)} ends it"
+        yield StatusProblem("maintenance", text, record.since, record.until, "maintenance")
 
 
 def _labels(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
@@ -151,6 +196,19 @@ def _launches(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
         if ended.last_error is not None:
             text += f"; the last one: {ended.last_error.text}"
         yield StatusProblem("launch", text, command=f"explain {pool.provider}")
+
+
+def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
+    for provider, members in by_provider(pools).items():
+        calls = slowest(pool.slow_calls for pool in members)
+        if calls:
+            text = f"the cloud of provider {provider} answers slowly: {launch_steps.slow_calls(calls)}"
+            yield StatusProblem("provider", text, command=f"explain {provider}")
+    for pool in pools:
+        launches = launch_steps.slow(pool.launching)
+        if launches:
+            text = f"{pool.name}: {launch_steps.summary(launches, pool.launches.running, now)}"
+            yield StatusProblem("launch", text, launches[0].begun, command=f"explain {pool.name}")
 
 
 def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[StatusProblem]:
@@ -189,6 +247,18 @@ def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
         yield StatusProblem("node", text, found[0].state_time, command=f"explain {found[0].id}")
 
 
+def _unfetched(requests: Sequence[NodeRequest]) -> Iterator[StatusProblem]:
+    by_requestor: dict[str, list[NodeRequest]] = {}
+    for request in requests:
+        by_requestor.setdefault(request.requestor or "its requestor", []).append(request)
+    for requestor, found in by_requestor.items():
+        count = sum(len(request.nodes) for request in found)
+        nodes = "1 ready node" if count == 1 else f"{count} ready nodes"
+        of = f"request {found[0].id}" if len(found) == 1 else f"{len(found)} requests"
+        text = f"{requestor} has not fetched {nodes} of {of}, which others cannot have"
+        yield StatusProblem("node", text, found[0].state_time, command=f"explain {found[0].id}")
+
+
 def _held(nodes: Iterable[Node]) -> Iterator[StatusProblem]:
     held = [node for node in nodes if not node.hold_expiration and not is_parked(node)]
     if held:
@@ -207,7 +277,7 @@ def _reloads(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
         since = min(launcher.reload.at for launcher in found if launcher.reload is not None)
         hosts = named([launcher.host for launcher in found])
         yield StatusProblem(
-            "reload", f"the changed configuration is refused by {hosts}: {text}", since, command="config-validate"
+            "reload", f"the changed configuration is not in effect on {hosts}: {text}", since, command="config-validate"
         )
 
 

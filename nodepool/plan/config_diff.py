@@ -109,7 +109,19 @@ def _settings(old: Any, new: Any) -> Iterator[Change]:
 
 def _settings_of(config: Any) -> dict[str, Any]:
     servers = ", ".join(f"{one.host}:{one.port}{one.chroot or ''}" for one in config.zookeeper_servers)
-    return {"zookeeper-servers": servers, **_declared(config)}
+    found = {"zookeeper-servers": servers, **_declared(config)}
+    kind: type = type(config)
+    for item in keys_of(kind):
+        # Those that are mappings have changes of their own kind.
+        sections = getattr(config, item.attribute) if isinstance(item.kind, Sections) else None
+        if isinstance(sections, list):
+            found.setdefault(item.name, [_with_name(_declared(section)) for section in sections])
+    return found
+
+
+def _with_name(section: dict[str, Any]) -> dict[str, Any]:
+    """A section that has no name is known by its values."""
+    return {"name": " ".join(str(value) for value in section.values()), **section}
 
 
 # -- the keys of a thing --

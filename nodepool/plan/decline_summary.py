@@ -17,22 +17,27 @@ MAX_TEXT: Final = 300
 _LAST: Final = frozenset({ReasonCode.LABEL_UNKNOWN, ReasonCode.POOL_DISABLED, ReasonCode.POOL_WITHOUT_LAUNCHES})
 
 
-def why_failed(said: Mapping[str, Reason | None]) -> str:
-    """What each pool said, in one line: pools with the same reason together, those that tell most first.
+def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
+    """What each pool answered, in one line: pools with the same reason together, those that tell most first.
 
-    :param said: pool, such as ``cloud-1/main``, -> why it declined; None = it is one of another launcher.
+    A pool that has not the label is no cause where another one has it. The code is that of the first reason.
+
+    :param answers: pool, such as ``cloud-1/main``, -> why it declined; None = it is one of another launcher.
     """
+    known = {pool: reason for pool, reason in answers.items() if reason is not None}
+    elsewhere = [pool for pool, reason in answers.items() if reason is None]
+    telling = {pool: reason for pool, reason in known.items() if reason.code is not ReasonCode.LABEL_UNKNOWN}
+    said = telling if telling or elsewhere else known
     pools: dict[tuple[bool, str], list[str]] = {}
     for pool, reason in said.items():
-        if reason is not None:
-            pools.setdefault((reason.code in _LAST, _cut(reason.text)), []).append(pool)
+        pools.setdefault((reason.code in _LAST, _cut(reason.text)), []).append(pool)
     parts = [f"{_listed(pools[key])}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
     if len(parts) > MAX_REASONS:
         parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]
-    elsewhere = [pool for pool, reason in said.items() if reason is None]
     if elsewhere:
         parts.append(f"{_listed(elsewhere)}: of another launcher, whose log says why")
-    return "; ".join(parts)
+    first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
+    return Reason(first.code, "; ".join(parts), first.numbers)
 
 
 def _listed(names: list[str]) -> str:

@@ -18,12 +18,16 @@ from nodepool.plan.explain_label import explain_label
 from nodepool.plan.explain_node import explain_node
 from nodepool.plan.explain_provider import explain_provider
 from nodepool.plan.explained import ABSENT, LEAVES, SERVES, WAITS, Explained, ExplainedRequest, Moment, PoolVerdict
+from nodepool.plan.launch_steps import described
 from nodepool.plan.observed import Observed
+from nodepool.plan.ownerless import of_provider
 from nodepool.plan.remedies import remedies_of_request
-from nodepool.plan.request_verdicts import verdicts
+from nodepool.plan.request_verdicts import in_its_life, verdicts
 
 #: Kinds of subjects, in the order in which a name is looked for.
 KINDS: Final = ("request", "node", "provider", "label")
+#: Nodes of a request whose launches are described.
+MAX_LAUNCHES: Final = 3
 #: First parts of codes that mean that room is missing, beside ``room``.
 _NO_ROOM: Final = frozenset({"wait.pool-paused", "quota.unknown", "launch.aborted", "wait.tenant-order"})
 
@@ -38,6 +42,7 @@ def kind_of(name: str, seen: Observed) -> str | None:
         name in seen.providers
         or name in seen.absent_providers
         or any(pool.name == name for pool in seen.pools.values())
+        or of_provider(name, seen) is not None
     ):
         return "provider"
     if name in seen.labels or any(name in request.node_types for request in seen.requests.values()):
@@ -87,7 +92,7 @@ def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
         code=code,
         numbers={} if first is None else first.numbers,
         ahead=0 if first is None else first.ahead,
-        nodes=request.nodes or sorted(n.key for n in seen.nodes.values() if n.allocated_to == request.key),
+        nodes=request.nodes or sorted(seen.allocated_to(request)),
         pools=pools,
         history=_history(request, pools, seen),
         remedies=remedies_of_request(request, pools, seen),
@@ -97,12 +102,15 @@ def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
 def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> tuple[str, str]:
     """Code and text of a request as a whole."""
     if request.state == states.FULFILLED:
-        return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}"
+        fetched = "" if request not in seen.unfetched else "; they are ready, and it has not fetched them"
+        return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}{fetched}"
     if first is None:
         code, text = _of_nobody(request, seen)
         return code, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED:
         return first.code, f"failed, because every pool declined it. {first.pool}: {first.text}"
+    if first.verdict == SERVES:
+        return first.code, f"{_sentence(first)}{_being_made(request, first, seen)}"
     return first.code, _sentence(first)
 
 
@@ -119,6 +127,21 @@ def _sentence(first: PoolVerdict) -> str:
     if first.verdict == LEAVES:
         return f"waits for another pool than {first.pool}: {first.text}"
     return f"is declined by {first.pool}: {first.text}. It fails when every pool has declined it"
+
+
+def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str:
+    """What is known of the launches of a request that is served, and what keeps its pool from launching more."""
+    found = ""
+    for status in seen.statuses:
+        if status.state == "unavailable" and f"{status.provider}/{status.pool}" == first.pool:
+            found = f"; {first.pool} launches nothing new: {status.text}"
+    steps = [
+        f"; node {key} {described(seen.launches[key], seen.now)}"
+        for key in sorted(seen.allocated_to(request))
+        if key in seen.launches
+    ]
+    more = f"; {len(steps) - MAX_LAUNCHES} more nodes are launched" if len(steps) > MAX_LAUNCHES else ""
+    return "".join([found, *steps[:MAX_LAUNCHES], more])
 
 
 def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[str, str]:
@@ -143,11 +166,10 @@ def _history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed)
     for pool in pools:
         if pool.since is not None:
             found.append(Moment(pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}"))
-    for node in seen.nodes.values():
-        if node.allocated_to == request.key and node.created_time is not None:
-            found.append(
-                Moment(node.created_time, "node", None, f"{node.key} in {node.provider}/{node.pool} is {node.state}")
-            )
+    for node in seen.allocated_to(request).values():
+        made = in_its_life(request, node.created_time)
+        if made is not None:
+            found.append(Moment(made, "node", None, f"{node.key} in {node.provider}/{node.pool} is {node.state}"))
     for event in seen.events:
         if event.subject == f"request {request.key}":
             found.append(Moment(event.at, event.what, event.code or None, f"{event.actor}: {event.text}"))

@@ -24,13 +24,9 @@ RECENT_SECONDS: Final = 120.0
 
 def explain_label(label: str, seen: Observed) -> ExplainedLabel:
     """Which pools serve a label, which do not now and why, and what its requests wait for."""
-    wanted = [
-        request
-        for request in seen.requests.values()
-        if label in request.node_types and request.state in (states.REQUESTED, states.PENDING)
-    ]
+    wanted = [request for request in seen.waiting if label in request.node_types]
     pools = _pools(label, seen)
-    waiting = waiting_groups(seen, lambda _, one: label in one.labels)
+    waiting = waiting_groups(seen, lambda _, one: label in one.labels and not one.min_ready)
     working = [pool for pool in pools if pool.code is None]
     return ExplainedLabel(
         id=label,
@@ -50,11 +46,14 @@ def _pools(label: str, seen: Observed) -> list[LabelInPool]:
         broken = pool.status is not None and label in pool.status.labels
         if label in pool.labels or broken:
             by_name.setdefault(pool.name, []).append(pool)
-    return [_pool(label, name, same, seen) for name, same in sorted(by_name.items())]
+    nodes: dict[str, list[Node]] = {}
+    for node in seen.nodes.values():
+        if label in node.type:
+            nodes.setdefault(f"{node.provider}/{node.pool}", []).append(node)
+    return [_pool(label, name, same, nodes.get(name, ()), seen) for name, same in sorted(by_name.items())]
 
 
-def _pool(label: str, name: str, same: Sequence[PoolFacts], seen: Observed) -> LabelInPool:
-    nodes = [node for node in seen.nodes.values() if f"{node.provider}/{node.pool}" == name and label in node.type]
+def _pool(label: str, name: str, same: Sequence[PoolFacts], nodes: Sequence[Node], seen: Observed) -> LabelInPool:
     code, text, since = next((found for pool in same if (found := _trouble(label, pool, seen))[0]), (None, None, None))
     return LabelInPool(
         name,
@@ -101,9 +100,18 @@ def _text(
     head = f"is served by {named(serving)}" if serving else f"is not served now by {named([one.pool for one in pools])}"
     count = "1 request wants it" if wanted == 1 else f"{wanted} requests want it"
     why = f"; most wait in {waiting[0].pool}: {waiting[0].text}" if waiting else ""
+    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}{_min_ready(label, seen)}"
+
+
+def _min_ready(label: str, seen: Observed) -> str:
+    """What ready nodes of the label that are missing wait for, or why the last request for one failed."""
+    waiting = waiting_groups(seen, lambda _, one: label in one.labels and one.min_ready)
+    if waiting:
+        first = waiting[0]
+        missing = "1 more ready node waits" if first.count == 1 else f"{first.count} more ready nodes wait"
+        return f"; min-ready: {missing} in {first.pool}: {first.text}"
     failed = _min_ready_failure(label, seen)
-    missing = "" if failed is None else f"; min-ready: {failed.text}"
-    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}{missing}"
+    return "" if failed is None else f"; min-ready: {failed.text}"
 
 
 def _min_ready_failure(label: str, seen: Observed) -> Event | None:

@@ -9,13 +9,19 @@ from typing import Any, Final
 from nodepool.model import states
 from nodepool.model.elapsed import short
 from nodepool.model.node import Node
+from nodepool.model.pool_status import LaunchStatus
 from nodepool.model.request import NodeRequest
 from nodepool.model.request_origin import origin_of
 from nodepool.plan.attention import named
 from nodepool.plan.explained import ExplainedNode, Moment
+from nodepool.plan.launch_steps import described
 from nodepool.plan.observed import Observed
+from nodepool.plan.ownerless import of_node
+from nodepool.plan.remedies import fetch_or_delete
 from nodepool.plan.static_hosts import is_parked, slot_of
 
+#: States of nodes that are being launched.
+_LAUNCHED: Final = (states.INIT, states.BUILDING)
 #: Seconds in a state after which something may be wrong with it.
 _LONG: Final = {states.DELETING: 600.0, states.USED: 600.0, states.INIT: 600.0, states.BUILDING: 3600.0}
 
@@ -61,13 +67,19 @@ def _text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
     for_whom = _for_whom(node, request)
     match node.state:
         case states.INIT | states.BUILDING:
-            return f"is being launched in {node.provider}/{node.pool}{for_whom}"
+            launch = seen.launches.get(node.key)
+            step = "" if launch is None else f"; it {described(launch, seen.now)}"
+            return f"is being launched in {node.provider}/{node.pool}{for_whom}{step}"
         case states.READY if node.allocated_to:
             return f"is ready{for_whom}; nobody else can have it"
         case states.READY if node.key in seen.locked:
             return "is ready and locked: a launcher checks or takes it"
         case states.READY:
-            return f"is ready and free; {_who_wants(node, seen)}"
+            left = of_node(node, seen)
+            nobody = "" if left is None else f"; no launcher serves {left.kind} {left.name}"
+            if node.key in seen.missing:
+                return "is ready, but the cloud does not show its instance any more: it is not used"
+            return f"is ready and free; {_who_wants(node, seen)}{nobody}"
         case states.IN_USE:
             return f"is in use{for_whom}"
         case states.USED:
@@ -148,10 +160,28 @@ def _remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[s
         found.append(f"nodepool delete {node.key} ends the hold")
     serving = sorted({pool.host for pool in seen.pools.values() if pool.provider == node.provider})
     age = _since(node.state_time, seen) or 0.0
-    if not serving and node.state != states.HOLD:
-        found.append(f"no launcher has provider {node.provider}: nobody looks after the node")
+    left = of_node(node, seen)
+    if left is not None:
+        found.append(f"{left.text}: {left.remedy}")
+    elif not serving and node.state != states.HOLD:
+        found.append(f"no launcher serves provider {node.provider}")
     elif age > _LONG.get(node.state, float("inf")):
         found.append(f"it is {node.state} for long; search the log of {named(serving)} for {node.key}")
-    if request is not None and request.state in (states.REQUESTED, states.PENDING):
+    if node.key in seen.missing:
+        found.append(f"nodepool explain {node.provider} shows why, and what ends it")
+    if request is not None and node.state == states.READY and request in seen.unfetched:
+        found.append(fetch_or_delete(request, seen))
+    launch = seen.launches.get(node.key)
+    if launch is not None and launch.slow:
+        found.append(_look_at(node, launch))
+    # Of a node that is being launched its request has no more to say.
+    if request is not None and request.state in (states.REQUESTED, states.PENDING) and node.state not in _LAUNCHED:
         found.append(f"nodepool explain {request.key} tells what its request waits for")
     return found
+
+
+def _look_at(node: Node, launch: LaunchStatus) -> str:
+    """Where to look for a launch that takes long."""
+    what = f"instance {node.external_id}" if node.external_id else "its service"
+    ends = "" if launch.ends is None else f"; {launch.option} ends the attempt"
+    return f"look at {what} in the cloud of provider {node.provider}{ends}"

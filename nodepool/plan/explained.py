@@ -30,7 +30,7 @@ class PoolVerdict:
 
     :param pool: ``<provider>/<pool>``. ``launchers``: hosts of those that say so.
     :param verdict: one of `VERDICTS`.
-    :param since: when it began to be so; None = not known.
+    :param since: when it began to be so for this request, never before it was submitted; None = not known.
     :param ahead: requests that come first in this pool.
     """
 

@@ -54,20 +54,16 @@ class LongWait:
 
 
 def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
-    """Requests that nobody has answered for long, the largest group first.
-
-    Of the requests of one kind the first one is explained: what it waits for, the others wait for.
-    """
-    kinds = _by_kind(
+    """Requests without an answer for long, the largest group first."""
+    old = [
         request
-        for request in seen.requests.values()
-        if _waits(request) and request.created_time is not None and seen.now - request.created_time > seconds
-    )
+        for request in seen.waiting
+        if request.created_time is not None and seen.now - request.created_time > seconds
+    ]
+    why = causes(old, seen)
     groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
-    firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
-    of_firsts = _only(seen, {first.key: first for first in firsts.values()})
-    for kind, members in kinds.items():
-        groups.setdefault((kind[0], _cause(firsts[kind], of_firsts)), []).extend(members)
+    for request in old:
+        groups.setdefault((tuple(sorted(request.node_types)), why[request.key]), []).append(request)
     found = []
     for (labels, cause), members in groups.items():
         members.sort(key=lambda request: request.created_time or 0.0)
@@ -82,7 +78,10 @@ def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
 
 
 def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCause]:
-    """Id of each request that waits or failed -> why. As `long_waits`, one request of each kind is explained."""
+    """Id of each request that waits or failed -> why.
+
+    Of the requests of one kind the first one is explained: what it waits for, the others wait for.
+    """
     kinds = _by_kind(request for request in requests if request.state != states.FULFILLED)
     firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
     found: dict[str, WaitCause] = {}
@@ -105,10 +104,6 @@ def _by_kind(requests: Iterable[NodeRequest]) -> dict[_Kind, list[NodeRequest]]:
         )
         kinds.setdefault(kind, []).append(request)
     return kinds
-
-
-def _waits(request: NodeRequest) -> bool:
-    return request.state in (states.REQUESTED, states.PENDING)
 
 
 def _cause(request: NodeRequest, seen: Observed) -> WaitCause:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many min-ready requests are missing? (rules M-1, M-5, M-6)"""
+"""How many min-ready requests are missing, or too many? (rules M-1, M-5, M-6, M-8)"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodepool.plan.queue import MIN_READY_REQUESTOR
 
 
 def missing(wanted: Mapping[str, int], nodes: Iterable[Node], requests: Iterable[NodeRequest]) -> dict[str, int]:
-    """Requests to create, by label.
+    """Requests to create, by label; below 0 = so many are more than wanted. Labels with the right number are left out.
 
     :param wanted: label -> ``min-ready``.
     :param nodes: all nodes.
@@ -32,4 +32,5 @@ def missing(wanted: Mapping[str, int], nodes: Iterable[Node], requests: Iterable
         # A node of a fulfilled request is free in a moment; the request itself stays a little longer.
         if node.state == states.READY and (node.allocated_to is None or node.allocated_to in fulfilled):
             have.update(label for label in node.type if label in wanted)
-    return {label: need - have[label] for label, need in wanted.items() if need > have[label]}
+    found = {label: max(0, need) - have[label] for label, need in wanted.items()}
+    return {label: number for label, number in found.items() if number}

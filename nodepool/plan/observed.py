@@ -6,22 +6,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
+from typing import Final
 
+from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
+from nodepool.model.image_view import NO_IMAGES, ImagesView
 from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.pool_status import LaunchStatus, PoolStatus
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.node_index import NodeIndex
+from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.quick_dataclass import dataclass
 
 #: Part of the id of each pool, in front of provider and pool.
 _POOL_MARK = "-PoolWorker."
+#: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
+UNFETCHED_SECONDS: Final = 300.0
 #: What `Observed` finds out when it is asked, and what is the same at every time.
-_TIMELESS = ("pools", "labels", "providers", "absent_providers", "node_index", "_provider_of")
+_TIMELESS = (
+    "pools",
+    "labels",
+    "providers",
+    "absent_providers",
+    "node_index",
+    "launches",
+    "missing",
+    "waiting",
+    "pool_names",
+    "_provider_of",
+)
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,8 @@ class Observed:
     :param statuses: what pools report.
     :param events: of all launchers.
     :param launchers: what launchers report about themselves.
+    :param images: with their builds and uploads. ``builders``: hosts of registered builders; None = not known.
+    :param builder_providers: host of a builder -> providers whose uploads it looks after, of those that report it.
     :param locked: ids of nodes that somebody holds the lock of, of those that have to do with the subject.
     """
 
@@ -105,6 +124,9 @@ class Observed:
     events: Sequence[Event] = ()
     launchers: Sequence[LauncherStatus] = ()
     locked: frozenset[str] = frozenset()
+    images: ImagesView = NO_IMAGES
+    builders: frozenset[str] | None = None
+    builder_providers: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def pools(self) -> Mapping[str, PoolFacts]:
@@ -114,6 +136,45 @@ class Observed:
         ids = components.keys() | statuses.keys()
         facts = [PoolFacts(pool_id, components.get(pool_id), statuses.get(pool_id)) for pool_id in ids]
         return {pool.id: pool for pool in sorted(facts, key=lambda pool: (pool.name, pool.host, pool.id))}
+
+    @cached_property
+    def launches(self) -> Mapping[str, LaunchStatus]:
+        """Launches that have been in their step for a while, by node."""
+        return {launch.node: launch for status in self.statuses for launch in status.launching}
+
+    @cached_property
+    def missing(self) -> frozenset[str]:
+        """Nodes that may be lost, or in another place (D-9)."""
+        return frozenset(node_id for status in self.statuses for node_id in status.missing)
+
+    @cached_property
+    def unfetched(self) -> Sequence[NodeRequest]:
+        """Requests whose nodes are ready, and whose requestor has not come for them for long; the oldest first.
+
+        A requestor takes the nodes and deletes the request at once.
+        """
+        found = [
+            request
+            for request in self.requests.values()
+            if request.state == states.FULFILLED
+            and request.state_time is not None
+            and self.now - request.state_time > UNFETCHED_SECONDS
+            and any(self._is_kept_for(request, node_id) for node_id in request.nodes)
+        ]
+        return sorted(found, key=lambda request: request.state_time or 0.0)
+
+    def _is_kept_for(self, request: NodeRequest, node_id: str) -> bool:
+        node = self.nodes.get(node_id)
+        return node is not None and node.state == states.READY and node.allocated_to == request.key
+
+    @cached_property
+    def waiting(self) -> Sequence[NodeRequest]:
+        """Open requests, without those that keep ``min-ready`` nodes: no job waits for these."""
+        return [
+            request
+            for request in self.requests.values()
+            if request.state in (states.REQUESTED, states.PENDING) and request.requestor != MIN_READY_REQUESTOR
+        ]
 
     @cached_property
     def _provider_of(self) -> Mapping[str, str]:
@@ -137,6 +198,11 @@ class Observed:
         return frozenset(pool.provider for pool in self.pools.values())
 
     @cached_property
+    def pool_names(self) -> frozenset[str]:
+        """``<provider>/<pool>`` of all pools."""
+        return frozenset(pool.name for pool in self.pools.values())
+
+    @cached_property
     def absent_providers(self) -> Mapping[str, Sequence[tuple[str, AbsentProvider]]]:
         """Configured providers that launchers do not serve, by name: hosts of the launchers, and why."""
         found: dict[str, list[tuple[str, AbsentProvider]]] = {}
@@ -149,6 +215,10 @@ class Observed:
     def node_index(self) -> NodeIndex:
         """Of all nodes."""
         return NodeIndex.of(self.nodes.values())
+
+    def allocated_to(self, request: NodeRequest) -> Mapping[str, Node]:
+        """The nodes of a request, by id."""
+        return self.node_index.allocated.get(request.key, {})
 
     def at(self, now: float) -> Observed:
         """The same at another time. What was found out already is not looked for again.

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LimitStatus, PoolStatus
+from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan.request_stage import Stage
 from nodepool.quick_dataclass import dataclass
@@ -28,6 +29,10 @@ class PoolSummary:
     :param since: when that began, and ``next``: when it is tried again, in seconds since the epoch.
     :param labels: those that cannot be served.
     :param waiting: requests that wait for room or their turn in it.
+    :param launching: launches that have been in their step for a while.
+    :param slow_calls: questions to the cloud that take long -> how long, in seconds.
+    :param missing: nodes that may be lost, or in another place -> when they count as lost, in seconds since the epoch.
+    :param other_installations: other installation -> things that it has in the cloud for a provider of the same name.
     """
 
     provider: str
@@ -44,7 +49,11 @@ class PoolSummary:
     labels: Mapping[str, LabelStatus] = field(default_factory=dict)
     waiting: int = 0
     launches: LaunchesStatus = field(default_factory=LaunchesStatus)
+    launching: Sequence[LaunchStatus] = ()
     hosts: Sequence[HostStatus] = ()
+    slow_calls: Mapping[str, float] = field(default_factory=dict)
+    missing: Mapping[str, float] = field(default_factory=dict)
+    other_installations: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -79,15 +88,36 @@ def _summary(records: Sequence[PoolStatus]) -> PoolSummary:
         labels={name: label for record in records for name, label in sorted(record.labels.items())},
         waiting=_waiting(records),
         launches=_launches([record.launches for record in records]),
+        launching=[launch for record in records for launch in record.launching],
         hosts=_hosts(records),
+        slow_calls=slowest(record.slow_calls for record in records),
+        missing={node: when for record in records for node, when in record.missing.items()},
+        other_installations=others_of(record.other_installations for record in records),
     )
+
+
+def slowest(found: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Question to a cloud -> the longest time of those that ask it, in seconds."""
+    most: dict[str, float] = {}
+    for one in found:
+        most.update({what: max(seconds, most.get(what, 0.0)) for what, seconds in one.items()})
+    return most
+
+
+def others_of(found: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Other installation -> its things: all who look see the same ones."""
+    most: Counter[str] = Counter()
+    for one in found:
+        most |= Counter(one)
+    return dict(most)
 
 
 def _waiting(records: Sequence[PoolStatus]) -> int:
     """Requests that wait for the pool: in its queue, which all launchers share, and those that pause a launcher."""
     # What another pool serves is in the queue, too.
     queued = max(
-        sum(kind.count for kind in record.waiting if kind.code != ReasonCode.TURN_OF_LABEL.value) for record in records
+        sum(kind.count for kind in record.waiting if kind.code != ReasonCode.TURN_OF_LABEL.value and not kind.min_ready)
+        for record in records
     )
     return queued + len({one.id for record in records for one in record.requests if one.stage == Stage.PAUSED.value})
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +19,15 @@ class ReconfigurePlan:
     kept: tuple[str, ...]
 
 
-def compare(old: Mapping[str, Any], new: Mapping[str, Any]) -> ReconfigurePlan:
-    """Compare two sets of provider configurations, which only need ``==``."""
+def compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], equal: Callable[[Any, Any], bool] = operator.eq
+) -> ReconfigurePlan:
+    """Compare two sets of provider configurations.
+
+    :param equal: are an old one and a new one the same?
+    """
     both = [name for name in new if name in old]
-    kept = [name for name in both if old[name] == new[name]]
+    kept = [name for name in both if equal(old[name], new[name])]
     return ReconfigurePlan(
         added=tuple(name for name in new if name not in old),
         removed=tuple(name for name in old if name not in new),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from nodepool.model import states
+from nodepool.model.elapsed import short
 from nodepool.model.node import Node
 from nodepool.model.pool_status import HostStatus, LimitStatus
 from nodepool.model.reasons import ReasonCode
@@ -38,6 +39,8 @@ def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen
 
     :param pools: what each pool does about it, the nearest first.
     """
+    if request in seen.unfetched:
+        return [fetch_or_delete(request, seen)]
     if not pools or request.state == states.FULFILLED:
         return []
     first = pools[0]
@@ -48,6 +51,17 @@ def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen
     for verdict in [one for one in pools if one.verdict == ABSENT]:
         found += _resume(verdict, seen)
     return list(dict.fromkeys(found))
+
+
+def fetch_or_delete(request: NodeRequest, seen: Observed) -> str:
+    """What ends it that the nodes of a request are ready, and are not fetched."""
+    who = request.requestor or "the requestor"
+    age = short(seen.now - (request.state_time or seen.now))
+    return (
+        f"{who} has not fetched the nodes for {age}: look whether it works, and whether its executors take jobs; "
+        f"nodepool delete {' '.join(request.nodes)} takes the nodes away from the job; "
+        "they are free by themselves when its session with ZooKeeper ends"
+    )
 
 
 def _resume(verdict: PoolVerdict, seen: Observed) -> Iterator[str]:
@@ -78,6 +92,10 @@ def _room(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[
     held = sorted(node.key for node in nodes if node.state == states.HOLD)
     if held:
         yield f"nodes on hold take room: {named(held)}; nodepool delete {held[0]} frees it"
+    allocated = {node.allocated_to for node in nodes}
+    other = next((other.key for other in seen.unfetched if other.key in allocated), None)
+    if other is not None:
+        yield f"nodes of request {other} are ready and not fetched; nodepool explain {other} tells more"
     old = _oldest(node for node in nodes if node.state == states.IN_USE)
     if old is not None:
         yield f"node {old.key} is in use for the longest time; nodepool explain {old.key} tells by whom"

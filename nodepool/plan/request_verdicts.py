@@ -72,8 +72,19 @@ def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
         told = _of_pool(request, kind, pool, infos, seen)
         if told is not None:
             count = ahead.count(pool) if told.verdict == WAITS else 0
-            found.setdefault(pool.name, []).append(replace(told, ahead=count))
+            found.setdefault(pool.name, []).append(replace(told, ahead=count, since=in_its_life(request, told.since)))
     return sorted((_joined(same) for same in found.values()), key=rank)
+
+
+def in_its_life(request: NodeRequest, at: float | None) -> float | None:
+    """When a request met what began at a time; None = not known.
+
+    A state of a provider, what the requests of a kind wait for, and a node that was ready may be older than the
+    request: it met them when it was submitted.
+
+    :param at: seconds since the epoch.
+    """
+    return None if at is None or request.created_time is None else max(at, request.created_time)
 
 
 def rank(verdict: PoolVerdict) -> tuple[int, bool, bool, int, str]:
@@ -140,7 +151,7 @@ def _of_waiting(kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo]) -
 
 def _of_pending(request: NodeRequest, pool: PoolFacts, seen: Observed) -> PoolVerdict | None:
     """Of a request that some launcher has locked, and that no status has: its nodes tell where."""
-    nodes = [node for node in seen.nodes.values() if node.allocated_to == request.key and node.launcher == pool.id]
+    nodes = [node for node in seen.allocated_to(request).values() if node.launcher == pool.id]
     if not nodes:
         return None
     count = f"{len(nodes)} of {len(request.node_types)} nodes"
@@ -180,7 +191,8 @@ def _of_kind(kind: RequestKind, status: PoolStatus) -> _Told | None:
     same = [
         told
         for told in status.waiting
-        if list(told.labels) == labels and (told.provider, told.tenant) == (kind.provider, kind.tenant_name)
+        if list(told.labels) == labels
+        and (told.provider, told.tenant, told.min_ready) == (kind.provider, kind.tenant_name, kind.min_ready)
     ]
     # Another pool may have declined it since then: what is told of its like is near enough.
     told = min(same, key=lambda told: told.mark != kind.mark, default=None)

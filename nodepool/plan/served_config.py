@@ -21,7 +21,7 @@ class ServedConfig:
     :param serves: the file; None = it does not report it, as those of Nodepool 11.
     :param digest: of the file that it has loaded. ``file``: its path there.
     :param loaded: when it was loaded, in seconds since the epoch; None = not known.
-    :param refused: why its last reload was refused, perhaps in part, at ``refused_at``; empty = it was not.
+    :param refused: why its last reload failed, perhaps in part, at ``refused_at``; empty = it did not.
     """
 
     launcher: str
@@ -58,7 +58,7 @@ def _served(digest: str, launcher: LauncherStatus) -> ServedConfig:
         return ServedConfig(launcher.host, launcher.pid)
     last = launcher.reload
     refused = last if last is not None and not last.ok else None
-    # Of one that was refused, perhaps only in part, it is not known whether anything was loaded then.
+    # Of one that failed, perhaps only in part, it is not known whether anything was loaded then.
     loaded = launcher.since if last is None else last.at if refused is None else None
     return ServedConfig(
         launcher.host,

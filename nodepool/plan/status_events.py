@@ -9,6 +9,7 @@ from typing import Final
 
 from nodepool.model.event import Event, What
 from nodepool.model.pool_status import HostStatus, PoolStatus
+from nodepool.plan import launch_steps
 
 #: State of a pool whose provider launches nothing.
 UNAVAILABLE: Final = "unavailable"
@@ -25,7 +26,13 @@ def pool_events(before: PoolStatus | None, after: PoolStatus, now: float) -> lis
     :param now: seconds since the epoch.
     """
     old = before or PoolStatus()
-    return [*_state(old, after, now), *_labels(old, after, now), *_launches(old, after), *_hosts(old, after, now)]
+    return [
+        *_state(old, after, now),
+        *_labels(old, after, now),
+        *_launches(old, after),
+        *_slow(old, after, now),
+        *_hosts(old, after, now),
+    ]
 
 
 def _event(status: PoolStatus, now: float, subject: str, what: What, code: str = "", text: str = "") -> Event:
@@ -63,6 +70,15 @@ def _launches(old: PoolStatus, new: PoolStatus) -> Iterator[Event]:
     subject = f"node {error.node}" if error.node else f"pool {new.provider}/{new.pool}"
     text = f"{error.label}: {error.text}" if error.label else error.text
     yield Event(error.at, f"{new.host} {new.provider}/{new.pool}", subject, What.LAUNCH_FAILED.value, error.code, text)
+
+
+def _slow(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
+    subject = f"pool {new.provider}/{new.pool}"
+    before, after = launch_steps.slow(old.launching), launch_steps.slow(new.launching)
+    if after and not before:
+        yield _event(new, now, subject, What.SLOW, text=launch_steps.summary(after, new.launches.running, now))
+    elif before and not after:
+        yield _event(new, now, subject, What.USUAL)
 
 
 def _hosts(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:

@@ -152,6 +152,11 @@ class HeadView(Protocol):
         """What requests for these labels wait for, in a provider that launches nothing."""
         ...
 
+    @property
+    def shortage(self) -> Reason | None:
+        """What is used up that the first node of the request needs; None = only an attempt can tell."""
+        ...
+
 
 KindVerdict = Consider | Leave | Decline | Wait
 HeadVerdict = Leave | Decline | Wait | Fulfil | Launch
@@ -206,6 +211,10 @@ def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
         return Wait(view.no_ready_node(kind.labels))
     if view.provider_paused is not None:
         return Wait(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, view.provider_paused))
+    # What keeps nodes ready must not pause the pool: it waits in the queue (Q-7, M-7).
+    shortage = view.shortage if kind.min_ready else None
+    if shortage is not None:
+        return Wait(shortage) if view.objection is None else Decline(view.objection)
     return Launch()
 
 

@@ -21,6 +21,8 @@ from nodepool.zk.components import check_model_api
 from nodepool.zk.transactions import ensure_path
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nodepool.config.objects import Config
     from nodepool.zk.client import ZooKeeperClient
 
@@ -45,7 +47,16 @@ class ConnectedDaemon(abc.ABC):
     stop_seconds: float
 
     def __init__(self, config_path: str, secure_path: str | None = None) -> None:
-        self.configuration = Configuration(ConfigSource(config_path, secure_path), self._reconfigure, self.log)
+        self.configuration = Configuration(
+            ConfigSource(config_path, secure_path),
+            {
+                "the connection": lambda config: connection.follow(self.client, config),
+                "traces": lambda config: self._tracing.follow(config),
+                "providers": lambda config: self.apply(config),
+            },
+            self._look_again,
+            self.log,
+        )
         self.client: ZooKeeperClient
         self.loop = MainLoop(
             self._turn,
@@ -88,7 +99,11 @@ class ConnectedDaemon(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, config: Config) -> None:
-        """Put a configuration into effect."""
+        """Put a configuration into effect, at the start and after each change; again with the same one after errors."""
+
+    def look_again(self) -> None:
+        """The configuration is another one: let those look that ask for it. Does not block."""
+        return
 
     @abc.abstractmethod
     def end(self) -> None:
@@ -105,6 +120,11 @@ class ConnectedDaemon(abc.ABC):
     def last_loop(self) -> float:
         """Monotonic time of the last turn of the main loop, seconds."""
         return self.loop.last_turn
+
+    @property
+    def reload_errors(self) -> Sequence[str]:
+        """Why the configuration files as they stand are not in effect, perhaps in part; empty = they are."""
+        return self.configuration.trouble
 
     @property
     def connected(self) -> bool:
@@ -173,13 +193,11 @@ class ConnectedDaemon(abc.ABC):
                 self.loop.stopping.wait(LOOP_SECONDS)
 
     def _turn(self) -> None:
-        self.client.tell_trouble()
+        self.client.look_after()
         self.run_once()
 
-    def _reconfigure(self, old: Config, new: Config) -> None:
-        connection.follow(self.client, old, new)
-        self._tracing.follow(new)
-        self.apply(new)
+    def _look_again(self) -> None:
+        self.look_again()
         self._tell_served()
 
     def _tell_served(self) -> None:

@@ -41,12 +41,13 @@ def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
     return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
 
 
-def follow(client: ZooKeeperClient, old: Config, new: Config) -> None:
+def follow(client: ZooKeeperClient, config: Config) -> None:
     """Make a connection that of a changed configuration (G-13); what needs a restart is logged."""
-    if old.zookeeper_servers != new.zookeeper_servers:
+    hosts = connection_string(config.zookeeper_servers)
+    if hosts != client.hosts:
         try:
-            client.reset_hosts(connection_string(new.zookeeper_servers))
+            client.reset_hosts(hosts)
         except ZKException as error:
             log.error("zookeeper-servers: %s; this takes effect after a restart", error)
-    if tls_files(old) != tls_files(new):
+    if tls_files(config) != client.tls_files:
         log.warning("zookeeper-tls changed: this takes effect after a restart")

@@ -12,7 +12,8 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
-from nodepool.exceptions import ConfigError
+from nodepool.exceptions import ConfigError, ZKException
+from nodepool.guard import Guard
 from nodepool.model.event import clipped
 from nodepool.model.launcher_status import AbsentProvider
 from nodepool.plan.backoff import Backoff
@@ -60,16 +61,24 @@ class Providers:
 
     def apply(self, configs: Mapping[str, ProviderConfig]) -> None:
         """Make the running providers those of a configuration; one that cannot start stops nothing else."""
-        change = compare(self._configs, configs)
-        self._configs = {name: self._configs[name] if name in change.kept else configs[name] for name in configs}
+        change = compare(self._configs, configs, self._same)
         for name in change.removed:
             self.log.info("Removing provider %s", name)
+            del self._configs[name]
             self._forget_start(name)
             self._replace(name, None)
         deadline = monotonic() + PATIENCE_SECONDS
         for name in (*change.added, *change.changed):
+            # One by one: after an error the next call goes on here.
+            self._configs[name] = configs[name]
             self._failed.pop(name, None)
             self._start(name, deadline)
+
+    def _same(self, old: ProviderConfig, new: ProviderConfig) -> bool:
+        # The class of a driver may raise here, and the other providers shall follow their sections.
+        with Guard(self.log, "Provider %s: its sections cannot be compared, it is started anew", new.name):
+            return bool(old == new)
+        return False
 
     def retry_failed(self) -> None:
         """Start those that could not be started and whose time has come (G-9); take those that took their time."""
@@ -130,7 +139,7 @@ class Providers:
         attempts = self._failed.get(name, (0, 0.0))[0] + 1
         delay = RETRY.pause(attempts)
         self._failed[name] = (attempts, monotonic() + delay)
-        if isinstance(error, ConfigError):
+        if isinstance(error, (ConfigError, ZKException)):
             # Its text says all that a user needs; a traceback would hide it.
             self.log.error("Provider %s cannot be started, trying again in %g s: %s", name, delay, error)
         else:

@@ -3,8 +3,7 @@
 
 * `nodepool.testing.contract.DriverContract`: subclass it in a test module and run pytest;
 * `nodepool.testing.memory_zk.MemoryZooKeeper`: the facade that drivers see, without a server;
-* `nodepool.testing.pool_worker.PoolWorkerStandIn`: what a request handler needs around it;
-* `nodepool.testing.openstack.OpenStackSimulator`: an OpenStack cloud over HTTP, with memory and settings.
+* `nodepool.testing.pool_worker.PoolWorkerStandIn`: what a request handler needs around it.
 
 Only ``contract`` imports pytest.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from nodepool.clock import wall_time
@@ -27,6 +28,7 @@ from nodepool.zk.node_store import NodeStore
 from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.reply import Reply
 from nodepool.zk.request_store import RequestStore
+from nodepool.zk.transactions import result
 from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -57,10 +59,19 @@ class MemoryNodeStore(NodeStore):
         """:param under: always held, because there is no session that could be lost."""
         self.table.create(node)
 
-    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None) -> Reply:
+    def begin_lock_and_save(
+        self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None
+    ) -> Callable[[], None]:
+        return partial(result, self._settled(lambda: self.lock_and_save(node, identifier, under)))
+
+    def send_lock_and_save(self, node: Node, exists: bool) -> Reply:
+        return self._settled(lambda: self.lock_and_save(node))
+
+    @staticmethod
+    def _settled(write: Callable[[], None]) -> Reply:
         reply = Reply()
         try:
-            self.lock_and_save(node, identifier, under)
+            write()
         except ZKConflict as conflict:
             reply.set_exception(conflict)
         else:
@@ -313,7 +324,7 @@ class MemoryZooKeeper(ZooKeeper):
     """All that a driver may call of the facade; thread-safe.
 
     ``pools`` is what `getRegisteredPools` answers, ``uploads`` what `getMostRecentImageUpload` does:
-    (image, provider) -> upload. Both can be changed.
+    (image, provider) -> upload, ``installation`` what `installation_ids` does. All can be changed.
     """
 
     def __init__(self) -> None:
@@ -324,7 +335,11 @@ class MemoryZooKeeper(ZooKeeper):
         self.maintenance: MemoryMaintenanceStore = MemoryMaintenanceStore(self.cache.maintenance)
         self.pools: list[PoolComponent] = []
         self.uploads: dict[tuple[str, str], ImageUpload] = {}
+        self.installation: tuple[str, ...] = ()
         self._mutexes: dict[str, threading.Lock] = {}
+
+    def installation_ids(self) -> tuple[str, ...]:
+        return self.installation
 
     def getRegisteredPools(self) -> list[PoolComponent]:
         return list(self.pools)

@@ -12,6 +12,7 @@ from nodepool.metrics import computed_catalog as catalog
 from nodepool.metrics import gauges
 from nodepool.model import states
 from nodepool.plan.long_waits import causes
+from nodepool.plan.ownerless import ownerless
 from nodepool.plan.pool_summary import PoolSummary, summarize
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def computed_gauges(snapshot: WebSnapshot) -> Gauges:
             for one in seen.maintenance
             if not one.is_over(seen.now)
         },
+        **{catalog.OWNERLESS.series(one.kind, one.name): one.count for one in ownerless(seen)},
         **image_gauges(snapshot.images),
     }
 
@@ -53,14 +55,12 @@ def waiting_gauges(seen: Observed) -> Gauges:
     """Requests by state; of those that wait, for what."""
     by_state = Counter(str(request.state) for request in seen.requests.values())
     found: Gauges = {catalog.REQUESTS.series(state): by_state[state] for state in states.REQUEST_STATES}
-    waiting = [request for request in seen.requests.values() if request.state == states.REQUESTED]
+    waiting = [request for request in seen.waiting if request.state == states.REQUESTED]
     why = causes(waiting, seen)
     for label in sorted(seen.labels):
         # A series that comes and goes cannot be averaged.
         found[catalog.OLDEST.series(label)] = 0.0
-    for request in seen.requests.values():
-        if request.state not in (states.REQUESTED, states.PENDING):
-            continue
+    for request in seen.waiting:
         age = max(0.0, seen.now - (request.created_time or seen.now))
         for label in sorted(set(request.node_types)):
             oldest = catalog.OLDEST.series(label)
@@ -116,6 +116,7 @@ def _pool_gauges(seen: Observed, pools: Iterable[PoolSummary]) -> Gauges:
         found[series] = found.get(series, 0) + 1
     for pool in pools:
         found[catalog.POOL_LAUNCHES.series(pool.provider, pool.pool)] = pool.launches.running
+        found[catalog.POOL_SLOW.series(pool.provider, pool.pool)] = sum(launch.slow for launch in pool.launching)
         for name, label in pool.labels.items():
             found[catalog.LABEL_BROKEN.series(pool.provider, pool.pool, name, label.code)] = 1
     return found

@@ -29,6 +29,7 @@ def routes(site: Site) -> list[BaseRoute]:
                 "live": site.alive,
                 "ready": site.ready,
                 "connected": site.daemon.connected,
+                "reload_errors": list(site.daemon.reload_errors),
                 "loop_age_seconds": round(site.loop_age_seconds, 3),
             }
         )

@@ -60,7 +60,7 @@ class History:
 def sample_of(snapshot: WebSnapshot) -> Sample:
     """The numbers of one moment."""
     seen = snapshot.observed
-    waiting = [one for one in seen.requests.values() if one.state in (states.REQUESTED, states.PENDING)]
+    waiting = seen.waiting
     oldest = min((one.created_time for one in waiting if one.created_time is not None), default=seen.now)
     nodes = Counter(node.state for node in seen.nodes.values())
     return Sample(

@@ -7,6 +7,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from nodepool.model.component import BuilderComponent
 from nodepool.runtime.parts import Part
 from nodepool.version import how_to_install, release_string
 from nodepool.web.internals import connection_metrics
@@ -14,6 +15,8 @@ from nodepool.web.lock_names import LockNames
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.site import Daemon, Site
 from nodepool.web.snapshot import SnapshotMaker, nothing
+from nodepool.zk import paths
+from nodepool.zk.cache import RecordCache
 from nodepool.zk.status_cache import StatusCache
 
 if TYPE_CHECKING:
@@ -94,11 +97,17 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
     """
     status = StatusCache(daemon.client)
     status.start()
+    registered = RecordCache(daemon.client, f"{paths.COMPONENTS}/{BuilderComponent.kind}", BuilderComponent.from_dict)
+
+    def builders() -> frozenset[str] | None:
+        known = registered.values() if registered.ready.is_set() else None
+        return None if known is None else frozenset(builder.hostname for builder in known)
+
     access = _access(daemon, config)
     pending = nothing if access is None or access.pending is None else access.pending.of_node
     site = Site(
         daemon,
-        SnapshotMaker(daemon.cache, status, LockNames(daemon.client).of_node, pending),
+        SnapshotMaker(daemon.cache, status, LockNames(daemon.client).of_node, pending, builders),
         release_string(),
         config.webapp_zuul_url,
         _builder_url(config),

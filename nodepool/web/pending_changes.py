@@ -16,13 +16,13 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.zk import locks, paths
 
@@ -94,14 +94,6 @@ class PendingChange:
         return self.since + MOST_SECONDS
 
 
-class _Place(NamedTuple):
-    """In the queue of a lock: its directory, the contender without its number, and the session."""
-
-    lock_dir: str
-    prefix: str
-    epoch: int
-
-
 class PendingChanges:
     """Any thread.
 
@@ -124,8 +116,6 @@ class PendingChanges:
         #: Guards what follows; not held during calls of ZooKeeper.
         self._lock = threading.Lock()
         self._changes: dict[str, PendingChange] = {}
-        #: Places that could not be given back yet: nobody else gets these locks before.
-        self._left: list[_Place] = []
         #: Called when there is something to look at. Any thread; must not block.
         self.on_news: Callable[[], None] = _nothing
         nodes.add_listener(self._note)
@@ -134,7 +124,7 @@ class PendingChanges:
     @property
     def idle(self) -> bool:
         """Is there nothing to look at?"""
-        return not self._changes and not self._left
+        return not self._changes
 
     def of_node(self, node_id: str) -> PendingChange | None:
         """What waits for a node. Does not block."""
@@ -182,10 +172,6 @@ class PendingChanges:
 
     def look(self) -> None:
         """Make those changes whose turn it is, and give up those that are too old; blocks for round trips."""
-        with self._lock:
-            left, self._left = self._left, []
-        for place in left:
-            self._give_back(place)
         for node_id in list(self._changes):
             change = self._claim(node_id)
             if change is None:
@@ -241,8 +227,8 @@ class PendingChanges:
                 self._join(change)
             if not self._make_if_first(change, fresh=False):
                 return False
-        except (GivenUp, ZKConflict) as error:
-            text = str(error) if isinstance(error, GivenUp) else _GONE
+        except (GivenUp, ZKConflict, ZKTooLarge) as error:
+            text = _GONE if isinstance(error, ZKConflict) else str(error)
             self._tell(change, f"given up: {text}")
             return True
         self._tell(change, "made")
@@ -262,19 +248,9 @@ class PendingChanges:
     def _leave(self, change: PendingChange) -> None:
         """Give back the place, also one that was asked for without an answer. Does not raise."""
         prefix, change.prefix, change.place = change.prefix, "", None
-        if prefix:
-            self._give_back(_Place(paths.node_lock(change.node_id), prefix, change.epoch))
-
-    def _give_back(self, place: _Place) -> None:
-        if place.epoch != self._zk.client.session_epoch:
-            return
-        try:
+        if prefix and change.epoch == self._zk.client.session_epoch:
             # This may be the end of the daemon, and the session's end frees the place, too: it is not waited for.
-            locks.leave(self._zk.client, place.lock_dir, place.prefix)
-        except ZKException as error:
-            log.debug("A place at %s could not be given back: %s; trying again", place.lock_dir, error)
-            with self._lock:
-                self._left.append(place)
+            locks.leave(self._zk.client, prefix)
 
     def _make_if_first(self, change: PendingChange, *, fresh: bool) -> bool:
         """Make the change if the lock is ours. :param fresh: the cache does not know our place yet."""

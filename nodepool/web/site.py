@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from nodepool.clock import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from nodepool.metrics.registry import Series, Value
     from nodepool.web.access import Access
@@ -38,6 +38,10 @@ class Daemon(Protocol):
     @property
     def connected(self) -> bool:
         """Is there a connection to ZooKeeper now?"""
+
+    @property
+    def reload_errors(self) -> Sequence[str]:
+        """Why the configuration files as they stand are not in effect, perhaps in part; empty = they are."""
 
 
 class Snapshots(Protocol):

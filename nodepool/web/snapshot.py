@@ -82,6 +82,7 @@ class SnapshotMaker:
 
     :param cache: it is listened to for as long as it lives.
     :param locker: see `WebSnapshot`. ``pending``, too.
+    :param builders: hosts of registered builders; None = not known. Must not block.
     :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
 
@@ -91,6 +92,7 @@ class SnapshotMaker:
         status: StatusSource,
         locker: Callable[[str], str | None] = nobody,
         pending: Callable[[str], PendingChange | None] = nothing,
+        builders: Callable[[], frozenset[str] | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], float] = wall_time,
     ) -> None:
@@ -98,6 +100,7 @@ class SnapshotMaker:
         self._status = status
         self._locker = locker
         self._pending = pending
+        self._builders = builders
         self._clock = clock
         self._now = now
         #: Guards what follows; held while a snapshot is made, which does no I/O.
@@ -217,19 +220,22 @@ class SnapshotMaker:
             self._nodes = FollowedNodes()
         # By their ids, as nearly all lists show them.
         nodes, index = self._nodes.follow(raw, changed)
-        launchers = tuple(self._status.launchers())
+        launchers, images = tuple(self._status.launchers()), cache.images.snapshot()
+        builders = self._status.builders()
         observed = Observed(
             now=self._now(),
             requests=cache.requests.snapshot(),
             nodes=nodes,
             registered=cache.pools.values(),
             statuses=tuple(self._status.pools()),
-            maintenance=tuple(cache.maintenance.snapshot().values()),
+            maintenance=(*cache.maintenance.snapshot().values(), *images.pauses()),
             events=[event for launcher in launchers for event in launcher.events],
             launchers=launchers,
             locked=cache.nodes.locked_ids(),
+            images=images,
+            builders=self._builders(),
+            builder_providers=builders.providers,
         ).with_node_index(index)
-        builders, images = self._status.builders(), cache.images.snapshot()
         return WebSnapshot(
             number, observed, launchers, builders, images, self.complete, self._waits, self._locker, self._pending
         )

@@ -86,7 +86,7 @@ class ZooKeeperClient:
         self.hosts = hosts
         self.read_only = read_only
         self.timeout = timeout
-        self._tls = (tls_cert, tls_key, tls_ca)
+        self.tls_files = (tls_cert, tls_key, tls_ca)
         self._files = TlsFiles(tls_cert, tls_key, tls_ca) if tls_cert and tls_key and tls_ca else None
         self._client: WatchedClient | None = None
         self._listeners: list[SessionListener] = []
@@ -141,15 +141,24 @@ class ZooKeeperClient:
             return []
         return connect_failure.sentences(client.servers, client.connect_failures, self._files)
 
-    def tell_trouble(self) -> None:
-        """Log why there is no connection, unless that was logged in the last minute. Does not block.
+    def look_after(self) -> None:
+        """See to the connection: log why there is none, unless that was logged in the last minute.
 
-        For the main thread of a daemon, which calls it once a second.
+        If its thread has ended, another one connects anew, with a new session. Does not block for long. For the main
+        thread of a daemon, which calls it once a second.
         """
         if not self.connected:
+            self._revive()
             line = self._outage.line(monotonic(), self.trouble(), self.hosts)
             if line is not None:
                 self.log.warning("%s", line)
+
+    def _revive(self) -> None:
+        with self._starting:
+            client = self._client
+            if client is not None and client.has_died:
+                self.log.error("The thread of the ZooKeeper connection has ended, connecting anew")
+                client.start_async()
 
     @property
     def hopeless(self) -> bool:
@@ -220,7 +229,7 @@ class ZooKeeperClient:
             if self._closing.is_set():
                 raise ZKConnectionError("stopped while connecting to ZooKeeper")
             if timeout is None:
-                self.tell_trouble()
+                self.look_after()
             elif monotonic() >= deadline or self.hopeless:
                 reasons = self.trouble()
                 self._close()
@@ -235,7 +244,7 @@ class ZooKeeperClient:
         return f"{head}; check zookeeper-servers (is it the TLS port?) and zookeeper-tls"
 
     def _make_client(self) -> WatchedClient:
-        cert, key, ca = self._tls
+        cert, key, ca = self.tls_files
         files: tuple[str, str, str] | None = None
         if cert and key and ca:
             files = (cert, key, ca)
@@ -243,7 +252,7 @@ class ZooKeeperClient:
                 # Kazoo only says that the connection failed; this names the file.
                 with open(path, "rb"):
                     pass
-        elif any(self._tls):
+        elif any(self.tls_files):
             raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
         return wire.make_client(
             self.hosts,

@@ -15,6 +15,10 @@ from nodepool.model.record import InvalidRecord
 MAX_DEPTH: Final = 50
 
 
+#: A server closes the connection over which a longer packet comes (its default of jute.maxbuffer).
+MOST_BYTES: Final = 1_048_575
+
+
 class EmptyRecord(InvalidRecord):
     """The znode has no data: left by a lock on a node that was just deleted (rule C-8)."""
 

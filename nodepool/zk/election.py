@@ -48,7 +48,7 @@ class Election:
         return True
 
     def resign(self) -> None:
-        """Let somebody else lead. Raises ZKException."""
+        """Let another process lead. Does not wait for a connection: without one, that is when there is one again."""
         lock, self._lock = self._lock, None
-        if lock is not None and self._client.connected:
-            locks.release(self._client, lock)
+        if lock is not None:
+            locks.leave(self._client, lock.contender)

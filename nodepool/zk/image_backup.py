@@ -3,10 +3,14 @@
 
 The object has the path of each znode, and what is stored there as a text. Records are kept as they are: those of older
 releases, with keys that this one does not know or without keys that it has, come back as they were.
+
+The text of each build begins with the id of the installation (D-10): earlier releases refuse a path that is no image,
+but keep a key that they do not know.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -16,7 +20,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model.image_view import ImagesView
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, image_paths, multi_read, paths
+from nodepool.zk import codec, image_paths, installation, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_listing import read_images
 from nodepool.zk.image_paths import Kind
@@ -32,6 +36,9 @@ _DIGITS: Final = 10
 _HIGHEST: Final = 1_000_000
 #: Numbers that are used up in one write; each is two operations.
 _NUMBERS_AT_ONCE: Final = 500
+#: How the text of a build begins. It is taken off again as it was put there, so a record stays the same to the byte.
+_MARK: Final = '{{"installation_id":"{}",'
+_MARKED: Final = re.compile(rf'\{{"installation_id":"([0-9a-f]{{{installation.DIGITS}}})",')
 
 
 class Unusable(ZKException):
@@ -43,14 +50,29 @@ class Different(ZKException):
 
 
 def export_images(client: ZooKeeperClient) -> dict[str, str]:
-    """Path of each znode -> what is stored there; '' for a pause. Blocks for round trips."""
+    """Path of each znode -> what is stored there, after the id of the installation; '' for a pause. Blocks."""
+    ours = installation.read(client)
     wanted = list(_znodes(read_images(client)))
     found = multi_read.read_data(client, wanted)
-    return {
+    data = {
         path: "" if _kind(path) is Kind.PAUSE else znode[0].decode(errors="replace")
         for path, znode in zip(wanted, found, strict=True)
         if znode is not None
     }
+    return data if ours is None else {path: _with_id(path, text, ours.id) for path, text in data.items()}
+
+
+def _with_id(path: str, text: str, installation_id: str) -> str:
+    if _kind(path) is not Kind.BUILD or not text.startswith("{"):
+        return text
+    # One that an earlier release has imported still has its own.
+    return _MARK.format(installation_id) + _MARKED.sub("{", text, count=1)[1:]
+
+
+def _without_ids(data: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What was exported, and the ids that it bears."""
+    ids = dict.fromkeys(found[1] for text in data.values() if (found := _MARKED.match(text)))
+    return {path: _MARKED.sub("{", text, count=1) for path, text in data.items()}, tuple(ids)
 
 
 def _znodes(images: ImagesView) -> Iterator[str]:
@@ -104,6 +126,8 @@ def check(data: Mapping[str, Any]) -> None:
 def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: bool = False) -> None:
     """Write what `export_images` gave; what is there and not in it stays. Blocks for round trips.
 
+    What bears the id of the installation that it comes from is ours from then on (D-10).
+
     No locks are taken: nobody else may write images meanwhile. Uploads that are made later get higher numbers.
 
     :param replace: records that are there and differ are overwritten.
@@ -112,11 +136,14 @@ def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: 
     :raises ZKConflict: somebody else wrote meanwhile; a part was written.
     """
     check(data)
+    data, ids = _without_ids(data)
     versions = _versions(client, data)
     different = [path for path, version in versions.items() if version != _MISSING]
     if different and not replace:
         more = f" and {len(different) - 1} more" if len(different) > 1 else ""
         raise Different(f"ZooKeeper has other data in {different[0]}{more}")
+    if ids:
+        installation.adopt(client, ids)
     # A build without data would be taken for a broken one: they come first, with their data.
     for path, version in versions.items():
         if _kind(path) is not Kind.UPLOAD:

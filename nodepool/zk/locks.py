@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 
-from nodepool.exceptions import ZKLockException
+from nodepool.exceptions import ZKConnectionError, ZKLockException, ZKLockTimeout
 from nodepool.zk import multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import SessionLost, Transaction, translate
@@ -50,22 +50,27 @@ def acquire(
     ephemeral: bool = True,
     identifier: str | None = None,
 ) -> ZkLock:
-    """Take a lock with Kazoo's recipe; makes missing parents.
+    """Take a lock with Kazoo's recipe; makes missing parents. If it is not taken, nothing of ours stays in its queue.
 
     :param blocking: wait for the lock, at most ``timeout`` seconds (None = for ever).
     :param ephemeral: False: the lock outlives the session (metastatic backing nodes).
-    :raises ZKLockException: somebody else has it.
+    :raises ZKLockException: another contender has it. ZKLockTimeout: it was not free within ``timeout``.
     :raises ZKConnectionError: no connection.
     """
     epoch = client.session_epoch
     lock = client.kazoo.Lock(lock_dir, identifier)
+    taken = False
     try:
         # Kazoo waits without end when a deadline meets a lost connection, so non-blocking gets none.
         taken = lock.acquire(blocking=blocking, timeout=timeout if blocking else None, ephemeral=ephemeral)
     except LockTimeout:
-        raise ZKLockException(f"{lock_dir} is locked by another process (waited {timeout:g} s)") from None
+        raise ZKLockTimeout(f"{lock_dir} is locked by another process (waited {timeout:g} s)") from None
     except KazooException as error:
         raise translate(error) from None
+    finally:
+        if not taken:
+            # Kazoo takes its contender back, and does not say whether that worked.
+            client.orphans.add(lock.create_path)
     if not taken:
         raise ZKLockException(f"{lock_dir} is locked by another process")
     taken_lock = ZkLock(lock_dir, f"{lock_dir}/{lock.node}", epoch, ephemeral)
@@ -98,24 +103,29 @@ def join(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -
     return place
 
 
-def leave(client: ZooKeeperClient, lock_dir: str, prefix: str) -> None:
-    """Give back the place that `join` took, or may have taken without an answer. Does not wait for the connection.
+def leave(client: ZooKeeperClient, prefix: str) -> None:
+    """Give back the place that `join` took, or may have taken without an answer.
 
-    :raises ZKConnectionError: no connection, or no answer.
+    Blocks for round trips. Without a connection it returns at once, and the place is given back with the next one.
     """
+    if not client.connected:
+        client.orphans.add(prefix)
+        return
     try:
-        path = _joined(client, lock_dir, prefix)
+        path = _joined(client, prefix.rpartition("/")[0], prefix)
         if path is not None:
             client.kazoo.delete(path)
     except NoNodeError:
         return
-    except KazooException as error:
-        raise translate(error) from None
+    except (KazooException, ZKConnectionError):
+        client.orphans.add(prefix)
 
 
 def _joined(client: ZooKeeperClient, lock_dir: str, prefix: str) -> str | None:
     """Path of the contender that `join` made; None = there is none."""
     beginning = prefix.rpartition("/")[2]
+    # Another server of the ensemble may not know yet what the one that we lost has passed on.
+    client.kazoo.sync(lock_dir)
     names = (name for name in client.kazoo.get_children(lock_dir) if name.startswith(beginning))
     return next((f"{lock_dir}/{name}" for name in names), None)
 

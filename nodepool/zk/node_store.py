@@ -11,6 +11,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
+from nodepool.model.states import DELETING
 from nodepool.zk import codec, locks, multi_read, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
@@ -21,6 +22,7 @@ from nodepool.zk.transactions import (
     Transaction,
     TransactionFailed,
     ensure_path,
+    result,
     translate,
     was_removed,
     was_written,
@@ -29,6 +31,8 @@ from nodepool.zk.transactions import (
 if TYPE_CHECKING:
     from nodepool.zk.nodepool_cache import NodepoolCache
 
+#: The rest is for what is written together with a node, such as its lock.
+_MOST_NODE_BYTES: Final = codec.MOST_BYTES - 4096
 #: Of the paths of new nodes; ZooKeeper adds a number.
 _PREFIX: Final = f"{paths.NODES}/"
 
@@ -50,12 +54,17 @@ class NodeStore(NodeReader):
         return Transaction(self._client, self._cache)
 
     def encode(self, node: Node) -> bytes:
-        return codec.encode(node.to_dict(self._clock()))
+        data = codec.encode(node.to_dict(self._clock()))
+        if len(data) > _MOST_NODE_BYTES and node.state == DELETING:
+            # Whatever others have put into it, it must be possible to delete it.
+            node.leave_out_notes()
+            data = codec.encode(node.to_dict(self._clock()))
+        return data
 
     # -- writing --
 
     def create(self, node: Node, under: ZkLock | None = None) -> None:
-        """Store a new node; sets its id.
+        """Store a new node; sets its id. A lost answer is resolved by reading.
 
         :param under: only while this lock is held; a `ZKConflict` if it is lost.
         """
@@ -65,7 +74,7 @@ class NodeStore(NodeReader):
                 tx.check(under.contender)
             self.add_create(tx, node)
             try:
-                tx.commit()
+                tx.commit_unless(tx.was_created)
                 return
             except TransactionFailed as failure:
                 if last or not self.root_is_missing(failure):
@@ -156,22 +165,52 @@ class NodeStore(NodeReader):
         )
 
     def lock_and_save(self, node: Node, identifier: str = "", under: ZkLock | None = None) -> None:
-        """Take the free lock and overwrite the node, in one write.
+        """Take the free lock and overwrite the node, in one write. A lost answer is resolved by reading.
 
         :param under: only while this other lock is held.
         :raises ZKConflict: somebody else holds the lock, the node is not as we read it, or ``under`` is lost.
         """
+        self._with_lock_dir(node.key, lambda exists: self.begin_lock_and_save(node, exists, identifier, under)())
 
-        def attempt(exists: bool) -> None:
-            self.send_lock_and_save(node, exists, identifier, under).get()
+    def begin_lock_and_save(
+        self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None
+    ) -> Callable[[], None]:
+        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
 
-        try:
-            self._with_lock_dir(node.key, attempt)
-        except KazooException as error:
-            raise translate(error) from None
+        :param exists: is the lock directory there?
+        """
 
-    def send_lock_and_save(self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None) -> Reply:
-        """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there."""
+        def send() -> tuple[Transaction, Reply]:
+            tx, done = self._locking(node, exists, identifier, under)
+            return tx, tx.send(done, resolved=True)
+
+        def end() -> None:
+            tx, reply = sent
+            while True:
+                try:
+                    result(reply)
+                    return
+                except ZKConnectionError:
+                    contender = tx.taken()
+                    if contender is not None:
+                        node.lock = ZkLock(paths.node_lock(node.key), contender, tx.epoch)
+                        return
+                    tx, reply = send()
+
+        sent = send()
+        return end
+
+    def send_lock_and_save(self, node: Node, exists: bool) -> Reply:
+        """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there.
+
+        After a lost answer the lock is given back.
+        """
+        tx, done = self._locking(node, exists, "", None)
+        return tx.send(done)
+
+    def _locking(
+        self, node: Node, exists: bool, identifier: str, under: ZkLock | None
+    ) -> tuple[Transaction, Callable[[Any, BaseException | None], None]]:
         lock_dir = paths.node_lock(node.key)
         tx = self.transaction()
         if under is not None:
@@ -184,7 +223,7 @@ class NodeStore(NodeReader):
             if error is None:
                 node.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
 
-        return tx.send(done)
+        return tx, done
 
     def surely_locked(self, node: Node) -> bool:
         """Do we hold the lock beyond doubt? Does not block; False = not known just now.

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks that this process may hold without knowing it, because the answer to the transaction that takes the lock was
-lost. Such a lock would stay as long as the session, and nothing would release it. So it is searched for and released.
+"""Contenders of locks that may be there although this process does not want them any more.
+
+The answer to the write that makes a contender may be lost, and so may the deletion of a contender. It would stay as
+long as the session, and no other process could get the lock. So it is searched for and deleted, however long that is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from functools import partial
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import NoNodeError
 
 from nodepool import log_names
+from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.reply import Reply
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class OrphanedContenders:
-    """Contenders whose creation has an unknown outcome. ``_lock`` guards their set."""
+    """Contenders that are to go, and may be there. Any thread. ``_lock`` guards their set."""
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
@@ -34,14 +38,16 @@ class OrphanedContenders:
         return len(self._prefixes)
 
     def add(self, prefix: str) -> None:
-        """Look for a contender with the next connection and delete it. Does not block.
+        """Look for a contender, with this connection and each later one, until it is surely not there. Does not block.
 
-        :param prefix: its path without the sequence number; nobody else uses it.
+        :param prefix: its path, with or without the sequence number; no other process uses it.
         """
         with self._lock:
             self._prefixes.add(prefix)
         if self._client.connected:
-            self._look_for(prefix)
+            # Without a connection it is looked for with the next one.
+            with contextlib.suppress(ZKConnectionError):
+                self._look_for(prefix)
 
     def _on_session(self, state: str) -> None:
         if state == "connected":
@@ -66,7 +72,7 @@ class OrphanedContenders:
             self._forget(prefix, None, None)
         kazoo = self._client.kazoo
         for name in found:
-            self.log.warning("Releasing %s, whose acquisition was not answered", lock_dir)
+            self.log.warning("Releasing %s: a contender of this process was left there without an answer", lock_dir)
             kazoo.call(kazoo.operations.delete(f"{lock_dir}/{name}"), Reply(partial(self._forget, prefix)))
 
     def _forget(self, prefix: str, _: Any, error: BaseException | None) -> None:

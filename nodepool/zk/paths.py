@@ -14,6 +14,7 @@ COMPONENTS: Final = "/nodepool/components"
 ELECTIONS: Final = "/nodepool/elections"
 STATUS: Final = "/nodepool/status"
 MAINTENANCE: Final = "/nodepool/maintenance"
+INSTALLATION: Final = "/nodepool/installation"
 
 #: Child that holds lock contenders; never a record.
 LOCK: Final = "lock"

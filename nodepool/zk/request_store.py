@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
 
 from nodepool import log_names
 from nodepool.clock import wall_time
-from nodepool.exceptions import ZKConnectionError, ZKLockException
+from nodepool.exceptions import ZKConnectionError, ZKLockException, ZKTooLarge
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
@@ -24,6 +24,13 @@ from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path
 
 if TYPE_CHECKING:
     from nodepool.zk.nodepool_cache import NodepoolCache
+
+
+#: Growth for each label when a request is served, in bytes: the id of the node in the record (14), and the release of
+#: its lock in the same write (99, and the length of the chroot).
+_LABEL_BYTES: Final = 160
+#: Growth by the launchers that decline a request before it is served, in bytes.
+_OTHER_BYTES: Final = 65_536
 
 
 class RequestStore:
@@ -45,6 +52,14 @@ class RequestStore:
 
     def transaction(self) -> Transaction:
         return Transaction(self._client, self._cache)
+
+    def _encode_small(self, request: NodeRequest) -> bytes:
+        """:raises ZKTooLarge: not all that is to be written later can be written, too."""
+        data = self.encode(request)
+        size = len(data) + _LABEL_BYTES * len(request.node_types) + _OTHER_BYTES
+        if size > codec.MOST_BYTES:
+            raise ZKTooLarge(f"request {request.id} has {len(data)} bytes, which leaves no room for what is added")
+        return data
 
     def encode(self, request: NodeRequest) -> bytes:
         return codec.encode(request.to_dict(self._clock()))
@@ -94,7 +109,7 @@ class RequestStore:
     # -- writing --
 
     def create(self, request: NodeRequest, priority: str) -> None:
-        """Submit a request of our own: ephemeral, so that it goes with our session.
+        """Submit a request of our own: ephemeral, so that it goes with our session. A lost answer is resolved.
 
         :param priority: the three digits ``PPP``.
         """
@@ -103,7 +118,7 @@ class RequestStore:
             tx = self.transaction()
             tx.create_record(prefix, request, self.encode(request), ephemeral=True)
             try:
-                tx.commit()
+                tx.commit_unless(tx.was_created)
                 return
             except TransactionFailed as failure:
                 if last or not isinstance(failure.error, NoNodeError):
@@ -150,10 +165,19 @@ class RequestStore:
         return tx.send(done)
 
     def save_unlocked(self, request: NodeRequest, nodes: Iterable[Node] = ()) -> None:
-        """`send_unlocked` and wait, with a second try if the lock directory was not as assumed."""
+        """`send_unlocked` and wait, with a second try if the lock directory was not as assumed.
+
+        What is too large for one write is written in several, the request last.
+        """
         nodes = list(nodes)
         try:
             self._get(self.send_unlocked(request, nodes))
+        except ZKTooLarge:
+            if not nodes:
+                raise
+            for node in nodes:
+                self._nodes.save_unlocked(node)
+            self.save_unlocked(request)
         except TransactionFailed as failure:
             if not self.lock_dir_was_there(request, failure):
                 raise
@@ -185,7 +209,7 @@ class RequestStore:
     # -- locks --
 
     def lock_and_save(self, request: NodeRequest) -> None:
-        """Take the free lock and overwrite the request, in one write.
+        """Take the free lock and overwrite the request, in one write. A lost answer is resolved by reading.
 
         :raises ZKConflict: somebody else holds the lock, or the request is not as we read it.
         """
@@ -195,24 +219,31 @@ class RequestStore:
         """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
 
         :param node: created with it; not locked.
+        :raises ZKTooLarge: the request could not be written when it is fulfilled; nothing was sent.
         """
         lock_dir = paths.request_lock(request.key)
+        data = self._encode_small(request)
 
-        def send(exists: bool) -> tuple[Reply, int]:
+        def send(exists: bool) -> tuple[Transaction, Reply, int]:
             tx = self.transaction()
             tx.fence_lock(lock_dir, exists=exists, keep=True)
             index = locks.add_contender(tx, lock_dir)
-            tx.set_record(paths.request(request.key), request, self.encode(request))
+            tx.set_record(paths.request(request.key), request, data)
             if node is not None:
                 self._nodes.add_create(tx, node)
-            return tx.send(), index
+            return tx, tx.send(resolved=True), index
 
         def end() -> None:
-            attempt, exists = sent, False
-            for tries_left in (2, 1, 0):
-                reply, index = attempt
+            (tx, reply, index), exists, tries_left = sent, False, 2
+            while True:
                 try:
-                    results = self._get(reply)
+                    request.lock = ZkLock(lock_dir, self._get(reply)[index], tx.epoch)
+                    return
+                except ZKConnectionError:
+                    contender = tx.taken()
+                    if contender is not None:
+                        request.lock = ZkLock(lock_dir, contender, tx.epoch)
+                        return
                 except TransactionFailed as failure:
                     if tries_left and self.lock_dir_was_there(request, failure):
                         exists = not self._root_is_missing(request, failure)
@@ -222,10 +253,8 @@ class RequestStore:
                         ensure_path(self._client, paths.NODES)
                     else:
                         raise
-                    attempt = send(exists)
-                else:
-                    request.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
-                    return
+                    tries_left -= 1
+                tx, reply, index = send(exists)
 
         sent = send(False)
         return end

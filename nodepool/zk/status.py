@@ -111,8 +111,10 @@ class StatusWriter:
                 entry.wanted = data
             self._pending.add(path)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="status", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="status", daemon=True)
+                # Raises RuntimeError if the system has no more threads just now; then the next call tries it again.
+                thread.start()
+                self._thread = thread
             self._changed.notify_all()
 
     def remove(self, kind: str, name: str) -> None:

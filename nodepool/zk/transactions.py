@@ -29,12 +29,16 @@ from kazoo.exceptions import (
 from kazoo.retry import RetryFailedError
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
-from nodepool.model.record import Record
+from nodepool.guard import OnError
+from nodepool.model.record import InvalidRecord, Record
+from nodepool.zk import codec
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.reply import Reply
 
 EPHEMERAL = 1
 SEQUENCE = 2
+#: Fields of nodes and requests that are never changed; together they tell one from all others.
+LASTING = ("created_time", "provider", "pool", "event_id")
 
 #: Errors that say nothing about whether something was written. `RetryFailedError`: the client was stopped.
 UNKNOWN_OUTCOME = (
@@ -142,9 +146,14 @@ class Transaction:
         self._observer = observer
         self._operations: list[Any] = []
         self._paths: list[str] = []
+        self._data: dict[int, bytes] = {}
         self._written: dict[int, Record] = {}
         self._created: dict[int, Record] = {}
         self._contenders: list[str] = []
+        #: ZooKeeper's number of a change before it is sent.
+        self._since: int = self._kazoo.last_zxid
+        #: `ZooKeeperClient.session_epoch` of the session that it is sent in.
+        self.epoch = client.session_epoch
 
     def _add(self, path: str, operation: Any) -> None:
         self._paths.append(path)
@@ -156,9 +165,10 @@ class Transaction:
         return len(self._operations) - 1
 
     def create_contender(self, prefix: str, data: bytes) -> int:
-        """Take a lock: an ephemeral znode with a sequence number, which is not left behind if the answer is lost.
+        """Take a lock: an ephemeral znode with a sequence number.
 
-        :param prefix: unique path.
+        :param prefix: unique path. By it the contender is found if the answer is lost, see `taken`; who does not look
+            for it leaves it to `send` to remove it.
         :return: the operation's index.
         """
         self._contenders.append(prefix)
@@ -176,11 +186,13 @@ class Transaction:
         if record.version is None:
             raise ZKException(f"{path} was never read: it cannot be written safely")
         self._written[len(self._operations)] = record
+        self._data[len(self._operations)] = data
         self._add(path, self._make.set(path, data, record.version))
 
     def create_record(self, prefix: str, record: Record, data: bytes, *, ephemeral: bool = False) -> None:
         """Create a record with a sequence number; sets its id and version."""
         self._created[len(self._operations)] = record
+        self._data[len(self._operations)] = data
         self.create(prefix, data, flags=SEQUENCE | (EPHEMERAL if ephemeral else 0))
 
     def fence_lock(self, lock_dir: str, *, exists: bool, keep: bool) -> None:
@@ -197,10 +209,13 @@ class Transaction:
         if not keep and not exists:
             self.delete(lock_dir)
 
-    def send(self, on_done: Callable[[Any, BaseException | None], None] | None = None) -> Reply:
+    def send(
+        self, on_done: Callable[[Any, BaseException | None], None] | None = None, *, resolved: bool = False
+    ) -> Reply:
         """Commit; does not block. The reply has a list with one result an operation.
 
         :param on_done: called in the connection thread with (results, error).
+        :param resolved: after a lost answer the caller asks `taken`. Else contenders are removed then.
         """
         observer = self._observer
         if observer is not None:
@@ -211,7 +226,7 @@ class Transaction:
 
         def settle(results: Any, error: BaseException | None) -> None:
             self._settle(results, error)
-            if error is not None and isinstance(translate(error), ZKConnectionError):
+            if not resolved and error is not None and isinstance(translate(error), ZKConnectionError):
                 for prefix in self._contenders:
                     self._client.orphans.add(prefix)
             if on_done is not None:
@@ -238,6 +253,43 @@ class Transaction:
     def commit(self) -> Any:
         """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""
         return result(self.send())
+
+    def taken(self) -> str | None:
+        """After a lost answer to a transaction that takes one lock: path of its contender. None = it was not made.
+
+        Records get their versions and ids. Blocks until there is a connection.
+
+        :raises SessionLost: whatever was written, the lock went with the session.
+        :raises ZKConflict: it was made, but a record was changed since. The lock is given back.
+        """
+        (prefix,) = self._contenders
+        client, kazoo = self._client, self._kazoo
+        lock_dir, _, beginning = prefix.rpartition("/")
+        with OnError(lambda _: client.orphans.add(prefix)):
+            sync(client, lock_dir)
+            names: list[str] = []
+            with translated(), contextlib.suppress(NoNodeError):
+                names = kazoo.retry(kazoo.get_children, lock_dir)
+            if client.session_epoch != self.epoch:
+                raise SessionLost(f"the session was lost while {lock_dir} was being locked")
+            name = next((name for name in names if name.startswith(beginning)), None)
+            if name is None:
+                return None
+            for index, record in self._written.items():
+                was_written(client, self._paths[index], record, self._data[index])
+            if not self.was_created():
+                raise ZKConflict(f"what was made together with {lock_dir} was deleted")
+        return f"{lock_dir}/{name}"
+
+    def was_created(self) -> bool:
+        """After a lost answer: were the records made that get a sequence number? They get their ids then.
+
+        Blocks until there is a connection.
+        """
+        return all(
+            was_created(self._client, self._paths[index].rpartition("/")[0], record, self._data[index], self._since)
+            for index, record in self._created.items()
+        )
 
     def commit_unless(self, done: Callable[[], bool]) -> None:
         """`commit`, and again after a lost answer, unless ``done`` says that everything was written."""
@@ -273,6 +325,39 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
         raise ZKConflict(f"{path} was changed by another process")
     record.version, record.mzxid = stat.version, stat.mzxid
     return True
+
+
+def was_created(client: ZooKeeperClient, parent: str, record: Record, data: bytes, since: int) -> bool:
+    """After a lost answer to a creation with a sequence number: True = it was made, False = it was not, or was deleted.
+
+    It is known by its data, among what is younger than the question, also when others have changed it since. Blocks
+    until there is a connection.
+
+    :param record: gets the id, and the version that was made: a write over a later change is refused.
+    :param since: ZooKeeper's number of a change before that.
+    """
+    kazoo = client.kazoo
+    with translated(), contextlib.suppress(NoNodeError):
+        kazoo.retry(kazoo.sync, parent)
+        names = [name for name in kazoo.retry(kazoo.get_children, parent) if name[-10:].isdecimal()]
+        for name in sorted(names, key=lambda name: name[-10:], reverse=True):
+            with contextlib.suppress(NoNodeError):
+                found, stat = kazoo.retry(kazoo.get, f"{parent}/{name}")
+                if stat.czxid <= since:
+                    break
+                if found == data or (stat.version and _lasting(found) == _lasting(data)):
+                    record.id, record.version, record.mzxid = name, 0, stat.czxid
+                    return True
+    return False
+
+
+def _lasting(data: bytes) -> list[Any]:
+    """What is never changed in a record."""
+    try:
+        record = codec.decode(data)
+    except InvalidRecord:
+        return []
+    return [record.get(field) for field in LASTING]
 
 
 def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:

@@ -34,7 +34,7 @@ from nodepool.model.states import (
     UPLOADING,
     USED,
 )
-from nodepool.zk import components, locks, paths
+from nodepool.zk import components, installation, locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.maintenance_store import MaintenanceStore
@@ -106,6 +106,16 @@ class ZooKeeper:
         from nodepool.zk.image_store import ImageStore
 
         return ImageStore(self.client)
+
+    def installation_ids(self) -> tuple[str, ...]:
+        """Ids that stand on things of this installation in clouds; those that are made get the first. Blocks.
+
+        A launcher or builder makes the first one if there is none. For a command there is none then.
+        """
+        if self.cache is not None:
+            return installation.get(self.client).ids
+        found = installation.read(self.client)
+        return () if found is None else found.ids
 
     # -- nodes --
 

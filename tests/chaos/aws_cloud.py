@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.testing.aws import AwsSimulatorClient
+from simulators.aws import AwsSimulatorClient
 from tests.chaos.translated_cloud import TranslatedCloud, Translation
 
 TRANSLATION = Translation(

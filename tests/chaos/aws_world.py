@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from nodepool.testing.aws import AwsSettings, environment
-from nodepool.testing.aws.images import IMAGE_NAME
+from simulators.aws import AwsSettings, environment
+from simulators.aws.images import IMAGE_NAME
 from tests.chaos.aws_cloud import AwsCloud
 from tests.chaos.links import Links
 from tests.chaos.section_world import SectionWorld
@@ -20,7 +20,7 @@ SMALL, MEDIUM = "t3.micro", "c5.xlarge"
 class AwsWorld(SectionWorld):
     """See `SectionWorld`."""
 
-    simulator = "nodepool.testing.aws"
+    simulator = "simulators.aws"
     settings: ClassVar[Mapping[str, Any]] = {
         "boot_seconds": [0.3, 1.5],
         "end_seconds": [0.1, 0.5],

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodepool.testing.azure import AzureSimulatorClient
+from simulators.azure import AzureSimulatorClient
 from tests.chaos.translated_cloud import TranslatedCloud, Translation
 
 TRANSLATION = Translation(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nodepool.testing.azure import write_auth_file
+from simulators.azure import write_auth_file
 from tests.chaos.azure_cloud import AzureCloud
 from tests.chaos.links import Links
 from tests.chaos.section_world import SectionWorld
@@ -20,14 +20,13 @@ SIZE = "Standard_B1s"
 class AzureWorld(SectionWorld):
     """See `SectionWorld`."""
 
-    simulator = "nodepool.testing.azure"
+    simulator = "simulators.azure"
     settings: ClassVar[Mapping[str, Any]] = {
         "boot_seconds": [0.3, 1.5],
         "delete_seconds": [0.1, 0.5],
         "latency_seconds": [0.0, 0.05],
         # What a VM leaves that failed is reserved for a moment, not for minutes: it would not be gone in time.
         "nic_reserved_seconds": 2,
-        "other_case": True,
     }
     volume_label: ClassVar[Mapping[str, Any]] = {"hardware-profile": {"vm-size": SIZE}, "volume-size": 20}
     spot_label: ClassVar[Mapping[str, Any]] = {

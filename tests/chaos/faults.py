@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
 from random import Random
 from typing import Any
+
+from kazoo.exceptions import NotEmptyError
 
 from tests.chaos.doomed_client import DoomedClient
 from tests.chaos.events import Violations
@@ -45,11 +48,14 @@ class Injector(FaultRunner):
         self._reloads = 0
 
     def put_right(self) -> None:
-        """Ends builds that are stuck, removes records that nobody can read."""
+        """Ends builds that are stuck, removes records that cannot be read."""
         self._world.cloud.release_stuck()
+        kazoo = self._world.znodes.kazoo
         for node_id in self._corrupted:
-            if self._world.znodes.kazoo.exists(f"{NODES}/{node_id}"):
-                self._world.znodes.kazoo.delete(f"{NODES}/{node_id}", recursive=True)
+            while kazoo.exists(f"{NODES}/{node_id}"):
+                # A launcher may make a lock below it meanwhile.
+                with contextlib.suppress(NotEmptyError):
+                    kazoo.delete(f"{NODES}/{node_id}", recursive=True)
 
     # -- launchers
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.testing.gce import GceSimulatorClient
+from simulators.gce import GceSimulatorClient
 from tests.chaos.translated_cloud import TranslatedCloud, Translation
 
 TRANSLATION = Translation(

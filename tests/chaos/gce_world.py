@@ -20,7 +20,7 @@ SMALL = "f1-micro"
 class GceWorld(SectionWorld):
     """See `SectionWorld`."""
 
-    simulator = "nodepool.testing.gce"
+    simulator = "simulators.gce"
     settings: ClassVar[Mapping[str, Any]] = {
         "boot_seconds": [0.3, 1.5],
         "delete_seconds": [0.1, 0.5],

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nodepool.testing.ibmvpc import IbmVpcSimulatorClient
+from simulators.ibmvpc import IbmVpcSimulatorClient
 from tests.chaos.providers import POOL_SERVERS
 from tests.chaos.translated_cloud import TranslatedCloud, Translation
 

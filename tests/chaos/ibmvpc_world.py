@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nodepool.testing.ibmvpc import environment, write_credentials
+from simulators.ibmvpc import environment, write_credentials
 from tests.chaos import providers
 from tests.chaos.ibmvpc_cloud import KEPT_ADDRESSES, IbmVpcCloud
 from tests.chaos.links import Links
@@ -23,7 +23,7 @@ CHOICE = ["cx2-2x4", "bxf-2x8"]
 class IbmVpcWorld(SectionWorld):
     """See `SectionWorld`. Most labels have private addresses only, the others floating IPs that are used again."""
 
-    simulator = "nodepool.testing.ibmvpc"
+    simulator = "simulators.ibmvpc"
     settings: ClassVar[Mapping[str, Any]] = {
         "boot_seconds": [0.3, 1.5],
         "delete_seconds": [0.1, 0.5],

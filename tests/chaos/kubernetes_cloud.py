@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.testing.kubernetes import KubernetesSimulatorClient
-from nodepool.testing.openstack import SimulatorClient
-from nodepool.testing.simulator.observer import NODE_KEY
+from simulators.base.observer import NODE_KEY
+from simulators.kubernetes import KubernetesSimulatorClient
+from simulators.openstack import SimulatorClient
 
 
 class ClusterCloud(SimulatorClient):

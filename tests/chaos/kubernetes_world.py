@@ -29,7 +29,7 @@ class KubernetesWorld(World):
             '"latency_seconds": [0.0, 0.05]}'
         )
         options = ["--kubeconfig", str(self._kubeconfig), "--seed", str(self.seed), "--knobs", settings]
-        return [sys.executable, "-m", "nodepool.testing.kubernetes", *options]
+        return [sys.executable, "-m", "simulators.kubernetes", *options]
 
     @property
     def _kubeconfig(self) -> Path:

@@ -11,10 +11,10 @@ from tests.support.seeded_run import seeded_run
 
 FAULT_SECONDS = 45.0
 #: How long the whole run may take, also on a busy machine; and its end when it takes longer.
-DEADLINE_SECONDS, END_SECONDS = 245.0, 40.0
+DEADLINE_SECONDS, END_SECONDS = 400.0, 40.0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(460)
 def test_nothing_is_lost_and_nothing_leaks(tmp_path: Path) -> None:
     """F-1, F-2, F-4, F-5: launchers, ZooKeeper, cloud and clients fail, and all invariants hold."""
     options = ["--seconds", str(FAULT_SECONDS)]

@@ -11,10 +11,10 @@ from tests.support.seeded_run import seeded_run
 
 FAULT_SECONDS = 25.0
 #: How long the whole run may take, also on a busy machine; and its end when it takes longer.
-DEADLINE_SECONDS, END_SECONDS = 300.0, 40.0
+DEADLINE_SECONDS, END_SECONDS = 400.0, 40.0
 
 
-@pytest.mark.timeout(360)
+@pytest.mark.timeout(460)
 def test_all_images_are_ready_and_nothing_leaks(tmp_path: Path) -> None:
     """B-11, U-12, R-1, R-2, R-4, R-5, R-9: builders, clouds, disks, ZooKeeper and records fail; invariants hold."""
     report = seeded_run(

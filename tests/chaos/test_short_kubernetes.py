@@ -13,7 +13,7 @@ from tests.support.seeded_run import seeded_run
 FAULT_SECONDS = 12.0
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(460)
 def test_nothing_is_lost_and_nothing_leaks(tmp_path: Path) -> None:
     """F-1, F-2, F-4, F-5; KU-9 to KU-12: lost answers, kills between calls, watches that expire; invariants hold."""
     options = ["--cloud", "kubernetes", "--seconds", str(FAULT_SECONDS)]

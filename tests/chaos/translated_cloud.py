@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 
 
 class SteeredCloud(Protocol):

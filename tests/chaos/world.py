@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 from tests.chaos.events import Events
 from tests.chaos.links import Links
 from tests.chaos.providers import RichProvider, static_provider
@@ -139,7 +139,7 @@ class World(Events):
         knobs = '{"boot_seconds": [0.3, 1.5], "delete_seconds": [0.1, 0.5], "latency_seconds": [0.0, 0.05]}'
         file = str(self.directory / "clouds.yaml")
         options = ["--clouds-yaml", file, "--seed", str(self.seed), "--knobs", knobs]
-        return [sys.executable, "-m", "nodepool.testing.openstack", *options]
+        return [sys.executable, "-m", "simulators.openstack", *options]
 
     def _make_launcher(self, number: int) -> LauncherProcess:
         environment = self.launcher_environment(number)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import AwsDriver
-from nodepool.testing.aws import AwsSimulator
 from nodepool.testing.image_contract import ImageContract
+from simulators.aws import AwsSimulator
 
 
 class AwsImages(ImageContract):

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import AwsDriver
-from nodepool.testing.aws import AwsSettings, AwsSimulator
 from nodepool.testing.contract import DriverContract
+from simulators.aws import AwsSettings, AwsSimulator
+from tests.support.lost_machine_contract import LostMachineContract
 
 
-class TestAwsSimulator(DriverContract):
+class TestAwsSimulator(LostMachineContract, DriverContract):
     """Two pools, an image of Amazon's. Nothing scans the instances: no sshd answers there."""
 
     label = "small"
@@ -49,6 +50,7 @@ class TestAwsSimulator(DriverContract):
     def _cloud(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """A region of its own for each test, which must be empty at the end."""
         settings = AwsSettings(hidden_rate=0.3, hidden_seconds=(0.1, 0.3), tag_lag_rate=0.3, tag_lag_seconds=(0.1, 0.3))
+        settings.empty_pages = True
         with AwsSimulator(settings) as self.simulator:
             for name, value in self.simulator.environment.items():
                 monkeypatch.setenv(name, value)

@@ -11,12 +11,13 @@ import pytest
 
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.vhd import MIB, fixed_footer
-from nodepool.testing.azure import AzureSettings, AzureSimulator
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
+from simulators.azure import AzureSettings, AzureSimulator
+from tests.support.lost_machine_contract import LostMachineContract
 
 
-class TestAzure(ImageContract, DriverContract):
+class TestAzure(LostMachineContract, ImageContract, DriverContract):
     """Two pools, an image of the resource group. Nothing scans the VMs: no sshd answers there."""
 
     label = "small"

@@ -11,8 +11,8 @@ import pytest
 
 from nodepool.driver.example import ExampleDriver
 from nodepool.testing.contract import DriverContract
-from nodepool.testing.example_cloud import ExampleCloud
 from nodepool.testing.image_contract import ImageContract
+from simulators.example_cloud import ExampleCloud
 
 
 class TestExample(ImageContract, DriverContract):

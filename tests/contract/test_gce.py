@@ -11,12 +11,13 @@ import pytest
 
 from nodepool.driver.gce import GceDriver
 from nodepool.testing.contract import DriverContract
-from nodepool.testing.gce import GceSettings, GceSimulator
 from nodepool.testing.image_contract import ImageContract
+from simulators.gce import GceErrorRule, GceSettings, GceSimulator
 from tests.support.gce_place import gce_section
+from tests.support.lost_machine_contract import LostMachineContract
 
 
-class TestGce(ImageContract, DriverContract):
+class TestGce(LostMachineContract, ImageContract, DriverContract):
     """Two pools, an image of a family, and one that is uploaded. Nothing scans the instances: no sshd answers there."""
 
     label = "small"
@@ -45,6 +46,12 @@ class TestGce(ImageContract, DriverContract):
     def _cloud(self, tmp_path: Path) -> Iterator[None]:
         """A project that is as new for each test, and must be empty at the end."""
         settings = GceSettings(hidden_rate=0.3, hidden_seconds=(0.1, 0.3), ghost_rate=0.3, ghost_seconds=(0.1, 0.3))
+        settings.empty_pages = True
+        settings.errors = [
+            # A new operation is not there yet for each of Google's servers; pages of a proxy prove nothing.
+            GceErrorRule(operation="globalOperations.get", kind="404", count=2),
+            GceErrorRule(operation="instances.get", kind="html", status=404, count=3),
+        ]
         settings.upload_short_rate = 0.3
         with GceSimulator(settings) as simulator:
             self.key_file, self.url = simulator.write_key_file(tmp_path / "key.json"), simulator.url

@@ -12,14 +12,15 @@ import pytest
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.interface import Provider
 from nodepool.testing.contract import DriverContract
-from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulator
-from nodepool.testing.ibmvpc.images import IMAGE_NAME
 from nodepool.testing.image_contract import ImageContract
 from nodepool.testing.pool_worker import PoolWorkerStandIn
+from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator, VpcErrorRule
+from simulators.ibmvpc.images import IMAGE_NAME
+from tests.support.lost_machine_contract import LostMachineContract
 from tests.support.wait import wait_for
 
 
-class TestIbmVpc(ImageContract, DriverContract):
+class TestIbmVpc(LostMachineContract, ImageContract, DriverContract):
     """Two pools, one with floating IPs. Nothing scans the instances: no sshd answers there."""
 
     label = "small"
@@ -74,6 +75,10 @@ class TestIbmVpc(ImageContract, DriverContract):
     def _cloud(self, tmp_path: Path) -> Iterator[None]:
         """A region that is as new for each test, and must be empty at the end."""
         lag = IbmVpcSettings(hidden_rate=0.3, hidden_seconds=(0.1, 0.3), ghost_rate=0.3, ghost_seconds=(0.1, 0.3))
+        lag.empty_pages = True
+        # A new image is not there yet for each of IBM's servers; pages of a proxy prove nothing.
+        unseen = VpcErrorRule(operation="vpc.get_image", kind="404", count=2)
+        lag.errors = [unseen, VpcErrorRule(operation="vpc.list_*", kind="html", status=404, count=2)]
         with IbmVpcSimulator(lag) as self.simulator:
             self.credentials = self.simulator.write_credentials(tmp_path / "ibm.env")
             yield

@@ -12,10 +12,11 @@ import pytest
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
+from tests.support.lost_machine_contract import LostMachineContract
 
 
-class TestOpenStack(ImageContract, DriverContract):
+class TestOpenStack(LostMachineContract, ImageContract, DriverContract):
     """Two zones, two pools, cloud images. Nothing scans the servers: no sshd answers there."""
 
     label = "small"
@@ -47,7 +48,7 @@ class TestOpenStack(ImageContract, DriverContract):
     def _cloud(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         """A cloud of its own for each test, which must be empty at the end."""
         simulator = OpenStackSimulator()
-        simulator.change(availability_zones=["az1", "az2"])
+        simulator.change(availability_zones=["az1", "az2"], by_turns=True)
         with simulator:
             file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml")
             monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))

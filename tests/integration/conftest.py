@@ -9,19 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from nodepool.testing.aws import AwsSimulator
-from nodepool.testing.azure import AzureSimulator
-from nodepool.testing.gce import GceSimulator
-from nodepool.testing.ibmvpc import IbmVpcSimulator
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.aws import AwsSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.aws_place import AwsPlace
 from tests.support.aws_provider import aws_section
-from tests.support.azure_place import AzurePlace, azure_section
 from tests.support.cloud_site import CloudSite, assert_unharmed
 from tests.support.command_line import CommandLine
-from tests.support.gce_place import GcePlace, gce_section
-from tests.support.ibmvpc_place import IbmVpcPlace, ibmvpc_section
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes
@@ -107,37 +102,39 @@ def aws(region: AwsSimulator, site: CloudSite) -> Iterator[AwsPlace]:
 
 
 @pytest.fixture
-def azure(site: CloudSite) -> Iterator[AzurePlace]:
-    """Change ``section`` and call `AzurePlace.launch`; in the end no node may ever have had two VMs."""
-    with AzureSimulator() as cloud:
-        auth_file = cloud.write_auth_file(site.directory / "azure.json")
-        with site.running(AzurePlace(cloud, site.znodes, azure_section(auth_file, site.sshd.port))) as made:
-            yield made
-
-
-@pytest.fixture
-def gce(site: CloudSite) -> Iterator[GcePlace]:
-    """Change ``section`` and call `GcePlace.launch`; in the end no node may ever have had two instances."""
-    with GceSimulator() as cloud:
-        section = gce_section(cloud.write_key_file(site.directory / "key.json"), cloud.url, site.sshd.port)
-        with site.running(GcePlace(cloud, site.znodes, section)) as made:
-            yield made
-
-
-@pytest.fixture
-def ibm(site: CloudSite) -> Iterator[IbmVpcPlace]:
-    """Change ``section`` and call `IbmVpcPlace.launch`; in the end no node may ever have had two instances."""
-    with IbmVpcSimulator() as cloud:
-        section = ibmvpc_section(cloud.write_credentials(site.directory / "ibm.env"), site.sshd.port)
-        with site.running(IbmVpcPlace(cloud, site.znodes, section)) as made:
-            yield made
-
-
-@pytest.fixture
 def nodepool(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str) -> CommandLine:
     """The command line, for a static provider ``lab``."""
     write_config(tmp_path / "nodepool.yaml", zookeeper, chroot, [StaticProvider([StaticHost("127.1.0.1")], name="lab")])
     return CommandLine(tmp_path / "nodepool.yaml")
+
+
+@pytest.fixture
+def clouds(simulator: OpenStackSimulator, nodepool: CommandLine, tmp_path: Path) -> CommandLine:
+    """The command line with the providers cloud-a and cloud-b in one cloud, and cloud-c in one that is away."""
+    entry = simulator.clouds_yaml_entry()
+    away = {**entry, "auth": {**entry["auth"], "auth_url": "http://127.0.0.1:1/v3"}}
+    file = tmp_path / "clouds.yaml"
+    file.write_text(yaml.safe_dump({"clouds": {"simulator": entry, "away": away}}), encoding="utf-8")
+    nodepool.environment["OS_CLIENT_CONFIG_FILE"] = str(file)
+    settings = yaml.safe_load(nodepool.config.read_text(encoding="utf-8"))
+    settings["diskimages"] = [{"name": "debian", "formats": ["raw"]}]
+    for name, cloud, pause in (
+        ("cloud-a", "simulator", False),
+        ("cloud-b", "simulator", True),
+        ("cloud-c", "away", False),
+    ):
+        settings["providers"].append(
+            {
+                "name": name,
+                "driver": "openstack",
+                "cloud": cloud,
+                "rate": 0,
+                "diskimages": [{"name": "debian", "pause": pause}],
+                "pools": [],
+            }
+        )
+    nodepool.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return nodepool
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.testing.aws import AwsSimulator
-from nodepool.testing.aws.cloud import Region
+from simulators.aws import AwsSimulator
+from simulators.aws.cloud import Region
 from tests.support.fake_builder import FakeBuilder, builder_of
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for

@@ -16,7 +16,7 @@ from nodepool.driver.framework import image_time
 from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from nodepool.plan.backoff import Backoff
-from nodepool.testing.aws import AwsSimulator
+from simulators.aws import AwsSimulator
 from tests.unit.driver.aws.support import PROVIDER
 from tests.unit.driver.aws.upload_rig import DATA, Uploads, ids
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.images import USABLE, FakeImage
-from nodepool.testing.example_cloud import CLOUD_IMAGE, ExampleCloud
+from simulators.example_cloud import CLOUD_IMAGE, ExampleCloud
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for

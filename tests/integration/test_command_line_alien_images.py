@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-import yaml
 
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.command_line import CommandLine, Result
 from tests.support.image_znodes import ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
@@ -23,35 +21,6 @@ LISTED = "the images of provider {} cannot be listed"
 @pytest.fixture
 def images(znodes: PoolZnodes) -> ImageZnodes:
     return ImageZnodes(znodes)
-
-
-@pytest.fixture
-def clouds(simulator: OpenStackSimulator, nodepool: CommandLine, tmp_path: Path) -> CommandLine:
-    """The command line with the providers cloud-a and cloud-b in one cloud, and cloud-c in one that is away."""
-    entry = simulator.clouds_yaml_entry()
-    away = {**entry, "auth": {**entry["auth"], "auth_url": "http://127.0.0.1:1/v3"}}
-    file = tmp_path / "clouds.yaml"
-    file.write_text(yaml.safe_dump({"clouds": {"simulator": entry, "away": away}}), encoding="utf-8")
-    nodepool.environment["OS_CLIENT_CONFIG_FILE"] = str(file)
-    settings = yaml.safe_load(nodepool.config.read_text(encoding="utf-8"))
-    settings["diskimages"] = [{"name": "debian", "formats": ["raw"]}]
-    for name, cloud, pause in (
-        ("cloud-a", "simulator", False),
-        ("cloud-b", "simulator", True),
-        ("cloud-c", "away", False),
-    ):
-        settings["providers"].append(
-            {
-                "name": name,
-                "driver": "openstack",
-                "cloud": cloud,
-                "rate": 0,
-                "diskimages": [{"name": "debian", "pause": pause}],
-                "pools": [],
-            }
-        )
-    nodepool.config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    return nodepool
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from nodepool.model.component import PoolComponent
 from tests.support.command_line import CommandLine
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.openstack_place import Place
+from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
 from tests.support.zookeeper import ZooKeeperServer
@@ -91,6 +93,25 @@ def test_all_problems_at_once(place: Place, check: Check) -> None:
     assert "may have 3 instances, max-servers of the pools allow 5" in told["quota"]["text"]
 
 
+def test_label_that_no_launcher_can_keep_ready(place: Place, check: Check, znodes: PoolZnodes) -> None:
+    """What another launcher serves is no mistake of this file."""
+    labels = [*place.settings()["labels"], {"name": "gpu", "min-ready": 1}]
+    status, rows = check(labels=labels)
+    assert status == 1
+    assert failed(rows) == {
+        "label gpu": [
+            "min-ready is 1, but no pool of this file and of the running launchers has the label; "
+            "add the label to a pool, or remove min-ready"
+        ]
+    }
+    other = PoolComponent("elsewhere")
+    other.id, other.supported_labels = "elsewhere-main", ["gpu"]
+    record = json.dumps(other.to_dict()).encode()
+    znodes.kazoo.create("/nodepool/components/pool/elsewhere-", record, sequence=True, makepath=True)
+    status, rows = check(labels=labels)
+    assert (status, failed(rows)) == (0, {})
+
+
 def test_image_by_id_and_upload(place: Place, check: Check) -> None:
     place.section["cloud-images"].append({"name": "by-id", "image-id": "0000", "username": "x"})
     place.label["cloud-image"] = "by-id"
@@ -98,6 +119,45 @@ def test_image_by_id_and_upload(place: Place, check: Check) -> None:
     found = failed(check()[1])
     assert "the cloud has no image with the id '0000'" in found["label small of pool main"][0]
     assert "there is no ready upload of it for the label(s) built" in found["diskimage built"][0]
+
+
+def test_other_installation(place: Place, check: Check, znodes: PoolZnodes) -> None:
+    """D-10: a server with the id of another installation, and the provider's name, is a warning; ours are none."""
+    ours, other = "0123456789abcdef", "fedcba9876543210"
+    znodes.kazoo.create("/nodepool/installation", json.dumps({"id": ours}).encode(), makepath=True)
+    with place.simulator.cloud() as cloud:
+        servers = [(other, "cloud-a"), (other, "cloud-a"), (ours, "cloud-a"), (other, "elsewhere")]
+        for node, (owner, provider) in enumerate(servers):
+            tags = {
+                "nodepool_provider_name": provider,
+                "nodepool_node_id": str(node),
+                "nodepool_installation_id": owner,
+            }
+            cloud.add_server(metadata=tags)
+    before = place.contents()
+    status, rows = check()
+    (row,) = [row for row in rows if row["subject"] == "other installations"]
+    assert (status, row["result"]) == (0, "warning")
+    assert row["text"] == f"another installation, {other}, has 2 things in the cloud of provider cloud-a"
+    assert f"nodepool installation adopt {other}" in row["remedy"]
+    assert place.contents() == before
+    record = {"provider": "cloud-a", "pool": "main", "other_installations": {other: 5}}
+    znodes.kazoo.create("/nodepool/status/pool/l1-main", json.dumps(record).encode(), makepath=True)
+    texts = [row["text"] for row in check()[1] if row["subject"] == "other installations"]
+    assert texts == [f"another installation, {other}, has 5 things in the cloud of provider cloud-a"]
+
+
+def test_other_place(check: Check, znodes: PoolZnodes) -> None:
+    """D-9: the cloud has none of the instances: is it the right project?"""
+    nodes = [
+        znodes.add_node("ready", provider="cloud-a", pool="main", type=["small"], external_id=f"server-{number}")
+        for number in range(3)
+    ]
+    status, rows = check()
+    (row,) = [row for row in rows if row["subject"] == "instances of nodes"]
+    assert (status, row["result"]) == (0, "warning")
+    assert row["text"] == f"the cloud of provider cloud-a shows no instance of 3 nodes any more ({', '.join(nodes)})"
+    assert "correct the project, region or credentials" in row["remedy"]
 
 
 def test_login_that_is_refused(place: Place, check: Check) -> None:

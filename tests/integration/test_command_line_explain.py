@@ -106,3 +106,19 @@ def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [answer(name)["numbers"] for name in (first, second)] == [full, full]
     assert [answer(name)["ahead"] for name in (first, second)] == [0, 1]
     assert answer(never)["text"].endswith("2 instances needed, the limit of pool main is 1")
+
+
+def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of the look-up of an image and the explanation of the provider have the cloud's own words."""
+    for name in ("LOOK_SECONDS", "ALL_SECONDS"):
+        monkeypatch.setattr(status_worker, name, 0.1)
+    place.simulator.change(errors=[{"operation": f"{one}.*", "kind": "503"} for one in ("image", "compute")])
+    place.launch()
+    place.znodes.submit(["small"])
+    assert place.launcher is not None
+    nodepool = CommandLine(place.launcher.path)
+    words = "503 The server is currently unavailable"
+    wait_for("it is explained", lambda: words in nodepool("explain", "cloud-a").out)
+    wait_for("it is logged", lambda: "its image could not be looked up: " in caplog.text)
+    lines = [record.getMessage() for record in caplog.records if "could not be looked up" in record.getMessage()]
+    assert all(words in line and "reports no version" not in line for line in lines)

@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from nodepool.zk import paths
 from tests.support.command_line import CommandLine, Result
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
 
 #: Ids of builds: of today, and of an old release.
 A, OLD = "a" * 32, "0000000003"
+#: Of an installation.
+OURS = "0123456789abcdef"
 
 
 @pytest.fixture
 def images(znodes: PoolZnodes) -> ImageZnodes:
     return ImageZnodes(znodes)
+
+
+def make_installation(images: ImageZnodes, its_id: str) -> None:
+    images.kazoo.create(paths.INSTALLATION, json.dumps({"id": its_id, "adopted": []}).encode(), makepath=True)
 
 
 @pytest.fixture
@@ -70,6 +77,36 @@ def test_import(nodepool: CommandLine, images: ImageZnodes, export: Path) -> Non
     assert images.znodes.children(uploads) == ["0000001200"]
     later = images.kazoo.create(f"{uploads}/", sequence=True)
     assert int(later.rpartition("/")[2]) > 1200
+
+
+@pytest.mark.parametrize("there", [None, "b" * 16])
+def test_installation(nodepool: CommandLine, images: ImageZnodes, tmp_path: Path, there: str | None) -> None:
+    """D-10. The id comes back, or is adopted where there is another one; records stay as they are to the byte."""
+    make_installation(images, OURS)
+    build = images.put("debian/builds/" + A, b'{"state": "ready",  "state_time": 1.5}')
+    images.add_upload("debian", A)
+    path = tmp_path / "export.json"
+    assert nodepool("export-image-data", str(path)) == Result(0, "", "")
+    images.kazoo.delete(IMAGES, recursive=True)
+    images.kazoo.delete(paths.INSTALLATION)
+    if there is not None:
+        make_installation(images, there)
+    for _ in range(2):
+        assert nodepool("import-image-data", str(path)) == Result(0, "", "")
+    found = json.loads(images.kazoo.get(paths.INSTALLATION)[0])
+    assert found == ({"id": OURS, "adopted": []} if there is None else {"id": there, "adopted": [OURS]})
+    assert images.kazoo.get(build)[0] == b'{"state": "ready",  "state_time": 1.5}'
+
+
+def test_export_after_an_import_of_an_earlier_release(
+    nodepool: CommandLine, images: ImageZnodes, tmp_path: Path
+) -> None:
+    """It left the id of the export in its record; the one of today is exported."""
+    make_installation(images, OURS)
+    build = images.put("debian/builds/" + A, b'{"installation_id":"%s","state": "ready"}' % (b"b" * 16))
+    assert nodepool("export-image-data", str(tmp_path / "export")).status == 0
+    exported = json.loads((tmp_path / "export").read_text(encoding="utf-8"))
+    assert exported == {build: f'{{"installation_id":"{OURS}","state": "ready"}}'}
 
 
 def test_import_beside_other_records(nodepool: CommandLine, images: ImageZnodes, export: Path) -> None:

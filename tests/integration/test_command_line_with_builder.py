@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from nodepool.model.component import PoolComponent
 from tests.support.command_line import CommandLine
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
@@ -113,6 +114,26 @@ def test_deletions(site: Site) -> None:
     wait_for("the build is gone", lambda: build not in site.builder.builds())
     assert build not in {row["id"] for row in site.listed("image-list")}
     assert not [name for name in site.builder.files() if build in name]
+
+
+def test_provider_that_builders_have_no_more(site: Site, znodes: PoolZnodes) -> None:
+    """OV-8: its uploads stay; a launcher serves it, and every builder reports that it does not look after it."""
+    site.build()
+    pool = PoolComponent("l1")
+    pool.id, pool.name, pool.provider_name = "l1-PoolWorker.cloud-a-main-1", "main", "cloud-a"
+    entry = json.dumps(pool.to_dict()).encode()
+    znodes.kazoo.create("/nodepool/components/pool/l1-", entry, ephemeral=True, sequence=True, makepath=True)
+    text = "no builder has provider cloud-a, to which there"
+
+    def status() -> str:
+        return " ".join(site.nodepool("status").out.split())
+
+    assert text not in status()
+    settings = yaml.safe_load(site.builder.config_path.read_text(encoding="utf-8"))
+    settings["providers"] = [one for one in settings["providers"] if one["name"] != "cloud-a"]
+    site.builder.config_path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    wait_for("status names them", lambda: text in status())
+    assert text in " ".join(site.nodepool("explain", "cloud-a").out.split())
 
 
 def test_details(site: Site) -> None:

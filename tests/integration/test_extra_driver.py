@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.registry import PATH_VARIABLE
-from nodepool.testing.example_cloud import ExampleCloud
+from simulators.example_cloud import ExampleCloud
 from tests.scenario.test_example import copy_of_the_example
 from tests.support.command_line import CommandLine
 from tests.support.launcher import LauncherProcess

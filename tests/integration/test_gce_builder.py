@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.testing.gce import GceSimulator
+from simulators.gce import GceSimulator
 from tests.support.fake_builder import FakeBuilder, builder_of
 from tests.support.gce_place import gce_section
 from tests.support.pool_znodes import PoolZnodes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from tests.support.kubernetes_api_contract import KubernetesApiContract
 from tests.support.kubernetes_contract import Place
 from tests.support.kubernetes_rights_contract import KubernetesRightsContract

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from urllib3.exceptions import HTTPError
 
-from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
-from nodepool.testing.simulator.client import AdminClient
+from simulators.base.client import AdminClient
+from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from tests.support.kubernetes_client import KubernetesClient, pod_body, refusal
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
@@ -119,6 +119,25 @@ def test_all_watches_can_be_cut(simulator: KubernetesSimulator, cluster: Kuberne
     wait_for("the watch is over", lambda: not simulator.application.cluster.watches)
 
 
+def test_pods_of_nodes_in_a_namespace_of_others_are_counted(
+    simulator: KubernetesSimulator, cluster: KubernetesClient
+) -> None:
+    """As in OpenShift, where a project that was asked for has no labels."""
+
+    def counted() -> tuple[int, list[str]]:
+        with simulator.cloud() as cloud:
+            return cloud.places.observer.machines, cloud.places.observer.double_nodes
+
+    labels = {"nodepool_node_id": "0000000001", "nodepool_provider_name": "cluster"}
+    cluster.add_pod("default", "first", labels=labels)
+    assert counted() == (1, [])
+    cluster.add_pod("default", "second", labels=labels)
+    assert counted() == (2, ["0000000001"])
+    for name in ("first", "second"):
+        cluster.call("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+    wait_for("both are deleted", lambda: counted()[0] == 0)
+
+
 def test_a_project_limit(tmp_path: Path) -> None:
     with KubernetesSimulator(KubernetesSettings(openshift=True, project_limit=1)) as simulator:
         client = KubernetesClient.of_context(simulator.write_kubeconfig(tmp_path / "kubeconfig"), "developer")
@@ -151,10 +170,12 @@ def test_projects_can_be_watched(tmp_path: Path) -> None:
 
 
 def test_a_process_of_its_own(tmp_path: Path) -> None:
-    """``python -m nodepool.testing.kubernetes``, steered through ``/admin``."""
+    """``python -m simulators.kubernetes``, steered through ``/admin``."""
     file = tmp_path / "kubeconfig"
-    command = [sys.executable, "-m", "nodepool.testing.kubernetes", "--kubeconfig", str(file)]
-    process = ChildProcess([*command, "--knobs", '{"openshift": true}'], tmp_path / "simulator.log")
+    command = [sys.executable, "-m", "simulators.kubernetes", "--kubeconfig", str(file)]
+    process = ChildProcess(
+        [*command, "--knobs", '{"openshift": true}'], tmp_path / "simulator.log", cwd=Path(__file__).parents[2]
+    )
     process.start()
     try:
         url = wait_for("it says its address", lambda: process.log_text().rpartition("\n")[0])

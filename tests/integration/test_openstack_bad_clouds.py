@@ -13,7 +13,7 @@ from nodepool.driver.statemachine import deletion_machine, inventory_machine, kn
 from nodepool.plan import circuit_breaker
 from nodepool.plan.backoff import Backoff
 from nodepool.runtime import providers
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
 from tests.support.wait import wait_for
 
@@ -138,7 +138,7 @@ def test_changed_password(place: Place, neighbour: OpenStackSimulator, caplog: p
 
 @pytest.mark.parametrize(
     "settings",
-    [{"region_name": "Nowhere"}, {"interface": "internal"}, {"auth": {"auth_url": "http://127.0.0.1:1"}}],
+    [{"region_name": "Nowhere"}, {"interface": "admin"}, {"auth": {"auth_url": "http://127.0.0.1:1"}}],
     ids=str,
 )
 def test_wrong_place(

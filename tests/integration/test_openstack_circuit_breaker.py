@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.launcher import stats_worker
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
 from tests.support.statsd_server import StatsdServer
 from tests.support.wait import wait_for

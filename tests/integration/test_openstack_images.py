@@ -14,7 +14,7 @@ import pytest
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.exceptions import ImageCreateException
-from nodepool.testing.openstack.image_data import Upload
+from simulators.openstack.image_data import Upload
 from tests.support.openstack_place import Place
 
 KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.openstack import cloud as cloud_module
-from nodepool.testing.openstack.servers import Server
+from simulators.openstack.servers import Server
 from tests.support.openstack_place import Place
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from openstack.exceptions import ConflictException, NotFoundException
 
-from nodepool.testing.openstack import Knobs, OpenStackSimulator
+from simulators.openstack import Knobs, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.openstack_cloud import SimulatedCloud, connected
 from tests.support.sshd import SshServer

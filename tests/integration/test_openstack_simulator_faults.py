@@ -21,7 +21,7 @@ from keystoneauth1.exceptions import (
 from openstack.exceptions import ForbiddenException, HttpException
 from openstack.proxy import Proxy
 
-from nodepool.testing.openstack import BootRule, ErrorRule, Knobs, OpenStackSimulator, SimulatorClient
+from simulators.openstack import ErrorRule, Knobs, OpenStackSimulator, SimulatorClient
 from tests.support.manual_clock import ManualClock
 from tests.support.openstack_cloud import SimulatedCloud, connected
 from tests.support.process import ChildProcess
@@ -148,18 +148,6 @@ def test_faults_that_mean_quota(cloud: SimulatedCloud) -> None:
     assert "exceeded for quota 'volumes'" in fault()
 
 
-def test_servers_that_do_not_boot(cloud: SimulatedCloud) -> None:
-    cloud.simulator.change(boots=[BootRule(kind="error", message="the hypervisor is on fire", count=1)])
-    assert cloud.reaches(cloud.create().id, "ERROR").fault["message"] == "the hypervisor is on fire"
-    failed = cloud.reaches(cloud.create(flavor="impossible").id, "ERROR")
-    assert failed.fault["message"].startswith("No valid host was found")
-    assert not list(cloud.connection.network.ports(device_id=failed.id))
-    failed = cloud.create(network="tiny").id, cloud.create(network="tiny").id
-    assert "Failed to allocate the network" in cloud.reaches(failed[1], "ERROR").fault["message"]
-    cloud.simulator.change(boots=[{"kind": "no-address"}])
-    assert not any(cloud.active().addresses.values())
-
-
 def test_stuck_in_build(cloud: SimulatedCloud) -> None:
     cloud.simulator.change(boots=[{"kind": "stuck", "count": 1}])
     stuck = cloud.create("stuck")
@@ -256,7 +244,7 @@ def test_peaks_and_doubles(cloud: SimulatedCloud) -> None:
 
 def test_as_a_process(tmp_path: Path) -> None:
     file = tmp_path / "clouds.yaml"
-    command = [sys.executable, "-m", "nodepool.testing.openstack", "--clouds-yaml", str(file), "--cloud", "mine"]
+    command = [sys.executable, "-m", "simulators.openstack", "--clouds-yaml", str(file), "--cloud", "mine"]
     command += ["--seed", "3", "--knobs", json.dumps({"boot_seconds": [0, 0]})]
     process = ChildProcess(command, tmp_path / "log", cwd=Path(__file__).parents[2])
     process.start()

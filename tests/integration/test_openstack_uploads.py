@@ -17,9 +17,9 @@ from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.exceptions import ImageCreateException, QuotaException
 from nodepool.plan.backoff import Backoff
-from nodepool.testing.openstack import OpenStackSimulator
-from nodepool.testing.openstack.client import SimulatorClient
-from nodepool.testing.openstack.messages import Json
+from simulators.openstack import OpenStackSimulator
+from simulators.openstack.client import SimulatorClient
+from simulators.openstack.messages import Json
 from tests.unit.driver.openstack.support import load, section
 
 KEYS = {"nodepool_provider_name": "cloud-a", "nodepool_build_id": "b1", "nodepool_upload_id": "1"}

@@ -17,7 +17,7 @@ from nodepool.cmd import stack_dump
 from nodepool.driver.statemachine import known
 from nodepool.plan.backoff import Backoff
 from nodepool.runtime import providers
-from nodepool.testing.openstack.identity_api import IdentityApi
+from simulators.openstack.identity_api import IdentityApi
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -25,7 +25,7 @@ from tests.support.wait import wait_for
 PASSWORD = "pass-W0RD-of-the-cloud"
 OLD_PASSWORD = "an-0LD-password"
 USER_DATA = "user-data-with-a-key"
-#: What answers to creations have, see `nodepool.testing.openstack.compute_api`.
+#: What answers to creations have, see `simulators.openstack.compute_api`.
 ADMIN_PASS = "simulated-admin-pass"
 #: All that were used.
 TOKENS: set[str] = set()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
+from tests.support.pool_status import pool_status
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
@@ -60,7 +61,13 @@ def test_used_nodes_come_back_with_a_new_scan(workplace: Workplace, znodes: Pool
 
 
 def test_request_goes_on_with_another_host(workplace: Workplace, znodes: PoolZnodes, tmp_path: Path) -> None:
-    """S-9: the host that died is deregistered, the request gets the one that lives; the host comes back."""
+    """S-9, W-9: the host that died is deregistered, the request gets the one that lives; the host comes back."""
+
+    def hosts() -> dict[str, tuple[bool | None, bool]]:
+        """What the status of the pool says of each: whether it is up, and whether there is a reason."""
+        status = pool_status(znodes, provider.name)
+        return {host.name: (host.up, bool(host.text)) for host in status.hosts} if status else {}
+
     servers = [SshServer(tmp_path / f"sshd{number}") for number in (1, 2)]
     for server in servers:
         server.start()
@@ -72,6 +79,7 @@ def test_request_goes_on_with_another_host(workplace: Workplace, znodes: PoolZno
         assert [node["hostname"] for node in first] == ["127.5.0.2"]
         second = znodes.submit(["small"])
         wait_for("the dead host has no node", lambda: len(znodes.nodes()) == 1)
+        wait_for("its pool says so", lambda: sorted(hosts().values()) == [(False, True), (True, False)])
         servers[0].start()
         assert [node["hostname"] for node in fulfilled(znodes, second)] == ["127.5.0.1"]
     finally:

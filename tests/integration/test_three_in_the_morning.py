@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.command_line import CommandLine
 from tests.support.openstack_place import Place
 from tests.support.pool_status import pool_statuses

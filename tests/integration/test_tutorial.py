@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.command_line import CommandLine
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes

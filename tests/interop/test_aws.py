@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodepool.testing.aws import AwsSimulator
+from simulators.aws import AwsSimulator
 from tests.support.aws_provider import aws_section
 from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer

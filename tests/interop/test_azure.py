@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodepool.testing.azure import AzureSimulator
+from simulators.azure import AzureSimulator
 from tests.support.azure_place import azure_section
 from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer
@@ -25,7 +25,7 @@ def subscription() -> Iterator[AzureSimulator]:
     """Lists lag, ids change case, and the answer of a PUT gets lost; in the end nothing may be left."""
     with AzureSimulator() as simulator:
         lost = {"operation": "virtualMachines.put", "kind": "drop", "after": True, "count": 1}
-        simulator.change(errors=[lost], hidden_rate=0.5, hidden_seconds=[0.2, 0.5], other_case=True)
+        simulator.change(errors=[lost], hidden_rate=0.5, hidden_seconds=[0.2, 0.5])
         yield simulator
         state = simulator.state()
         assert (state["double_nodes"], state["bugs"]) == ([], [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodepool.testing.gce import GceSimulator
+from simulators.gce import GceSimulator
 from tests.support.gce_place import gce_section
 from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nodepool.testing.ibmvpc import IbmVpcSimulator
+from simulators.ibmvpc import IbmVpcSimulator
 from tests.support.ibmvpc_place import ibmvpc_section
 from tests.support.section_provider import SectionProvider
 from tests.support.sshd import SshServer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.support.simulated_cloud import simulated_cloud
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from tests.support.wait import wait_for
 
 #: Jobs at once, and how many of them must end between two steps.
 JOBS, JOBS_PER_STEP = 7, 4
-STEP_SECONDS = 180.0
+STEP_SECONDS = 300.0
 LOOK_SECONDS = 0.25
 #: The released launcher looks for what is left over once a minute.
 CLEAN_SECONDS = 90.0

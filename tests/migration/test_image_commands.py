@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from nodepool.zk import paths
 from tests.support.command_line import CommandLine, Result
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
@@ -129,7 +132,10 @@ def test_builds_that_are_refused(ours: CommandLine, released: Command, images: I
     ],
 )
 def test_changes(ours: CommandLine, released: Command, images: ImageZnodes, command: list[str]) -> None:
-    """Both leave the same behind, and print nothing; the released one may tell that it connects once more."""
+    """Both leave the same behind, and print nothing; the released one may log that it connects once more.
+
+    Ours also writes who deletes (`deleted_by`): all readers ignore keys that they do not know.
+    """
     images.add_builder()
     results, left = [], []
     for run in (released, ours):
@@ -138,9 +144,11 @@ def test_changes(ours: CommandLine, released: Command, images: ImageZnodes, comm
         again(images)
         results.append(run(*command))
         left.append(everything(images))
-    told = [line for line in results[0].err.splitlines() if "Retrying zookeeper connection" not in line]
-    assert (results[0].status, results[0].out, told) == (0, "", [])
+    printed = [line for line in results[0].err.splitlines() if "Retrying zookeeper connection" not in line]
+    assert (results[0].status, results[0].out, printed) == (0, "", [])
     assert results[1] == Result(0, "", "")
+    actors = [record.pop("deleted_by") for record in left[1].values() if record and "deleted_by" in record]
+    assert len(actors) == ("delete" in command[0])
     assert left[0] == left[1]
 
 
@@ -164,6 +172,21 @@ def test_exports_are_the_same_and_each_reads_the_other_one(
         assert int(later.rpartition("/")[2]) > 7
 
 
+def test_released_import_of_an_export_with_the_id_of_an_installation(
+    ours: CommandLine, released: Command, images: ImageZnodes, tmp_path: Path
+) -> None:
+    """D-10, reference/zookeeper 6.4. The released commands ignore the id; ours shows the same."""
+    images.kazoo.create(paths.INSTALLATION, b'{"id":"0123456789abcdef","adopted":[]}')
+    file = str(tmp_path / "export")
+    assert ours("export-image-data", file).status == 0
+    assert '"0123456789abcdef' in json.loads(Path(file).read_text(encoding="utf-8"))[f"{IMAGES}/debian/builds/{A}"]
+    before = [without_ages(released(*command).out) for command in (["image-list"], ["dib-image-list"])]
+    images.kazoo.delete(IMAGES, recursive=True)
+    assert released("import-image-data", file).status == 0
+    for run in (released, ours):
+        assert [without_ages(run(*command).out) for command in (["image-list"], ["dib-image-list"])] == before
+
+
 def again(images: ImageZnodes) -> None:
     """What `test_changes` begins with."""
     images.add_build("debian", A)
@@ -172,9 +195,9 @@ def again(images: ImageZnodes) -> None:
     images.put("fedora-40/pause")
 
 
-def everything(images: ImageZnodes, path: str = IMAGES) -> dict[str, object]:
+def everything(images: ImageZnodes, path: str = IMAGES) -> dict[str, Any]:
     """Path -> record of every znode with data, without times; lock directories are left out."""
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name in images.znodes.children(path):
         if name != "lock":
             below = f"{path}/{name}"

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.support.image_site import CloudProvider
 from benchmarks.support.small_build import SmallBuild
-from nodepool.testing.openstack import CLOUD_NAME, SimulatorClient
+from simulators.openstack import CLOUD_NAME, SimulatorClient
 from tests.support.builder import OUR_BUILDER, BuilderProcess
 from tests.support.launcher_config import write_config
 from tests.support.released import released_programs

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.support.simulated_cloud import LABEL, OpenStackProvider
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 from tests.support.command_line import CommandLine
 from tests.support.launcher import OUR_COMMAND, LauncherProcess
 from tests.support.launcher_config import MetastaticProvider, Provider

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.support.simulated_cloud import LABEL, OpenStackProvider
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 from tests.support.launcher import OUR_COMMAND
 from tests.support.launcher_config import MetastaticProvider
 from tests.support.pool_znodes import PoolZnodes

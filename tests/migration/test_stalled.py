@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.support.simulated_cloud import OpenStackProvider
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 from tests.support.launcher import LauncherProcess
 from tests.support.launcher_config import write_config
 from tests.support.pool_znodes import PoolZnodes

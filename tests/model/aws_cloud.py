@@ -16,11 +16,11 @@ from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.aws.instance import instance_of
 from nodepool.driver.aws.transport import AwsTransport
-from nodepool.testing.aws.application import AwsApplication
-from nodepool.testing.aws.cloud import Region
-from nodepool.testing.aws.instance_record import TERMINATED
-from nodepool.testing.aws.settings import AwsErrorRule, AwsSettings, CapacityRule, InstanceBootRule
-from nodepool.testing.aws.simulator import environment
+from simulators.aws.application import AwsApplication
+from simulators.aws.cloud import Region
+from simulators.aws.instance_record import TERMINATED
+from simulators.aws.settings import AwsErrorRule, AwsSettings, CapacityRule, InstanceBootRule
+from simulators.aws.simulator import environment
 from tests.model.cloud import ModelServer
 from tests.model.setup import Move, Setup
 from tests.model.simulated_cloud import SimulatedCloud, SimulatedMoves

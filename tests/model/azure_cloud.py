@@ -11,11 +11,11 @@ import pytest
 from nodepool.driver.azure import AzureDriver, login
 from nodepool.driver.azure.auth_file import AuthFile
 from nodepool.driver.azure.config import AzureProviderConfig
-from nodepool.testing.azure.application import AzureApplication
-from nodepool.testing.azure.cloud import IMAGE, NETWORK, Subscription
-from nodepool.testing.azure.machines import VMS
-from nodepool.testing.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
-from nodepool.testing.azure.settings import ArmErrorRule, AzureSettings, SizeCapacity, VmBootRule
+from simulators.azure.application import AzureApplication
+from simulators.azure.cloud import IMAGE, NETWORK, Subscription
+from simulators.azure.machines import VMS
+from simulators.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
+from simulators.azure.settings import ArmErrorRule, AzureSettings, SizeCapacity, VmBootRule
 from tests.model.cloud import ModelServer
 from tests.model.rest_cloud import RestModelCloud, RestWorld
 from tests.model.setup import Move, Setup

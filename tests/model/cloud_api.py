@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What drivers of clouds with an HTTP API need in a simulated world: a simulator without a socket, and no threads.
 
-`ModelApi` takes the place of the connection to a simulator of `nodepool.testing`; `ModelLister` that of the thread of
+`ModelApi` takes the place of the connection to a simulator of `simulators`; `ModelLister` that of the thread of
 an `nodepool.driver.statemachine.inventory.Inventory`. The shared threads of a provider are in `tests.model.threads`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from nodepool.testing.simulator.messages import Answer, Request
+from simulators.base.messages import Answer, Request
 from tests.model.threads import launcher_that_runs
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.inventory import Inventory
-    from nodepool.testing.simulator.application import SimulatedApplication
+    from simulators.base.application import SimulatedApplication
     from tests.model.process import Turn
     from tests.model.world import World
 
@@ -28,13 +28,31 @@ class ModelApi:
         self._world = world
         self._application = application
 
-    def ask(self, method: str, url: str, headers: Mapping[str, str], body: bytes = b"") -> Answer | None:
-        """Make one call; None = the connection ended without an answer."""
+    def ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes = b"",
+        data: Iterable[bytes] | None = None,
+    ) -> Answer | None:
+        """Make one call; None = the connection ended without an answer.
+
+        :param data: of an image, in place of a body.
+        """
         parts = urlsplit(url)
         query = parse_qs(parts.query, keep_blank_values=True) if parts.query else {}
         own = {name.lower(): value for name, value in headers.items()}
+        request = Request(method, unquote(parts.path), query, own, body)
         self._world.baton.pause()
-        answer = self._application.handle(Request(method, unquote(parts.path), query, own, body))
+        if data is not None:
+            request.sink = self._application.body_sink(request)
+            for piece in data:
+                if request.sink is not None:
+                    request.sink.feed(piece)
+        if (seconds := self._application.delay(request)) > 0:
+            self._world.baton.wait(lambda: False, self._world.now + seconds)
+        answer = self._application.handle(request)
         self._world.baton.pause()
         for bug in self._application.bugs:
             self._world.violation(bug)

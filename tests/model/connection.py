@@ -63,6 +63,14 @@ class ModelKazoo:
         self._listeners: list[Callable[[str], None]] = []
         self._functions: dict[str, WatchFunction] = {}
 
+    @property
+    def last_zxid(self) -> int:
+        """Of the last change of which it may have heard."""
+        return self.server.zxid
+
+    def set_hosts(self, hosts: str) -> None:
+        """There is one server."""
+
     # -- the world: server and connection thread --
 
     def serve(self) -> None:

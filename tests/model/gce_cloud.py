@@ -13,11 +13,11 @@ from nodepool.driver.gce import GceDriver
 from nodepool.driver.gce.config import GceProviderConfig
 from nodepool.driver.gce.login import GoogleLogin
 from nodepool.driver.gce.names import record_id
-from nodepool.testing.gce.application import GceApplication
-from nodepool.testing.gce.cloud import FAMILY, Project
-from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
-from nodepool.testing.gce.settings import GceBootRule, GceErrorRule, GceSettings, ZoneCapacity
-from nodepool.testing.gce.token_api import METADATA_PATH
+from simulators.gce.application import GceApplication
+from simulators.gce.cloud import FAMILY, Project
+from simulators.gce.links import IMAGE_PROJECT, PROJECT
+from simulators.gce.settings import GceBootRule, GceErrorRule, GceSettings, ZoneCapacity
+from simulators.gce.token_api import METADATA_PATH
 from tests.model.cloud import ModelServer
 from tests.model.moves import LAUNCH_RETRIES
 from tests.model.rest_cloud import RestModelCloud, RestWorld

@@ -14,12 +14,12 @@ from nodepool.driver.ibmvpc.config import IbmProviderConfig
 from nodepool.driver.ibmvpc.floating import SETTLED_SECONDS
 from nodepool.driver.ibmvpc.names import node_metadata
 from nodepool.model import states
-from nodepool.testing.ibmvpc.application import IbmVpcApplication
-from nodepool.testing.ibmvpc.cloud import VpcRegion
-from nodepool.testing.ibmvpc.core import REGION, ZONES
-from nodepool.testing.ibmvpc.images import IMAGE_NAME
-from nodepool.testing.ibmvpc.resources import ADDRESSES, INSTANCES, VOLUMES
-from nodepool.testing.ibmvpc.settings import IbmVpcSettings, ProfileCapacity, VpcBootRule, VpcErrorRule
+from simulators.ibmvpc.application import IbmVpcApplication
+from simulators.ibmvpc.cloud import VpcRegion
+from simulators.ibmvpc.core import REGION, ZONES
+from simulators.ibmvpc.images import IMAGE_NAME
+from simulators.ibmvpc.resources import ADDRESSES, INSTANCES, VOLUMES
+from simulators.ibmvpc.settings import IbmVpcSettings, ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.model.cloud import ModelServer
 from tests.model.invariants import Invariants
 from tests.model.rest_cloud import RestModelCloud, RestWorld
@@ -27,7 +27,7 @@ from tests.model.setup import Move, Setup
 from tests.model.simulated_cloud import SimulatedMoves
 
 if TYPE_CHECKING:
-    from nodepool.testing.ibmvpc.resources import VpcResource
+    from simulators.ibmvpc.resources import VpcResource
 
 URL: Final = "http://ibm.invalid"
 #: Seconds from the order until an instance is gone.

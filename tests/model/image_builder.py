@@ -77,6 +77,7 @@ class Builder(Daemon):
         ensure_path(self.client, image_paths.IMAGES)
         self.world.baton.wait(builder.cache.ready.is_set)
         builder.apply(builder.configuration.current)
+        builder.look_again()
         self.serving = True
 
     @property
@@ -140,7 +141,7 @@ class ModelDib:
     def stop(self, reason: str) -> None:
         self._reason = self._reason or reason
 
-    def run(self, timeout: float | None = None) -> RunResult:
+    def run(self, timeout: float | None = None, _spent: float = 0.0) -> RunResult:
         world = self._world
         for image_format in self._formats:
             self._write(image_format, b"not complete")

@@ -73,6 +73,7 @@ class Launcher(Daemon):
             ensure_path(self.client, root)
         self.world.baton.wait(lambda: nodepool.cache.ready)
         nodepool.apply(nodepool.configuration.current)
+        nodepool.look_again()
         self.serving = True
 
     def _clean_leaks(self) -> None:

@@ -21,6 +21,7 @@ class ModelLock:
         self._path = path
         self._data = (identifier or "").encode()
         self._prefix = f"{kazoo.world.random.getrandbits(64):016x}__lock__"
+        self.create_path = f"{path}/{self._prefix}"
         self._tried = False
         self.node: str | None = None
 
@@ -45,7 +46,7 @@ class ModelLock:
         node = self._find() if self._tried else None
         self._tried = True
         if node is None:
-            made = kazoo.create(f"{self._path}/{self._prefix}", self._data, ephemeral=ephemeral, sequence=True)
+            made = kazoo.create(self.create_path, self._data, ephemeral=ephemeral, sequence=True)
             node = made.rpartition("/")[2]
         self.node = node
         names = kazoo.get_children(self._path)

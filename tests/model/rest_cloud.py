@@ -13,7 +13,7 @@ from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http import plain_http
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.framework.http.rest_calls import RestCalls
-from nodepool.testing.simulator.messages import Request
+from simulators.base.messages import Request
 from tests.model.simulated_cloud import SimulatedCloud
 from tests.model.world import World
 

@@ -89,7 +89,7 @@ class Server:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._zxid = 0
+        self.zxid = 0
         self._sessions = 0
         self.znodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0, 0.0)}
         self.sessions: list[Session] = []
@@ -109,7 +109,7 @@ class Server:
         session.alive = False
         self.sessions.remove(session)
         session.watches.clear()
-        self._zxid += 1
+        self.zxid += 1
         changes: list[Change] = []
         for path in sorted((path for path, znode in self.znodes.items() if znode.owner == session.id), reverse=True):
             self._delete(Delete(path, -1), session, changes, [])
@@ -137,7 +137,7 @@ class Server:
         if isinstance(request, (GetData, GetChildren, Exists)):
             return self._read(request)
         changes: list[Change] = []
-        self._zxid += 1
+        self.zxid += 1
         result = self._write(request, session, changes, [])
         self._publish(changes)
         return result
@@ -162,7 +162,7 @@ class Server:
         results: list[Any] = []
         changes: list[Change] = []
         undo: list[Callable[[], None]] = []
-        self._zxid += 1
+        self.zxid += 1
         for index, operation in enumerate(operations):
             try:
                 results.append(self._write(operation, session, changes, undo))
@@ -214,7 +214,7 @@ class Server:
             raise NodeExistsError
         name = path.rpartition("/")[2]
         owner = session.id if op.flags & EPHEMERAL else 0
-        self.znodes[path] = Znode(op.data, owner, self._zxid, self._zxid, self._clock())
+        self.znodes[path] = Znode(op.data, owner, self.zxid, self.zxid, self._clock())
         parent.children[name] = None
         parent.created += 1
         changes.append(Change(session, CREATED, path))
@@ -246,7 +246,7 @@ class Server:
     def _set(self, op: Any, session: Session, changes: list[Change], undo: list[Callable[[], None]]) -> ZnodeStat:
         znode = self._existing(op.path, op.version)
         before = (znode.data, znode.version, znode.mzxid, znode.mtime)
-        znode.data, znode.version, znode.mzxid, znode.mtime = op.data, znode.version + 1, self._zxid, self._clock()
+        znode.data, znode.version, znode.mzxid, znode.mtime = op.data, znode.version + 1, self.zxid, self._clock()
         changes.append(Change(session, CHANGED, op.path))
 
         def back() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud of `nodepool.testing` in a simulated world: the faults that each of them knows, and their moves."""
+"""A cloud of `simulators` in a simulated world: the faults that each of them knows, and their moves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.model.cloud_api import ModelApi
 from tests.model.moves import Moves
 
 if TYPE_CHECKING:
-    from nodepool.testing.simulator.application import SimulatedApplication
-    from nodepool.testing.simulator.rules import ErrorRule, Range, Rule
+    from simulators.base.application import SimulatedApplication
+    from simulators.base.rules import ErrorRule, Range, Rule
     from tests.model.world import World
 
 

@@ -19,7 +19,7 @@ REGION = ("throttled", "no_room", "lag", "lag")
 
 
 @given(setup=CLOUD_SETUPS, moves=cloud_moves(*REGION))
-@budget(10)
+@budget(5)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """AW-2, CM-8: whatever fails, with lists that lag, lost answers, throttled calls and zones without room."""
     replay_aws(setup, *moves)

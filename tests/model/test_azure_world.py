@@ -18,7 +18,7 @@ SUBSCRIPTION = ("throttled", "no_room", "no_room", "lag", "lag")
 
 
 @given(setup=CLOUD_SETUPS, moves=cloud_moves(*SUBSCRIPTION))
-@budget(8)
+@budget(5)
 def test_no_node_has_two_vms_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8: whatever fails, with lists that lag, lost answers, throttled calls, capacity that is missing late."""
     replay_azure(setup, *moves)

@@ -19,7 +19,7 @@ PROJECT = ("throttled", "no_room", "no_room", "crowded", "silent_zone", "lag", "
 
 
 @given(setup=CLOUD_SETUPS, moves=cloud_moves(*PROJECT))
-@budget(8)
+@budget(5)
 def test_no_node_has_two_instances_and_none_is_left(setup: Setup, moves: list[Move]) -> None:
     """CM-7, CM-8, GC-5, GC-9: whatever fails, with lost answers, silent zones, and operations that fail late."""
     replay_gce(setup, *moves)

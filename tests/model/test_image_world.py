@@ -43,21 +43,21 @@ SETUPS = st.builds(image_setup, st.integers(1, 3), ORDERS, st.booleans())
 
 
 @given(setup=SETUPS, moves=moves((*CALM, *PROCESSES), 20))
-@budget(25)
+@budget(12)
 def test_builders_that_die_freeze_and_lose_their_connections(setup: Setup, moves: list[Move]) -> None:
     """R-4, R-5, U-12"""
     replay_images(setup, *moves)
 
 
 @given(setup=SETUPS, moves=moves((*CALM, *CLOUDS, "crash", "restart", "zombie"), 20))
-@budget(25)
+@budget(12)
 def test_clouds_that_refuse_and_lose_and_corrupt(setup: Setup, moves: list[Move]) -> None:
     """U-6, R-4, R-7"""
     replay_images(setup, *moves)
 
 
 @given(setup=SETUPS, moves=moves((*CALM, *HANDS, *RELOADS, "crash", "restart", "zombie", "cut"), 20))
-@budget(25)
+@budget(12)
 def test_hands_and_configurations(setup: Setup, moves: list[Move]) -> None:
     """R-3, R-9, R-11, R-13, R-17"""
     replay_images(setup, *moves)

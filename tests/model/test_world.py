@@ -31,7 +31,7 @@ RELOADS = ("reload", "reload", "reload_back", "crash", "zombie", "cut", "long_cl
     ),
     moves=moves((*CALM, *PROCESSES, *CLOUD), 25),
 )
-@budget(110)
+@budget(55)
 def test_nothing_is_lost_or_leaked_or_over_the_limit_whatever_fails(setup: Setup, moves: list[Move]) -> None:
     replay(setup, *moves)
 
@@ -47,7 +47,7 @@ def test_nothing_is_lost_or_leaked_or_over_the_limit_whatever_fails(setup: Setup
     count=st.integers(2, 5),
     moves=moves(CALM, 12),
 )
-@budget(50)
+@budget(12)
 def test_launchers_that_fill_one_limit_at_the_same_time(setup: Setup, count: int, moves: list[Move]) -> None:
     """All see the same gap. Also requests for two nodes, which must not wait for each other for ever."""
     replay(setup, Move(40, "submit"), *(Move(0, "submit", number) for number in range(1, count)), *moves)
@@ -59,7 +59,7 @@ def test_launchers_that_fill_one_limit_at_the_same_time(setup: Setup, count: int
     ),
     moves=moves(("stall", "clock", "long_clock"), 8),
 )
-@budget(30)
+@budget(15)
 def test_min_ready_is_met_by_several_launchers_and_not_exceeded(setup: Setup, moves: list[Move]) -> None:
     """M-6."""
     replay(setup, *moves)
@@ -76,7 +76,7 @@ def test_min_ready_is_met_by_several_launchers_and_not_exceeded(setup: Setup, mo
     ),
     moves=moves((*CALM, *PROCESSES, "host_down"), 20),
 )
-@budget(60)
+@budget(30)
 def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves: list[Move]) -> None:
     """S-10"""
     replay(setup, *moves)
@@ -94,7 +94,7 @@ def test_a_slot_of_a_host_has_one_node_and_comes_back_ready(setup: Setup, moves:
     ),
     moves=moves((*CALM, *PROCESSES, "host_down", "quarantine", "quarantine", "quarantine"), 20),
 )
-@budget(40)
+@budget(20)
 def test_a_host_that_is_quarantined_loses_no_node_and_comes_back(setup: Setup, moves: list[Move]) -> None:
     """S-16, S-17, S-10: by operators and by failures, in any state, with launchers that come and go."""
     replay(setup, *moves)
@@ -113,7 +113,7 @@ def test_a_host_that_is_quarantined_loses_no_node_and_comes_back(setup: Setup, m
     ),
     moves=moves((*CALM, *RELOADS), 16),
 )
-@budget(40)
+@budget(20)
 def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Move]) -> None:
     """G-4 to G-6: pools, labels, hosts and limits come and go; what was begun goes on, and nothing is left over."""
     replay(setup, *moves)
@@ -132,7 +132,7 @@ def test_a_configuration_that_changes_in_the_middle(setup: Setup, moves: list[Mo
     ),
     moves=moves((*CALM, "submit", "submit", *PROCESSES, *CLOUD), 20),
 )
-@budget(40)
+@budget(20)
 def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: list[Move]) -> None:
     """Q-2, Q-8: limits of pools, and of all together; nobody waits for ever for what others hold.
 
@@ -153,7 +153,7 @@ def test_pools_with_different_labels_that_share_a_cloud(setup: Setup, moves: lis
     ),
     moves=moves((*CALM, "submit", "submit", *PROCESSES, *CLOUD), 18),
 )
-@budget(25)
+@budget(12)
 def test_a_backing_node_has_one_node_in_each_slot_and_stays_as_long_as_they_do(setup: Setup, moves: list[Move]) -> None:
     """T-3, T-7, T-9"""
     replay(setup, *moves)
@@ -172,7 +172,7 @@ def test_a_backing_node_has_one_node_in_each_slot_and_stays_as_long_as_they_do(s
     ),
     moves=moves((*CALM, "submit", *MAINTENANCE), 18),
 )
-@budget(40)
+@budget(20)
 def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup, moves: list[Move]) -> None:
     """MT-3 to MT-7: whatever is paused, no request fails, and each is served after the end of the pause."""
     replay(setup, *moves)
@@ -191,7 +191,7 @@ def test_what_operators_pause_fails_nothing_and_goes_on_afterwards(setup: Setup,
     ),
     moves=moves((*CALM, "submit", *MAINTENANCE), 18),
 )
-@budget(25)
+@budget(12)
 def test_where_backing_nodes_come_from_is_paused(setup: Setup, moves: list[Move]) -> None:
     """T-13, T-14, MT-11: no request for a slot fails by it, and each is served after the end of the pause."""
     replay(setup, *moves)

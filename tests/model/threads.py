@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
+from nodepool.driver.framework.held_time import Hold, working_for
 from tests.model.process import Process
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.held_time import HeldTime
     from nodepool.driver.statemachine.scheduler import Task
     from tests.model.launcher import Launcher
     from tests.model.process import Turn
@@ -66,10 +68,10 @@ class ModelScheduler:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, task: Task) -> bool:
+    def add(self, task: Task, *work: HeldTime) -> bool:
         if self._ended:
             return False
-        self._entries[task] = _Entry(task, next(self._order), self._world.now)
+        self._entries[task] = _Entry(task, work, next(self._order), self._world.now)
         return True
 
     def wake(self, task: Task) -> None:
@@ -110,7 +112,8 @@ class ModelScheduler:
     def _step(self, entry: _Entry) -> None:
         wait: float | None = None
         try:
-            wait = entry.task.step()
+            with working_for(entry.work):
+                wait = entry.task.step()
         except Exception:
             logging.getLogger("nodepool.driver.statemachine.Scheduler").exception("a task ended with an error")
         entry.running = False
@@ -122,8 +125,9 @@ class ModelScheduler:
 
 
 class _Entry:
-    def __init__(self, task: Task, number: int, due: float) -> None:
+    def __init__(self, task: Task, work: tuple[HeldTime, ...], number: int, due: float) -> None:
         self.task = task
+        self.work = work
         self.number = number
         self.due = due
         self.running = False
@@ -143,17 +147,21 @@ class ModelExecutor:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future: Future[Any] = Future()
         self._pending.append(future)
+        hold = Hold()
 
         def work() -> None:
+            hold.end()
             self._pending.remove(future)
             if not future.set_running_or_notify_cancel():
                 return
-            try:
-                result = function(*arguments)
-            except Exception as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            # With what follows the end of the call.
+            with working_for(hold.work):
+                try:
+                    result = function(*arguments)
+                except Exception as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
 
         self._owner.world.spawn(f"{self._owner.name}.ask", self._owner, work)
         return future

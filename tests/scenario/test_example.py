@@ -14,7 +14,7 @@ import pytest
 from nodepool.driver import example
 from nodepool.driver.registry import Drivers
 from nodepool.driver.statemachine import StateMachineProvider
-from nodepool.testing.example_cloud import ExampleCloud
+from simulators.example_cloud import ExampleCloud
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import LocalLauncher

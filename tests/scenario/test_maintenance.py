@@ -11,6 +11,7 @@ from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
+from tests.support.command_line import CommandLine
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -121,3 +122,27 @@ def test_record_drains_all_launchers_of_a_host(
     store.remove("launcher", socket.gethostname())
     fulfilled(znodes, waiting)
     use_and_return(znodes, waiting)
+
+
+def test_what_commands_change_is_an_event(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str
+) -> None:
+    """OV-4: also a deletion and the pause of an image, which `maintenance` and `status` show."""
+    launcher = launch([fake_provider("one", cloud=cloud_name)])
+    nodepool = CommandLine(launcher.path)
+    (node_id,) = fulfilled(znodes, znodes.submit(["small"]))["nodes"]
+    znodes.kazoo.create("/nodepool/images/debian/builds/b1", b'{"state": "ready", "state_time": 5}', makepath=True)
+    assert nodepool("delete", node_id).status == 0
+    assert nodepool("image-pause", "debian").status == 0
+
+    def events() -> set[tuple[str, str]]:
+        return {(event.subject, event.what) for event in launcher.nodepool.events.last(100)}
+
+    wait_for(
+        "both are known", lambda: {(f"node {node_id}", "changed"), ("image debian", "maintenance began")} <= events()
+    )
+    assert "image" in nodepool("maintenance").out
+    assert "image debian is paused: it is not built" in " ".join(nodepool("status").out.split())
+    assert nodepool("image-unpause", "debian").status == 0
+    wait_for("its end is known", lambda: ("image debian", "maintenance ended") in events())
+    assert "debian" not in nodepool("maintenance").out

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.launcher import status_worker
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
+from tests.support.command_line import CommandLine
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -32,12 +36,33 @@ def test_two_launchers_do_not_overshoot(launch: Launch, znodes: PoolZnodes, clou
     assert cloud.peak == 5
 
 
-def test_no_room(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
-    """Q-7, M-7: at quota they neither pause the pool nor push anybody out."""
-    launch([fake_provider("one", cloud=cloud_name, pool_max_servers=2)], labels={"small": {"min-ready": 5}})
+def test_no_room(
+    launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Q-7, M-7, M-8: at quota they neither pause the pool nor push anybody out: they wait, and that is no failure."""
+    monkeypatch.setattr(status_worker, "LOOK_SECONDS", 0.1)
+    launcher = launch(
+        [fake_provider("one", cloud=cloud_name, pool_max_servers=2), fake_provider("lab", ("other",))],
+        labels={"small": {"min-ready": 5}},
+    )
+    nodepool = CommandLine(launcher.path)
     wait_for("two are ready", lambda: len(znodes.free_nodes()) == 2)
-    assert [pool["paused"] for pool in znodes.pools()] == [False]
+    cause = "min-ready: 3 more ready nodes wait in one/main: quota: 2 of 2 instances of pool main in use."
+    wait_for("the full pool is the cause", lambda: cause in nodepool("explain", "small").out)
+    assert {pool["paused"] for pool in znodes.pools()} == {False}
+    assert "(0 wait now)" in nodepool("status").out, "no job waits"
     fulfilled(znodes, znodes.submit(["small"]))
+    assert [event for event in launcher.nodepool.events.last(100) if event.what == "failed"] == []
+    assert {znodes.request_state(request_id) for request_id in _fillers(znodes)} == {"requested"}
+    launcher.settings["labels"] = [
+        {**label, "min-ready": 1} if label["name"] == "small" else label for label in launcher.settings["labels"]
+    ]
+    launcher.write(launcher.settings)
+    wait_for("what is not missing any more is withdrawn", lambda: not _fillers(znodes))
+
+
+def _fillers(znodes: PoolZnodes) -> list[str]:
+    return [request_id for request_id in znodes.children("/nodepool/requests") if request_id.startswith("900-")]
 
 
 def test_wedge_relief(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:

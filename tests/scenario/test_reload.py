@@ -12,6 +12,7 @@ from nodepool.launcher.pool import decline
 from nodepool.plan.backoff import Backoff
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled
+from tests.support.command_line import CommandLine
 from tests.support.local_launcher import LocalLauncher, fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -236,3 +237,20 @@ def test_no_provider_works(
     launcher.nodepool.providers._failed = dict.fromkeys(launcher.nodepool.providers._failed, (1, 0.0))
     fulfilled(znodes, request_id)
     wait_for("the other one fails now", lambda: znodes.request_state(unknown) == "failed")
+
+
+def test_provider_that_is_removed(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OV-8: its node stays, and its machine runs on; the commands say so, and what ends it."""
+    launcher = launch([fake_provider("old", cloud=cloud_name)], labels={"small": {"min-ready": 1}})
+    nodepool = CommandLine(launcher.path)
+    wait_for("a node is ready", znodes.free_nodes)
+    (node_id,) = znodes.nodes()
+    launcher.write({"labels": [{"name": "small"}], "providers": [fake_provider("new", cloud=cloud_name)]})
+    text = "no launcher serves provider old, of which there is 1 node (1 ready)"
+    wait_for("status names it", lambda: text in " ".join(nodepool("status").out.split()))
+    assert "or nodepool erase old forgets them" in nodepool("explain", node_id).out
+    assert nodepool("explain", "old").out.startswith(f"Provider old {text}.")
+    assert nodepool("erase", "old", "--force").status == 0
+    assert "no launcher serves" not in nodepool("status").out

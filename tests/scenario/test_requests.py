@@ -3,9 +3,14 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import Any
 
+import pytest
+
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.zk.codec import MOST_BYTES
 from tests.scenario.conftest import Launch
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
@@ -37,6 +42,45 @@ def test_launch_and_delete(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud,
     assert not znodes.request_lockers(request_id)
     use_and_return(znodes, request_id)
     wait_for("nothing is left", lambda: not znodes.nodes() and not cloud.instances())
+
+
+@pytest.mark.parametrize("way", ["launched", "ready", "declined"])
+def test_too_large(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    """A-23: ZooKeeper ends the connection over which too much comes. Others are served behind it."""
+    caplog.set_level(logging.INFO)
+    if way == "ready":
+        znodes.add_node("ready", provider="one")
+    launch([fake_provider("one", cloud=cloud_name)])
+    data = {"build_set_uuid": "abc", "x": "y" * (MOST_BYTES - 500)}
+    request_id = znodes.submit(["unknown" if way == "declined" else "small"], "100", requestor_data=data)
+    other = znodes.submit(["small"])
+    wait_for("it has failed", lambda: znodes.request_state(request_id) == "failed")
+    request = znodes.request(request_id)
+    assert request is not None
+    assert request["requestor_data"] == {"build_set_uuid": "abc"}
+    fulfilled(znodes, other)
+    assert not znodes.request_lockers(request_id)
+    assert (cloud.calls["create"], len(znodes.nodes())) == (0 if way == "ready" else 1, 1)
+    assert "request.too-large" in {getattr(record, "code", None) for record in caplog.records}
+    assert "suspended" not in caplog.text
+
+
+def test_too_large_together(
+    launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """N-2, X-1: what does not fit into one write is written in several; what cannot be written any more is deleted."""
+    ready = [znodes.add_node("ready", provider="one", comment="x" * 600_000) for _ in range(2)]
+    launch([fake_provider("one", cloud=cloud_name)])
+    request = fulfilled(znodes, znodes.submit(["small", "small"]))
+    assert sorted(request["nodes"]) == sorted(ready)
+    node = znodes.node(ready[0])
+    assert node is not None
+    znodes.change_node(ready[0], state="used", comment="x" * (MOST_BYTES + 600_200 - len(json.dumps(node)) - 300))
+    wait_for("it is deleted", lambda: sorted(znodes.nodes()) == [ready[1]])
+    assert cloud.calls["create"] == 0
+    assert "suspended" not in caplog.text
 
 
 def test_pause_and_go_on(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.testing.aws import AwsSimulator
+from simulators.aws import AwsSimulator
 from tests.support.cloud_place import CloudPlace
 
 

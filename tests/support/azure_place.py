@@ -1,27 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher with the Azure provider ``azure-a``, and the simulated subscription that it uses."""
+"""A provider of Azure for launchers under test."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-
-from nodepool.driver.azure.adapter import AzureAdapter
-from nodepool.testing.azure import AzureSimulator
-from tests.support.cloud_place import CloudPlace
-
-
-class AzurePlace(CloudPlace):
-    """See `CloudPlace`."""
-
-    simulator: AzureSimulator
-    kinds = ("vms", "nics", "addresses", "disks")
-
-    @property
-    def adapter(self) -> AzureAdapter:
-        adapter = self.provider.adapter
-        assert isinstance(adapter, AzureAdapter)
-        return adapter
 
 
 def azure_section(auth_path: Path, ssh_port: int) -> dict[str, Any]:

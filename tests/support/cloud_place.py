@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodepool.driver.statemachine import StateMachineProvider
-from nodepool.testing.simulator.simulator import Simulator
+from simulators.base.simulator import Simulator
 from tests.support.local_launcher import LocalLauncher
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for

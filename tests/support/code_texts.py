@@ -19,9 +19,9 @@ _VARIABLE: Final = re.compile(r"[:;(),]|\.{3}|…|\d[\d.]*|'[^']*'|<[^<>]*>|\w+:
 
 @cache
 def texts() -> str:
-    """All texts of the code, a line each, without their placeholders."""
+    """All texts of the code and of the simulated clouds, a line each, without their placeholders."""
     found: set[str] = set()
-    for path in sorted((ROOT / "nodepool").rglob("*.py")):
+    for path in sorted(path for place in ("nodepool", "simulators") for path in (ROOT / place).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.update(" ".join(part.split()) for part in _PLACEHOLDER.split(node.value))

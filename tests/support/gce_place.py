@@ -1,29 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher with the provider ``gce-a`` of Google Compute Engine, and the simulated project that it uses."""
+"""A provider of Google Compute Engine for launchers under test."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from nodepool.driver.gce.adapter import GceAdapter
-from nodepool.testing.gce import GceSimulator
-from nodepool.testing.gce.cloud import BUCKET, FAMILY, ZONE
-from nodepool.testing.gce.links import IMAGE_PROJECT, PROJECT
-from tests.support.cloud_place import CloudPlace
-
-
-class GcePlace(CloudPlace):
-    """See `CloudPlace`."""
-
-    simulator: GceSimulator
-    kinds = ("instances", "disks")
-
-    @property
-    def adapter(self) -> GceAdapter:
-        adapter = self.provider.adapter
-        assert isinstance(adapter, GceAdapter)
-        return adapter
+from simulators.gce.cloud import BUCKET, FAMILY, ZONE
+from simulators.gce.links import IMAGE_PROJECT, PROJECT
 
 
 def gce_section(key_file: Path, url: str, ssh_port: int = 22, name: str = "gce-a") -> dict[str, Any]:

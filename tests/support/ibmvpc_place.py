@@ -1,21 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher with the IBM VPC provider ``ibm-a``, and the simulated region that it uses."""
+"""A provider of IBM VPC for launchers under test."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from nodepool.testing.ibmvpc import IbmVpcSimulator
-from nodepool.testing.ibmvpc.images import IMAGE_NAME
-from tests.support.cloud_place import CloudPlace
-
-
-class IbmVpcPlace(CloudPlace):
-    """See `CloudPlace`. Floating IPs are kept for later nodes."""
-
-    simulator: IbmVpcSimulator
-    kinds = ("instances", "volumes")
+from simulators.ibmvpc.images import IMAGE_NAME
 
 
 def ibmvpc_section(credentials: Path, ssh_port: int) -> dict[str, Any]:

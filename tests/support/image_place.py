@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support import small_dib
 from tests.support.build_journal import built_files, processes_of, read_journal
 from tests.support.builder import OUR_BUILDER, BuilderProcess

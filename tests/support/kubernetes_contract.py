@@ -56,9 +56,13 @@ class KubernetesContract:
         yield client
         client.close()
 
+    def wait_filled(self, cluster: KubernetesClient, namespace: str) -> None:
+        """Until the cluster has added what each namespace gets. Blocks."""
+
     @pytest.fixture
     def namespace(self, cluster: KubernetesClient) -> Iterator[str]:
         name = new_name("contract")
         cluster.add_namespace(name, contract=name)
+        self.wait_filled(cluster, name)
         yield name
         refusal(lambda: cluster.core.delete_namespace(name))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from tests.support.kubernetes_place import DRIVERS, PROJECT, PodPlace, PodProvider, SimulatedCluster, provider_section
 from tests.support.workplace import Workplace
 

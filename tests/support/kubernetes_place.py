@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from nodepool.testing.kubernetes import KubernetesSimulator
-from nodepool.testing.kubernetes.kinds import PODS
+from simulators.kubernetes import KubernetesSimulator
+from simulators.kubernetes.kinds import PODS
 from tests.support.command_line import CommandLine
 from tests.support.launcher import LauncherProcess
 from tests.support.pool_znodes import PoolZnodes

@@ -28,7 +28,8 @@ class LocalLauncher:
                 "key": str(certificates.client_key),
                 "ca": str(certificates.ca),
             },
-            "zookeeper-timeout": 10.0,
+            # A machine that stands still for a while does not end it.
+            "zookeeper-timeout": 40.0,
         }
         self.write(settings)
         self.nodepool = NodePool(str(path))
@@ -50,11 +51,6 @@ class LocalLauncher:
         self.nodepool.stop()
         self._thread.join(30)
         assert not self._thread.is_alive(), "the launcher did not stop"
-
-    def provider_settings(self, number: int = 0) -> dict[str, Any]:
-        """A section of ``providers`` to change before `write`."""
-        section: dict[str, Any] = self.settings["providers"][number]
-        return section
 
 
 def fake_provider(name: str = "cloud", labels: tuple[str, ...] = ("small",), **settings: Any) -> dict[str, Any]:

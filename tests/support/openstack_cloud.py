@@ -11,7 +11,7 @@ from typing import Any
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
 
-from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.wait import wait_for
 
 

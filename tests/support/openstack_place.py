@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from nodepool.driver.openstack.adapter import OpenStackAdapter
-from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.cloud_place import CloudPlace
 from tests.support.pool_znodes import PoolZnodes
 

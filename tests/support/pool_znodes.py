@@ -66,6 +66,12 @@ class PoolZnodes(JsonZnodes):
         """The registered pools."""
         return [pool for name in self.children(POOLS) if (pool := self.read(f"{POOLS}/{name}"))]
 
+    def installation_id(self) -> str:
+        """What stands on all that is made in clouds."""
+        record = self.read("/nodepool/installation")
+        assert record is not None
+        return str(record["id"])
+
     # -- doing
 
     def submit(self, labels: list[str] | Any, priority: str = "200", **fields: Any) -> str:

@@ -52,6 +52,7 @@ class StillDaemon:
         self.ready.set()
         self.last_loop = monotonic()
         self.connected = True
+        self.reload_errors: list[str] = []
 
 
 class WebSite:

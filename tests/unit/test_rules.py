@@ -15,7 +15,7 @@ from tests.support import rule_book
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "doc" / "source" / "reference"
-PLACES = ("nodepool", "tests", "tools", "benchmarks", "etc", "doc/source", "releasenotes")
+PLACES = ("nodepool", "simulators", "tests", "tools", "benchmarks", "etc", "doc/source", "releasenotes")
 SUFFIXES = {".py", ".rst", ".yaml", ".conf", ".service", ".sh", ""}
 
 

@@ -15,7 +15,7 @@ from demo_lib.errors import DemoError
 from demo_lib.processes import Processes, free_port
 from demo_lib.screen import Screen, Tables
 from demo_lib.zuul import Zuul
-from nodepool.testing.openstack.client import SimulatorClient
+from simulators.openstack.client import SimulatorClient
 
 #: Of etc/demo.yaml.
 LABEL, CLOUD, PROVIDER = "server", "demo", "cloud"
@@ -48,7 +48,7 @@ class CloudStory:
         port = free_port(["127.0.0.1"])
         self._screen.step(f"Starting a simulated OpenStack on 127.0.0.1:{port}, with a quota of {QUOTA} servers")
         clouds = self._directory / "clouds.yaml"
-        command = [sys.executable, "-m", "nodepool.testing.openstack", "--port", str(port), "--cloud", CLOUD]
+        command = [sys.executable, "-m", "simulators.openstack", "--port", str(port), "--cloud", CLOUD]
         command += ["--clouds-yaml", str(clouds), "--knobs", json.dumps(KNOBS)]
         process = self._processes.start("simulated OpenStack", command, self._directory / "openstack.log")
         self._screen.note(f"log: {process.log}")

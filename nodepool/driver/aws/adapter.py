@@ -52,6 +52,7 @@ class AwsAdapter(Adapter):
 
     lag_seconds = AwsInstances.lag_seconds
     advance_threads = 8
+    counts_ends = True
 
     def __init__(self, provider_config: AwsProviderConfig, transport: AwsTransport | None = None) -> None:
         super().__init__(provider_config)
@@ -65,8 +66,7 @@ class AwsAdapter(Adapter):
         self.facts = AwsFacts(self.client)
         self.limits = AccountLimits(provider_config, self.client, self.facts)
         self.instances = AwsInstances(provider_config, self.client, self.facts, self.limits)
-        self.instances.on_room = lambda: self.on_room()
-        self.shared_threads = self.instances.threads
+        self.use(self.instances)
         self.images = AwsImages(provider_config, self.client)
         self._image_leaks = ImageLeaks(provider_config, self.client, self.images)
         self.resources = AwsResources(provider_config.name, self._kinds())
@@ -102,7 +102,8 @@ class AwsAdapter(Adapter):
                 self.facts.instance_type(name)
         volumes = {volume.id: volume for volume in self.client.volumes()} if self.limits.counts_volumes else {}
         region = self.config.region_name
-        return [AwsInstance(record, region, self.limits.use_of(record, volumes)) for record in records]
+        use_of, why_ended = self.limits.use_of, self.instances.why_ended
+        return [AwsInstance(record, region, use_of(record, volumes), ends=why_ended(record)) for record in records]
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.instances.unanswered()

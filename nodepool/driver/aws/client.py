@@ -12,7 +12,7 @@ from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound, instance_ids_in
 from nodepool.driver.aws.quota_codes import AccountQuota
 from nodepool.driver.aws.types import AwsImage, AwsRecord, AwsVolume, InstanceType, tag_list
-from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.rate_classes import Call
 
 #: Longest pages.
@@ -65,6 +65,9 @@ class Ec2:
         """
         given = {**arguments, "MinCount": 1, "MaxCount": count}
         answer = self.transport.call("ec2", t.RUN, "RunInstances", given, permit, turn)
+        if not answer.get("Instances"):
+            # What became of them, lists will show.
+            raise CloudAway(f"Provider {self.transport.provider}: RunInstances failed: the answer has no instances")
         return [AwsRecord.of(data) for data in answer["Instances"]]
 
     def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
@@ -137,7 +140,9 @@ class Ec2:
         """
         given = {"ServiceCode": service, "MaxResults": QUOTAS_A_PAGE}
         found = self.transport.pages("service-quotas", t.QUOTAS, "ListServiceQuotas", given, "Quotas")
-        return [AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"]) for quota in found]
+        # One that AWS could not find out has a reason in place of its value.
+        told = (quota for quota in found if "Value" in quota)
+        return [AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"]) for quota in told]
 
     # -- images and types --
 
@@ -156,6 +161,8 @@ class Ec2:
     def instance_type(self, name: str) -> InstanceType:
         """One type; an CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
         answer = self.transport.call("ec2", t.READ, "DescribeInstanceTypes", {"InstanceTypes": [name]})
+        if not answer.get("InstanceTypes"):
+            raise CloudRefused(f"there is no instance type {name}", code="InvalidInstanceType")
         return InstanceType.of(answer["InstanceTypes"][0])
 
     def _list(self, operation: str, arguments: dict[str, Any], key: str) -> list[dict[str, Any]]:

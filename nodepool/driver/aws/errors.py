@@ -15,6 +15,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
 )
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.http.rest_calls import PROXY
 
 #: A limit of the account is used up. It may be free again soon, so the launch waits.
 QUOTA: Final = frozenset(
@@ -47,18 +48,22 @@ LOGIN: Final = frozenset(
     {
         *("AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch"),
         *("ExpiredToken", "ExpiredTokenException", "RequestExpired", "MissingAuthenticationToken"),
-        *("InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification"),
+        *("InvalidAccessKeyId", "IncompleteSignature", "Blocked", "PendingVerification", "RequestTimeTooSkewed"),
     }
 )
 #: AWS has trouble of its own. Who knows what was done?
 AWAY: Final = frozenset(
-    {"InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"}
+    {
+        *("InternalError", "InternalFailure", "InternalServerError", "ServiceUnavailable", "Unavailable"),
+        *("RequestTimeout", "RequestTimeoutException", "ServiceException"),
+    }
 )
 #: The credentials are good, but not for this.
 DENIED: Final = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OperationNotPermitted"})
 #: The remedy for each that has one.
 REMEDIES: Final = {
     "AuthFailure": "check the credentials, and the clock of this machine",
+    "RequestTimeTooSkewed": "correct the clock of this machine",
     "InvalidKeyPair.NotFound": "correct key-name of the label, or import the key pair in this region",
     "InvalidSubnetID.NotFound": "correct subnet-id of the pool",
     "InvalidSubnet": "correct subnet-id of the pool",
@@ -99,6 +104,10 @@ def meaning(head: str, code: str, message: str, status: int) -> CloudRefused | C
         return CloudQuota(f"{text}; ask for more under Service Quotas, or lower max-servers", code=code)
     if code in CAPACITY:
         return CloudNoCapacity(text, code=code)
+    if not code:
+        # All errors of AWS have codes. Without one it is the page of a proxy, which proves nothing.
+        said = f"{head}: status {status} without a code {one_line(message)}".rstrip()
+        return CloudAway(f"{said}; {PROXY}", code=str(status))
     if code in AWAY or status >= 500:
         return CloudAway(text, code=code)
     if code in DENIED:

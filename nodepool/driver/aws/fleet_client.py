@@ -11,7 +11,7 @@ from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.fleet_spec import MANAGED, MANAGED_KEY, instance_of_fleet
 from nodepool.driver.aws.launch_spec import tag_specifications
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+from nodepool.driver.statemachine.metadata import PROVIDER_KEY, foreign
 
 _TEMPLATES_A_PAGE: Final = 200
 _EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
@@ -51,7 +51,7 @@ class FleetClient:
                 raise
 
     def templates(self, provider: str) -> list[LaunchTemplate]:
-        """Those that launchers made for a provider."""
+        """Those that launchers made for a provider, but for those of another installation (D-10)."""
         filters = [
             {"Name": f"tag:{MANAGED_KEY}", "Values": [MANAGED]},
             {"Name": f"tag:{PROVIDER_KEY}", "Values": [provider]},
@@ -61,6 +61,7 @@ class FleetClient:
         return [
             LaunchTemplate(data["LaunchTemplateId"], data.get("LaunchTemplateName", ""), data.get("CreateTime"))
             for data in found
+            if foreign({tag["Key"]: tag["Value"] for tag in data.get("Tags") or ()}) is None
         ]
 
     def delete_template(self, template_id: str) -> None:

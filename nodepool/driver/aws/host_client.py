@@ -12,6 +12,7 @@ from nodepool.driver.aws.errors import AwsNotFound, meaning
 from nodepool.driver.aws.launch_spec import tag_specifications
 from nodepool.driver.aws.places import LaunchPlace
 from nodepool.driver.aws.types import tags_of
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 
 AVAILABLE: Final = "available"
@@ -75,6 +76,9 @@ class HostClient:
             "TagSpecifications": tag_specifications(tags, "dedicated-host"),
         }
         answer = self._transport.call("ec2", t.CHANGE, "AllocateHosts", arguments, permit)
+        if not answer.get("HostIds"):
+            # What became of it, lists will show.
+            raise CloudAway(f"Provider {self._transport.provider}: AllocateHosts failed: the answer has no host")
         return str(answer["HostIds"][0])
 
     def host(self, host_id: str) -> AwsHost:

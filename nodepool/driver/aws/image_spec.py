@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote, urlencode
 
 from nodepool.driver.aws.types import tag_list
-from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
+from nodepool.driver.statemachine.metadata import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.image_config import AwsDiskImage
@@ -24,6 +24,7 @@ ROOT_DEVICE: Final = "/dev/sda1"
 PREFIX: Final = "nodepool/"
 #: What says of which upload a thing is.
 UPLOAD_TAGS: Final = (PROVIDER_KEY, BUILD_KEY, UPLOAD_KEY)
+_INSTALLATION: Final = re.compile(r"[0-9a-f]{16}")
 #: Tags that an object of S3 can have, and what can stand in them.
 _OBJECT_TAGS: Final = 10
 _OBJECT_TAG: Final = re.compile(r"[\w \-+=.:/@]*")
@@ -73,7 +74,8 @@ class ImageJob:
     @property
     def key(self) -> str:
         """Of the object in S3. It says whose it is: nobody has to ask for the tags of each object."""
-        return f"{self.build_prefix}{quote(self.tags.get(UPLOAD_KEY, ''), safe='')}/{self.name}.{self.format}"
+        whose = [self.tags[key] for key in (UPLOAD_KEY, INSTALLATION_KEY) if key in self.tags]
+        return f"{self.build_prefix}{'/'.join(quote(one, safe='') for one in whose)}/{self.name}.{self.format}"
 
     @property
     def build_prefix(self) -> str:
@@ -83,7 +85,7 @@ class ImageJob:
 
 def image_tags(image: AwsDiskImage, metadata: Mapping[str, Any]) -> dict[str, str]:
     """Tags: the build's, then the image's, then what says whose it is; the later one wins (U-4, CM-1)."""
-    ours = {key: value for key, value in metadata.items() if key in UPLOAD_TAGS}
+    ours = {key: value for key, value in metadata.items() if key in (*UPLOAD_TAGS, INSTALLATION_KEY)}
     return {str(key): str(value) for key, value in {**metadata, **image.tags, **ours}.items()}
 
 
@@ -92,7 +94,10 @@ def metadata_of_key(key: str) -> dict[str, str]:
     parts = key.removeprefix(PREFIX).split("/")
     if not key.startswith(PREFIX) or len(parts) < len(UPLOAD_TAGS) + 1:
         return {}
-    return dict(zip(UPLOAD_TAGS, map(unquote, parts), strict=False))
+    found = dict(zip(UPLOAD_TAGS, map(unquote, parts), strict=False))
+    # Earlier releases had none in it (D-10).
+    installation = parts[len(UPLOAD_TAGS)]
+    return {**found, INSTALLATION_KEY: installation} if _INSTALLATION.fullmatch(installation) else found
 
 
 def provider_prefix(provider: str) -> str:
@@ -102,7 +107,7 @@ def provider_prefix(provider: str) -> str:
 
 def object_tagging(tags: Mapping[str, str]) -> str:
     """Tags as S3 takes them with an object: ours, then others as long as there is room for them."""
-    first = {key: tags[key] for key in UPLOAD_TAGS if key in tags}
+    first = {key: tags[key] for key in (*UPLOAD_TAGS, INSTALLATION_KEY) if key in tags}
     usable = {key: value for key, value in tags.items() if _OBJECT_TAG.fullmatch(key) and _OBJECT_TAG.fullmatch(value)}
     return urlencode(dict(list({**first, **usable}.items())[:_OBJECT_TAGS]))
 

@@ -18,10 +18,19 @@ class AwsInstance(Instance):
 
     :param used: what it uses of the quota.
     :param label: of the launch; None = it is only listed.
+    :param ends: see `Instance`.
     """
 
-    def __init__(self, record: AwsRecord, region: str, used: QuotaInformation, label: AwsLabel | None = None) -> None:
+    def __init__(
+        self,
+        record: AwsRecord,
+        region: str,
+        used: QuotaInformation,
+        label: AwsLabel | None = None,
+        ends: tuple[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        self.ends = ends
         self.ready = record.status == RUNNING
         self.deleted = record.gone
         self.external_id = external_id(record.id, record.host_id)

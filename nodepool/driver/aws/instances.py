@@ -20,6 +20,7 @@ from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
 from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
 from nodepool.driver.framework.batches import Batches
 from nodepool.driver.framework.call_spacing import CallSpacing
+from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 
 if TYPE_CHECKING:
@@ -68,6 +69,15 @@ class AwsInstances(InstanceCloud[AwsRecord]):
 
     def get_instance(self, record_id: str) -> AwsRecord:
         return self.client.instance(record_id)
+
+    def record_id(self, external_id: Any) -> str | None:
+        return instance_of(external_id)
+
+    def why_ended(self, record: AwsRecord) -> tuple[str, str] | None:
+        if record.status not in (SHUTTING_DOWN, TERMINATED):
+            return None
+        text = one_line(record.reason) if record.reason else "AWS gives no reason"
+        return record.reason_code or record.status, f"instance {record.id} is {record.status}: {text}"
 
     def delete_instance(self, record_id: str) -> None:
         for error in self.client.terminate(lambda: [record_id]).values():

@@ -14,6 +14,7 @@ from nodepool.driver.aws import fleet_spec as spec
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.fleet_client import FleetClient
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.statemachine.metadata import of_installation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
@@ -47,9 +48,13 @@ class LaunchTemplates:
         with self._lock:
             made = self._made.get(name)
             if made is None:
-                made = self._made[name] = Fact(lambda: self._client.create_template(name, data, self._tags))
+                made = self._made[name] = Fact(lambda: self._client.create_template(name, data, self._all_tags()))
         made.get(float("inf"))
         return name
+
+    def _all_tags(self) -> dict[str, str]:
+        """The name does not have the installation: who makes the same template for another one finds it there."""
+        return {**self._tags, **of_installation()}
 
     def forget(self) -> None:
         """One was not there: make them again."""

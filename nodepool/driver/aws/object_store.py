@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_spec import object_tagging
+from nodepool.driver.aws.transport import MOST_PAGES
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.parts_upload import PartsUpload, StoredPart, crc32_of
 
 
@@ -52,15 +54,12 @@ class ObjectStore:
         return StoredPart(number, _plain(answer["ETag"]), len(data), checksum)
 
     def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
-        given, found = _named(upload), {}
-        while True:
-            answer = self._call("ListParts", given)
+        found = {}
+        for answer in self._pages("ListParts", _named(upload), {"PartNumberMarker": "NextPartNumberMarker"}):
             for part in answer.get("Parts") or ():
                 number, checksum = part["PartNumber"], part.get("ChecksumCRC32", "")
                 found[number] = StoredPart(number, _plain(part["ETag"]), part["Size"], checksum)
-            if not answer.get("IsTruncated"):
-                return found
-            given["PartNumberMarker"] = answer["NextPartNumberMarker"]
+        return found
 
     def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
         told = [
@@ -74,13 +73,9 @@ class ObjectStore:
             self._call("AbortMultipartUpload", _named(upload))
 
     def open_uploads(self, prefix: str) -> Iterator[PartsUpload]:
-        given = {"Prefix": prefix}
-        while True:
-            answer = self._call("ListMultipartUploads", given)
+        marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        for answer in self._pages("ListMultipartUploads", {"Prefix": prefix}, marks):
             yield from (PartsUpload(found["Key"], found["UploadId"]) for found in answer.get("Uploads") or ())
-            if not answer.get("IsTruncated"):
-                return
-            given |= {"KeyMarker": answer["NextKeyMarker"], "UploadIdMarker": answer["NextUploadIdMarker"]}
 
     # -- objects --
 
@@ -96,13 +91,22 @@ class ObjectStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Of all objects whose keys begin so."""
-        given = {"Prefix": prefix}
-        while True:
-            answer = self._call("ListObjectsV2", given)
+        for answer in self._pages("ListObjectsV2", {"Prefix": prefix}, {"ContinuationToken": "NextContinuationToken"}):
             yield from (found["Key"] for found in answer.get("Contents") or ())
+
+    def _pages(self, operation: str, arguments: dict[str, Any], marks: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The pages of a list; each is a call.
+
+        :param marks: arguments for the next page, and where a page has them.
+        """
+        given = dict(arguments)
+        for _ in range(MOST_PAGES):
+            answer = self._call(operation, given)
+            yield answer
             if not answer.get("IsTruncated"):
                 return
-            given["ContinuationToken"] = answer["NextContinuationToken"]
+            given |= {name: answer[told] for name, told in marks.items() if told in answer}
+        raise CloudAway(f"Provider {self._transport.provider}: {operation} failed: the list does not end")
 
     def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._transport.call("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments})

@@ -17,6 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.aws.errors import THROTTLED, meaning
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.http.token_login import REFUSED_SECONDS, keep_metadata_direct
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 
@@ -24,6 +25,8 @@ log = logging.getLogger("nodepool.driver.aws.transport")
 
 #: Attempts of a call that AWS puts off.
 THROTTLED_ATTEMPTS: Final = 6
+#: A list has no more pages than these: an answer that leads in a circle must end.
+MOST_PAGES: Final = 1000
 CONNECT_SECONDS: Final = 10
 READ_SECONDS: Final = 45
 #: botocore keeps 10 by itself, which is less than the threads of a provider.
@@ -96,8 +99,13 @@ class AwsTransport:
         self._lock = threading.Lock()
         self._session: Any = None
         self._clients: dict[str, Any] = {}
+        #: Until when no credentials are looked for again. ``_lock`` guards it.
+        self._without_login_until = float("-inf")
+        self._clock = clock
         if make_client is None:
             import botocore.session  # noqa: F401 - a provider whose library is broken shall not start
+
+            keep_metadata_direct()
 
             for name in _TALKATIVE:
                 logger = logging.getLogger(name)
@@ -163,13 +171,14 @@ class AwsTransport:
         :param key: of the list in the answers.
         """
         given = dict(arguments)
-        while True:
+        for _ in range(MOST_PAGES):
             answer = self.call(service, kind, operation, given)
             yield from answer.get(key) or ()
             token = answer.get("NextToken")
             if not token:
                 return
             given["NextToken"] = token
+        raise CloudAway(f"Provider {self.provider}: {operation} failed: the list does not end")
 
     def wait_turn(self, kind: str, operation: str) -> Call:
         """Block until a call of a class may begin; give what is returned to `call`.
@@ -259,6 +268,7 @@ class AwsTransport:
 
             self._session = botocore.session.Session(profile=self._profile)
             self._session.register_component("response_parser_factory", AnswerParsers())
+        self._check_login()
         config = Config(
             region_name=self.region,
             connect_timeout=CONNECT_SECONDS,
@@ -267,6 +277,19 @@ class AwsTransport:
             retries={"mode": "standard", "total_max_attempts": 1},
         )
         return self._session.create_client(service, region_name=self.region, config=config)
+
+    def _check_login(self) -> None:
+        """Are there credentials? A client that is made without any never gets some. Called with the lock.
+
+        Raises NoCredentialsError: the machine may have no role yet, or its metadata service is not ready.
+        """
+        from botocore.exceptions import NoCredentialsError
+
+        if self._clock() < self._without_login_until:
+            raise NoCredentialsError
+        if self._session.get_credentials() is None:
+            self._without_login_until = self._clock() + REFUSED_SECONDS
+            raise NoCredentialsError
 
     def _stopped(self, operation: str) -> CloudAway:
         return CloudAway(f"Provider {self.provider}: {operation} failed: the provider was stopped", maybe_done=False)

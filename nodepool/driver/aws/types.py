@@ -61,7 +61,7 @@ class AwsRecord(NamedTuple):
         tags, index = tags_of(data), data.get("AmiLaunchIndex") or 0
         return cls(
             id=data["InstanceId"],
-            status=data["State"]["Name"],
+            status=(data.get("State") or {}).get("Name", ""),
             metadata=with_node(tags, index),
             type=data.get("InstanceType", ""),
             zone=placement.get("AvailabilityZone") or None,

@@ -17,7 +17,6 @@ from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
 from nodepool.driver.azure.names import disk_metadata
 from nodepool.driver.azure.preflight import AzurePreflight
 from nodepool.driver.azure.quota import SubscriptionLimits
-from nodepool.driver.azure.types import tags_of
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 
 if TYPE_CHECKING:
@@ -60,8 +59,7 @@ class AzureAdapter(Adapter):
         self.limits = SubscriptionLimits(provider_config, self.client, self.facts)
         self.machines = AzureMachines(provider_config, self.client, self.facts, self.limits)
         self.images = AzureImages(provider_config, AzureImageCalls(self.client, http, provider_config.location))
-        self.machines.on_room = lambda: self.on_room()
-        self.shared_threads = self.machines.threads
+        self.use(self.machines)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
@@ -82,8 +80,7 @@ class AzureAdapter(Adapter):
         return AzureCreation(self.machines, hostname, label, image_external_id, metadata, request, az, log)
 
     def getDeleteStateMachine(self, external_id: Any, log: Log) -> AzureDeletion:
-        name = external_id.lower() if isinstance(external_id, str) else None
-        return AzureDeletion(self.machines, name or None, log)
+        return AzureDeletion(self.machines, self.machines.record_id(external_id), log)
 
     # -- lists --
 
@@ -91,7 +88,9 @@ class AzureAdapter(Adapter):
         records = self.machines.inventory.all(max_age=0.0)
         if records:
             self.limits.know_sizes()
-        return [AzureInstance(record, self.limits.use_of(record)) for record in records]
+        return [
+            AzureInstance(record, self.limits.use_of(record), self.machines.why_ended(record)) for record in records
+        ]
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.machines.unanswered()
@@ -123,9 +122,9 @@ class AzureAdapter(Adapter):
 
     def _found_disks(self) -> Iterator[AzureResource]:
         for disk in self.client.disks():
-            if not disk.get("managedBy"):
-                metadata = tags_of(disk) or disk_metadata(disk["name"], self.config.name)
-                yield AzureResource(metadata, "disk", disk["name"])
+            if not disk.used:
+                metadata = dict(disk.metadata) or disk_metadata(disk.name, self.config.name)
+                yield AzureResource(metadata, "disk", disk.name)
 
     def _found_images(self) -> Iterator[AzureResource]:
         for image in self.client.images():
@@ -142,7 +141,8 @@ class AzureAdapter(Adapter):
         self.client.delete(KINDS[resource.type], resource.name)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
-        return self.machines.why_lost(external_id.lower()) if isinstance(external_id, str) else None
+        name = self.machines.record_id(external_id)
+        return None if name is None else self.machines.why_lost(name)
 
     # -- quota --
 

@@ -3,20 +3,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nodepool.driver.azure.errors import ArmApi, errors_in, meaning
-from nodepool.driver.azure.types import AzureImage, Interface, PublicAddress, Usage, VmRecord, VmSize
+from nodepool.driver.azure.errors import ArmApi, AzureError, errors_in, meaning
+from nodepool.driver.azure.types import (
+    AzureDisk,
+    AzureImage,
+    Interface,
+    PublicAddress,
+    Usage,
+    VmRecord,
+    VmSize,
+    plain_location,
+)
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup
-from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls
+from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, same_server
 from nodepool.driver.framework.token_bucket import BucketSize
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
     from nodepool.driver.azure.login import AzureLogin
     from nodepool.driver.framework.http.plain_http import PlainHttp
+
+T = TypeVar("T")
 
 #: Versions of the APIs: VMs, images and usages; disks; sizes; all of networks; resource groups; galleries.
 COMPUTE_VERSION: Final = "2025-11-01"
@@ -71,7 +83,7 @@ class Arm:
     def __init__(self, config: AzureProviderConfig, http: PlainHttp, login: AzureLogin) -> None:
         self._login = login
         self._group = config.resource_group
-        self._location = config.location
+        self._location = plain_location(config.location)
         sizes = class_sizes(config.rate)
         self.calls = RestCalls(config.name, http, ArmApi(), login, sizes, sizes[READ], ceiling=config.rate or 0.0)
 
@@ -83,11 +95,11 @@ class Arm:
 
     def vms(self) -> list[VmRecord]:
         """All of the resource group, without addresses."""
-        return [VmRecord.of(data) for data in self._list(VMS)]
+        return list(self._list(VMS, VmRecord.of))
 
     def vm(self, name: str) -> VmRecord:
         """One VM as it is now; raises CloudNotFound."""
-        return VmRecord.of(self._get(self._path(VMS, name), COMPUTE_VERSION, "reading a VM").data)
+        return self._get(self._path(VMS, name), COMPUTE_VERSION, "reading a VM", VmRecord.of)
 
     def create_vm(self, name: str, body: Mapping[str, Any], permit: Callable[[], None]) -> str | None:
         """Make a VM with all that belongs to it; returns the address of the operation, if there is one.
@@ -112,12 +124,14 @@ class Arm:
 
         :param operation: address that `create_vm` returned; None = it is not known.
         """
-        errors = []
-        if operation is not None and self._is_ours(operation):
-            errors = errors_in(self.calls.call(READ, "GET", operation, "reading an operation").data)
+        errors: list[AzureError] = []
+        if operation is not None and same_server(operation, self._base):
+            with contextlib.suppress(CloudNotFound):
+                # Azure forgets operations.
+                errors = errors_in(self.calls.call(READ, "GET", operation, "reading an operation").data)
         if not errors:
             path = f"{self._path(VMS, name)}/instanceView"
-            errors = VmRecord.failures_in(self._get(path, COMPUTE_VERSION, "reading the state of a VM").data)
+            errors = self._get(path, COMPUTE_VERSION, "reading the state of a VM", VmRecord.failures_in)
         return meaning(head, errors) if errors else None
 
     def delete(self, kind: str, name: str) -> None:
@@ -157,29 +171,28 @@ class Arm:
 
         :raises CloudAway: it does not lead to Azure: no other host is to see our token.
         """
-        if not self._is_ours(url):
+        if not same_server(url, self._base):
             raise CloudAway(f"Provider {self.calls.provider}: Azure names an operation at another host")
         return url
 
     # -- what belongs to them --
 
     def interfaces(self) -> list[Interface]:
-        return [Interface.of(data) for data in self._list(INTERFACES)]
+        return list(self._list(INTERFACES, Interface.of))
 
     def interface(self, name: str) -> Interface:
         """One of them; raises CloudNotFound."""
-        return Interface.of(self._get(self._path(INTERFACES, name), NETWORK_VERSION, "reading an interface").data)
+        return self._get(self._path(INTERFACES, name), NETWORK_VERSION, "reading an interface", Interface.of)
 
     def address(self, name: str) -> PublicAddress:
         """A public address; raises CloudNotFound."""
-        return PublicAddress.of(self._get(self._path(ADDRESSES, name), NETWORK_VERSION, "reading an address").data)
+        return self._get(self._path(ADDRESSES, name), NETWORK_VERSION, "reading an address", PublicAddress.of)
 
     def addresses(self) -> list[PublicAddress]:
-        return [PublicAddress.of(data) for data in self._list(ADDRESSES)]
+        return list(self._list(ADDRESSES, PublicAddress.of))
 
-    def disks(self) -> list[Mapping[str, Any]]:
-        """As Azure shows them."""
-        return list(self._list(DISKS))
+    def disks(self) -> list[AzureDisk]:
+        return list(self._list(DISKS, AzureDisk.of))
 
     # -- what seldom changes --
 
@@ -188,46 +201,49 @@ class Arm:
         quoted = urllib.parse.quote(network, safe="")
         path = f"{self._group_path(group)}/providers/{NETWORK}/virtualNetworks/{quoted}"
         path = f"{path}/subnets/{urllib.parse.quote(subnet, safe='')}"
-        return str(self._get(path, NETWORK_VERSION, "reading the subnet").data["id"])
+        return self._get(path, NETWORK_VERSION, "reading the subnet", lambda data: str(data["id"]))
 
     def subnet_exists(self, subnet_id: str) -> None:
         """Raises CloudNotFound if there is no subnet of the id."""
-        self._get(subnet_id, NETWORK_VERSION, "reading the subnet")
+        self._get(subnet_id, NETWORK_VERSION, "reading the subnet", lambda data: data["id"])
 
     def sizes(self) -> dict[str, VmSize]:
         """Sizes of VMs in the location, by lower-case name."""
         path = f"{self._subscription}/providers/{COMPUTE}/skus"
         query = {"api-version": SKUS_VERSION, "$filter": f"location eq '{self._location}'"}
-        found = self._pages(f"{self._base}{path}", query, "listing the sizes of VMs")
-        sizes = (VmSize.of(data, self._location) for data in found if data.get("resourceType") == "virtualMachines")
-        return {size.name.lower(): size for size in sizes}
+
+        def size(data: Mapping[str, Any]) -> VmSize | None:
+            return VmSize.of(data, self._location) if data.get("resourceType") == "virtualMachines" else None
+
+        found = self._pages(f"{self._base}{path}", query, "listing the sizes of VMs", size)
+        return {size.name.lower(): size for size in found if size is not None}
 
     def usages(self) -> list[Usage]:
         """Limits and use of the subscription in the location, of VMs and of networks."""
         found: list[Usage] = []
         for provider, version in ((COMPUTE, COMPUTE_VERSION), (NETWORK, NETWORK_VERSION)):
             path = f"{self._subscription}/providers/{provider}/locations/{self._location}/usages"
-            pages = self._pages(f"{self._base}{path}", {"api-version": version}, f"listing the quota of {provider}")
-            found.extend(Usage.of(data) for data in pages)
+            what = f"listing the quota of {provider}"
+            found.extend(self._pages(f"{self._base}{path}", {"api-version": version}, what, Usage.of))
         return found
 
     def image(self, name: str) -> AzureImage:
         """An image of the resource group; raises CloudNotFound."""
-        return AzureImage.of(self._get(self._path(IMAGES, name), COMPUTE_VERSION, "reading an image").data)
+        return self._get(self._path(IMAGES, name), COMPUTE_VERSION, "reading an image", AzureImage.of)
 
     def images(self) -> list[AzureImage]:
         """All of the resource group."""
-        return [AzureImage.of(data) for data in self._list(IMAGES)]
+        return list(self._list(IMAGES, AzureImage.of))
 
     def image_exists(self, image_id: str) -> None:
         """Raises CloudNotFound if there is no image, or version of one in a gallery, of the id."""
         version = GALLERIES_VERSION if "/galleries/" in image_id.lower() else COMPUTE_VERSION
-        self._get(image_id, version, "reading the image")
+        self._get(image_id, version, "reading the image", lambda data: data["id"])
 
     def group_location(self) -> str:
         """Location of the resource group; raises CloudNotFound."""
         path = self._group_path(self._group)
-        return str(self._get(path, GROUPS_VERSION, "reading the resource group").data["location"])
+        return self._get(path, GROUPS_VERSION, "reading the resource group", lambda data: str(data["location"]))
 
     # -- inside --
 
@@ -258,29 +274,29 @@ class Arm:
             )
         return f"{self._base}{path}?api-version={version}"
 
-    def _is_ours(self, url: str) -> bool:
-        """Does an address that Azure told lead to it? No other host is to see our token."""
-        return url.startswith(f"{self._base}/")
+    def _get(self, path: str, version: str, what: str, of: Callable[[Mapping[str, Any]], T]) -> T:
+        data = self.calls.call(READ, "GET", self._url(path, version), what, seconds=CALL_SECONDS).data
+        return self.calls.read(what, of, data)
 
-    def _get(self, path: str, version: str, what: str) -> RestAnswer:
-        return self.calls.call(READ, "GET", self._url(path, version), what, seconds=CALL_SECONDS)
-
-    def _list(self, kind: str) -> Iterator[Mapping[str, Any]]:
+    def _list(self, kind: str, of: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
         path = f"{self._group_path(self._group)}/providers/{kind}"
         what = f"listing {kind.partition('/')[2]}"
-        return self._pages(f"{self._base}{path}", {"api-version": _VERSIONS[kind]}, what)
+        return self._pages(f"{self._base}{path}", {"api-version": _VERSIONS[kind]}, what, of)
 
-    def _pages(self, url: str, query: Mapping[str, str], what: str) -> Iterator[Mapping[str, Any]]:
-        """The entries of a list, over all its pages; each page is a call."""
+    def _pages(
+        self, url: str, query: Mapping[str, str], what: str, of: Callable[[Mapping[str, Any]], T]
+    ) -> Iterator[T]:
+        """The entries of a list, over all its pages; each page is a call. A page may be empty and not the last one."""
         given: Mapping[str, str] | None = query
         for _ in range(MOST_PAGES):
             data = self.calls.call(READ, "GET", url, what, query=given, seconds=CALL_SECONDS).data
             if not isinstance(data, dict) or not isinstance(data.get("value"), list):
                 raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
-            yield from data["value"]
+            for entry in data["value"]:
+                yield self.calls.read(what, of, entry)
             url, given = data.get("nextLink") or "", None
             if not url:
                 return
-            if not self._is_ours(url):
+            if not same_server(url, self._base):
                 raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the next page is at another host")
         raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")

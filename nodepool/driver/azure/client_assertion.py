@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JWT that proves that we have the key of a certificate (RFC 7523, RS256). Imports cryptography."""
+"""A JWT that proves that we have the key of a certificate (RFC 7523). Imports cryptography.
+
+As https://learn.microsoft.com/entra/identity-platform/certificate-credentials has it, and MSAL makes it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ def client_assertion(pem: bytes, client_id: str, audience: str, now: float, seco
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, rsa.RSAPrivateKey):
         raise ValueError("the key of the certificate is not RSA")
-    head = {"alg": "RS256", "typ": "JWT", "x5t#S256": _text(certificate.fingerprint(hashes.SHA256()))}
+    head = {"alg": "PS256", "typ": "JWT", "x5t#S256": _text(certificate.fingerprint(hashes.SHA256()))}
     claims = {
         "aud": audience,
         "iss": client_id,
@@ -36,7 +39,9 @@ def client_assertion(pem: bytes, client_id: str, audience: str, now: float, seco
         "exp": int(now + seconds),
     }
     signed = f"{_json(head)}.{_json(claims)}"
-    signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    # RFC 7518, 3.5.
+    pss = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
+    signature = key.sign(signed.encode(), pss, hashes.SHA256())
     return f"{signed}.{_text(signature)}"
 
 

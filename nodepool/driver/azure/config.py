@@ -33,8 +33,9 @@ import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.azure import config_checks as checks
+from nodepool.driver.azure import vhd
 from nodepool.driver.azure.image_config import AzureCloudImage, AzureDiskImage
-from nodepool.driver.config import ConfigPool
+from nodepool.driver.config import ConfigPool, ImageConversion
 from nodepool.driver.framework.images import ImageLabel, one_image
 from nodepool.driver.framework.one_or_more import ONE_OR_MORE, as_texts, in_order
 from nodepool.driver.framework.sections import CloudProviderConfig
@@ -149,8 +150,10 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, checks.one_network)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
 
-    #: The only format that Azure takes.
+    #: The only format that Azure takes: a fixed VHD of whole MiB. That of diskimage-builder grows, and has any size.
+    # https://learn.microsoft.com/azure/virtual-machines/linux/create-upload-generic
     image_type = "vhd"
+    image_conversion = ImageConversion("raw", "vpc", "subformat=fixed,force_size", vhd.MIB)
 
     location: str = key(FILLED_TEXT, REQUIRED, "E.g. ``northeurope``.")
     resource_group: str = key(FILLED_TEXT, REQUIRED, "All that is made is made in it; it must exist.")

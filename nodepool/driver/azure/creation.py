@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Final
 
+from nodepool.driver.azure.errors import CloudBusy
 from nodepool.driver.azure.instance import AzureInstance
 from nodepool.driver.azure.launch_spec import vm_body, vm_tags
 from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
@@ -20,8 +21,9 @@ from nodepool.driver.framework.cloud_errors import (
     nothing_sent,
 )
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
-from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
+from nodepool.driver.statemachine.metadata import is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
+from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureLabel
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 #: Status of HTTP: there is a VM of the name.
 _EXISTS: Final = 412
+#: Pauses of a creation that something else is in the way of, and how many; Azure reserves an interface for 180 s.
+BUSY_PAUSE: Final = Backoff(2.0, 30.0)
+BUSY_TIMES: Final = 9
 
 
 class AzureCreation(CreationMachine[VmRecord]):
@@ -65,6 +70,8 @@ class AzureCreation(CreationMachine[VmRecord]):
         self._places: list[VmPlace] = []
         #: Address of the operation, if Azure told.
         self._operation: str | None = None
+        #: How often something else was in the way.
+        self._busy = 0
         #: Asks why the VM failed.
         self._why: Future[Exception | None] | None = None
 
@@ -106,7 +113,7 @@ class AzureCreation(CreationMachine[VmRecord]):
                 raise
             # Of an order of ours that was not answered, or of somebody else.
             found = self.cloud.client.vm(name)
-            if any(found.metadata.get(tag) != self.metadata[tag] for tag in (NODE_KEY, PROVIDER_KEY)):
+            if not is_of(found.metadata, self.metadata):
                 raise
             self.log.info("VM %s was made by an order that was not answered", name)
         return name.lower()
@@ -121,6 +128,15 @@ class AzureCreation(CreationMachine[VmRecord]):
                 )
 
         return permit
+
+    def put_off(self, error: Exception) -> float | None:
+        if not isinstance(error, CloudBusy) or self._busy >= BUSY_TIMES:
+            return None
+        self._busy += 1
+        pause = BUSY_PAUSE.pause(self._busy)
+        self.waits_for = str(error)
+        self.log.info("Something else is under way, tried again in %g s: %s", pause, error)
+        return pause
 
     def refused(self, error: Exception) -> Exception:
         if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):

@@ -20,9 +20,10 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
     LoginRefused,
+    NotFoundByProxy,
 )
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.rest_calls import RestApi
+from nodepool.driver.framework.http.rest_calls import PROXY, RestApi
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import HttpAnswer
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 #: A quota of the subscription, or another limit, is used up. It may be free again soon, so the launch waits.
 QUOTA: Final = frozenset(
     {
-        *("QuotaExceeded", "ResourceQuotaExceeded", "SubscriptionQuotaExceeded", "PublicIPCountLimitReached"),
-        *("NetworkInterfaceCountLimitReached", "SubnetIsFull", "MaxStorageAccountsCountPerSubscriptionExceeded"),
+        *("QuotaExceeded", "ResourceQuotaExceeded", "SubscriptionQuotaExceeded", "SubnetIsFull"),
+        "MaxStorageAccountsCountPerSubscriptionExceeded",
     }
 )
+#: How the codes of limits of networks end, such as ``IPv4StandardSkuPublicIpCountLimitReached``; without case.
+_COUNT_LIMIT: Final = "countlimitreached"
 #: Codes of quota that mean it only if the message says so.
 MAYBE_QUOTA: Final = frozenset({"OperationNotAllowed", "Conflict", "BadRequest"})
 _QUOTA_WORDS: Final = re.compile(r"exceeding approved .*quota|quota limit|quota has been reached", re.IGNORECASE)
@@ -66,6 +69,20 @@ BUSY: Final = frozenset(
     {
         *("AnotherOperationInProgress", "RetryableError", "RetryableErrorDueToAnotherOperation", "OperationPreempted"),
         *("NicReservedForAnotherVm", "ConflictingConcurrentWriteNotAllowed", "AttachDiskWhileBeingDetached"),
+        *("ReferencedResourceNotProvisioned", "CanceledAndSupersededDueToAnotherOperation"),
+    }
+)
+#: Codes that mean it only if the message says so.
+_MAYBE_BUSY: Final = frozenset({"OperationNotAllowed", "Conflict"})
+_BUSY_WORDS: Final = re.compile(
+    "marked for deletion|concurrent request|another operation|operation is in progress|being (deleted|provisioned)",
+    re.IGNORECASE,
+)
+#: With status 404: the call went to the wrong place. That says nothing of what was asked for.
+WRONG_PLACE: Final = frozenset(
+    {
+        *("SubscriptionNotFound", "InvalidSubscriptionId", "InvalidResourceType", "InvalidResourceNamespace"),
+        *("NoRegisteredProviderFound", "MissingSubscriptionRegistration", "LocationNotAvailableForResourceType"),
     }
 )
 #: The remedy for each that has one.
@@ -74,6 +91,8 @@ REMEDIES: Final = {
     "LinkedAuthorizationFailed": "give the credentials the role that the documentation of the driver shows",
     "RequestDisallowedByPolicy": "a policy of the subscription forbids it: change the policy or the label",
     "ResourceGroupNotFound": "correct resource-group, or make the resource group",
+    "ResourceGroupBeingDeleted": "the resource group is being deleted: name another one in resource-group",
+    "ScopeLocked": "remove the lock of the resource group, or name another one in resource-group",
     "SubscriptionNotFound": "correct subscriptionId in the file of auth-path",
     "InvalidSubscriptionId": "correct subscriptionId in the file of auth-path",
     "NoRegisteredProviderFound": "correct location",
@@ -99,6 +118,10 @@ _OF_ONE: Final = "Resource"
 _DEEPEST: Final = 5
 
 
+class CloudBusy(CloudRefused):
+    """Refused only for now: the same call will be accepted when something else has ended."""
+
+
 class AzureError(NamedTuple):
     """One error, or one of its details."""
 
@@ -109,15 +132,22 @@ class AzureError(NamedTuple):
 class ArmApi(RestApi):
     """What the answers of the Azure Resource Manager mean."""
 
+    def throttled(self, answer: HttpAnswer) -> bool:
+        # Networks say with the same status that one resource is busy: other calls need not wait.
+        return answer.status == 429 and not any(is_busy(error) for error in _errors_of(answer))
+
     def seconds_left_alone(self, kind: str, answer: HttpAnswer) -> float | None:
         return pause_before_throttling(answer.headers)
 
     def error(self, head: str, answer: HttpAnswer) -> Exception:
-        try:
-            data = answer.json()
-        except (ValueError, RecursionError):
-            data = None
-        return meaning(head, errors_in(data), answer.status)
+        return meaning(head, _errors_of(answer), answer.status)
+
+
+def _errors_of(answer: HttpAnswer) -> list[AzureError]:
+    try:
+        return errors_in(answer.json())
+    except (ValueError, RecursionError):
+        return []
 
 
 def pause_before_throttling(headers: Mapping[str, str]) -> float | None:
@@ -136,12 +166,16 @@ def pause_before_throttling(headers: Mapping[str, str]) -> float | None:
 
 def errors_in(data: Any) -> list[AzureError]:
     """All errors in an answer or an operation, the outer one first."""
-    inner = data.get("error", data) if isinstance(data, dict) else None
+    inner = data.get("error", data) if isinstance(data, dict) else data
     return list(_walk(inner, _DEEPEST))
 
 
 def _walk(data: Any, depth: int) -> Iterator[AzureError]:
-    if not isinstance(data, dict) or depth <= 0:
+    """Not all services keep to the form: where a list belongs may be one error, and a list where one belongs."""
+    if isinstance(data, list):
+        for entry in data:
+            yield from _walk(entry if isinstance(entry, dict) else None, depth)
+    if depth <= 0 or not isinstance(data, dict):
         return
     code, message = data.get("code"), data.get("message")
     if isinstance(code, str) and code:
@@ -153,14 +187,20 @@ def _walk(data: Any, depth: int) -> Iterator[AzureError]:
             nested = None
         if isinstance(nested, dict):
             yield from _walk(nested.get("error", nested), depth - 1)
-    details = data.get("details")
-    for detail in details if isinstance(details, list) else ():
-        yield from _walk(detail, depth - 1)
+    yield from _walk(data.get("details"), depth - 1)
     yield from _walk(data.get("innererror"), depth - 1)
 
 
 def is_quota(error: AzureError) -> bool:
-    return error.code in QUOTA or (error.code in MAYBE_QUOTA and _QUOTA_WORDS.search(error.message) is not None)
+    if error.code in QUOTA or error.code.lower().endswith(_COUNT_LIMIT):
+        return True
+    return error.code in MAYBE_QUOTA and _QUOTA_WORDS.search(error.message) is not None
+
+
+def is_busy(error: AzureError) -> bool:
+    if error.code in BUSY:
+        return True
+    return error.code in _MAYBE_BUSY and _BUSY_WORDS.search(error.message) is not None
 
 
 def meaning(head: str, errors: list[AzureError], status: int = 0) -> CloudRefused | CloudAway:
@@ -171,7 +211,8 @@ def meaning(head: str, errors: list[AzureError], status: int = 0) -> CloudRefuse
     """
     codes = {error.code for error in errors}
     text = f"{head}: {_told(errors) or f'status {status}'}"
-    if status == 429 or codes & THROTTLED:
+    busy = next((error.code for error in errors if is_busy(error)), None)
+    if (status == 429 and not busy) or codes & THROTTLED:
         return CloudAway(text, maybe_done=False, code=_first(errors, THROTTLED) or "TooManyRequests")
     if quota := [error for error in errors if is_quota(error)]:
         advice = REMEDIES.get(quota[0].code, "ask for more under Quotas in the portal, or lower max-servers")
@@ -183,11 +224,14 @@ def meaning(head: str, errors: list[AzureError], status: int = 0) -> CloudRefuse
     remedy = next((REMEDIES[error.code] for error in reversed(errors) if error.code in REMEDIES), None)
     told = f"{text}; {remedy}" if remedy else text
     last = errors[-1].code if errors else str(status)
-    if status == 404:
+    if status == 404 and not errors:
+        # Azure says what it did not find. This is the answer of something before it, and proves nothing.
+        return NotFoundByProxy(f"{told}; {PROXY}", code=last)
+    if status == 404 and not codes & WRONG_PLACE:
         return CloudNotFound(told, code=last, status=status)
-    if busy := _first(errors, BUSY):
-        return CloudRefused(told, code=busy, status=status)
-    if status == 403 or codes & DENIED:
+    if busy:
+        return CloudBusy(told, code=busy, status=status)
+    if status in (403, 404) or codes & DENIED:
         return CloudSetup(told, code=_first(errors, DENIED) or last, status=status)
     if status >= 500 or codes & AWAY:
         return CloudAway(told, code=_first(errors, AWAY) or last)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.types import SUCCEEDED, AzureImage, VmSize
+from nodepool.driver.azure.types import SUCCEEDED, AzureImage, VmSize, plain_location
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact
 from nodepool.exceptions import RuntimeConfigurationException
@@ -124,10 +124,13 @@ class AzureFacts:
 
 
 def matches(candidate: AzureImage, image: AzureCloudImage) -> bool:
-    """Does an image have all that a filter names? Pure."""
+    """Does an image have all that a filter names? Names of images, locations and tags ignore case. Pure."""
+    tags = {name.lower(): value for name, value in candidate.metadata.items()}
     return (
         candidate.status == SUCCEEDED
-        and image.filter_name in (None, candidate.name)
-        and image.filter_location in (None, candidate.location)
-        and all(candidate.metadata.get(name) == value for name, value in image.filter_tags.items())
+        and (image.filter_name is None or image.filter_name.lower() == candidate.name.lower())
+        and (
+            image.filter_location is None or plain_location(image.filter_location) == plain_location(candidate.location)
+        )
+        and all(tags.get(name.lower()) == value for name, value in image.filter_tags.items())
     )

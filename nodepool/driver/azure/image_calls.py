@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure.client import DISKS, IMAGES, WRITE, Arm
-from nodepool.driver.azure.long_operation import follow
+from nodepool.driver.azure.long_operation import State, follow, wait
+from nodepool.driver.azure.types import CANCELED, FAILED, SUCCEEDED
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.exceptions import ImageCreateException
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -57,7 +59,13 @@ class AzureImageCalls:
         """Where the disk is written to: an address that needs no login, so nobody may see it."""
         body = {"access": "Write", "durationInSeconds": ACCESS_SECONDS}
         answer = self._post(name, "beginGetAccess", body)
-        data = self._finish(answer, f"access to disk {name}", wanted)
+        what = f"access to disk {name}"
+        data = self._finish(answer, what, wanted)
+        if data is None and answer.headers.get("Location"):
+            # The end of the operation need not have it: the official clients read it there.
+            data = self._finish(
+                answer._replace(status=202, headers={"Location": answer.headers["Location"]}), what, wanted
+            )
         found = data.get("accessSAS") if isinstance(data, dict) else None
         if not isinstance(found, str) or not found.startswith(("https://", "http://")):
             raise CloudAway(f"Provider {self.arm.calls.provider}: Azure gave no address to write disk {name} to")
@@ -116,7 +124,10 @@ class AzureImageCalls:
     # -- the image --
 
     def create_image(self, name: str, disk: str, tags: Mapping[str, str], wanted: Callable[[], None]) -> None:
-        """Make an image of a disk, and wait until it can be used."""
+        """Make an image of a disk, and wait until it can be used.
+
+        :raises ImageCreateException: it cannot, or it took too long.
+        """
         properties = {
             "hyperVGeneration": "V2",
             "storageProfile": {
@@ -130,6 +141,16 @@ class AzureImageCalls:
         }
         body = {"location": self._location, "tags": dict(tags), "properties": properties}
         self._finish(self._put(IMAGES, name, body), f"image {name}", wanted)
+        where = f"Provider {self.arm.calls.provider}: image {name}"
+
+        def look() -> tuple[State, None]:
+            # After the end of the operation Azure may not know the image for a moment, or it may not be ready.
+            status = self.arm.image(name).status
+            if status in (FAILED, CANCELED):
+                raise ImageCreateException(f"{where} is {status} after its upload")
+            return State(status == SUCCEEDED), None
+
+        wait(self.arm, where, look, self._clock, wanted)
 
     # -- inside --
 

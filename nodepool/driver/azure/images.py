@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.driver.azure import vhd
 from nodepool.driver.azure.client import DISKS, IMAGES
 from nodepool.driver.azure.image_calls import AzureImageCalls
-from nodepool.driver.azure.types import FAILED, SUCCEEDED, tags_of
+from nodepool.driver.azure.types import FAILED
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.framework.listed_image import ListedImage
@@ -76,9 +76,8 @@ class AzureImages:
             names.add(image.name.lower())
             yield ListedImage(image.name, image.name, image.metadata, usable=image.status != FAILED)
         for disk in self.calls.arm.disks():
-            metadata = tags_of(disk)
-            if metadata.get(UPLOAD_KEY) and disk["name"].lower() not in names:
-                yield ListedImage(disk["name"], disk["name"], metadata, usable=False)
+            if disk.metadata.get(UPLOAD_KEY) and disk.name.lower() not in names:
+                yield ListedImage(disk.name, disk.name, disk.metadata, usable=False)
 
 
 class DiskUpload(ImageUploader):
@@ -123,9 +122,6 @@ class DiskUpload(ImageUploader):
         self._address = ""
         self._made_image = True
         self._calls.create_image(self.image_name, self.image_name, self.metadata, self._wanted)
-        image = self._calls.arm.image(self.image_name)
-        if image.status != SUCCEEDED:
-            raise ImageCreateException(f"image {self.image_name} is {image.status} after its upload")
         with Guard(log, "Disk %s of an upload is left over", self.image_name):
             self._calls.delete(DISKS, self.image_name)
         return self.image_name

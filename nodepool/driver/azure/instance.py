@@ -16,10 +16,12 @@ class AzureInstance(Instance):
     """One VM.
 
     :param used: what it uses of the quota.
+    :param ends: see `Instance`.
     """
 
-    def __init__(self, record: VmRecord, used: QuotaInformation) -> None:
+    def __init__(self, record: VmRecord, used: QuotaInformation, ends: tuple[str, str] | None = None) -> None:
         super().__init__()
+        self.ends = ends
         addresses = record.addresses
         self.ready = record.status == SUCCEEDED
         self.external_id = record.id

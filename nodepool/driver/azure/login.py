@@ -13,7 +13,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver.azure.auth_file import AuthFile, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.token_login import TokenLogin
+from nodepool.driver.framework.http.token_login import TokenLogin, login_error
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
@@ -73,9 +73,7 @@ class AzureLogin(TokenLogin):
         told = data if isinstance(data, dict) else {}
         code = str(told.get("error") or answer.status)
         text = f"{head}: {code}: {one_line(str(told.get('error_description') or f'status {answer.status}'))}"
-        if answer.status == 429 or answer.status >= 500:
-            raise CloudAway(text, maybe_done=False, code=code)
-        raise LoginRefused(f"{text}; correct the file of auth-path", code)
+        raise login_error(text, answer, code, "correct the file of auth-path", metadata=account.managed)
 
     def _send(self, account: AuthFile) -> HttpAnswer:
         import urllib.parse

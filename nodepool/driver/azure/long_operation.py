@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.driver.azure.client import CALL_SECONDS, READ, Arm
 from nodepool.driver.azure.errors import errors_in, meaning
-from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.http.retry_after import retry_after
 from nodepool.driver.framework.image_time import ImageTime
-from nodepool.exceptions import ImageCreateException
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.rest_calls import RestAnswer
@@ -25,8 +24,12 @@ OPERATION_SECONDS: Final = 1800.0
 #: From one look to the next, if Azure does not say; and at most.
 POLL_SECONDS: Final = 2.0
 LONGEST_POLL_SECONDS: Final = 10.0
+#: Azure may not know a new operation or resource yet: for so long it is looked for, in seconds.
+APPEARS_SECONDS: Final = 30.0
 _ACCEPTED: Final = 202
-_RUNNING: Final = ("inprogress", "accepted", "running", "creating", "updating", "deleting", "")
+#: How an operation can end; any other state is one of an operation that runs, as for azure-core.
+_SUCCEEDED: Final = "succeeded"
+_FAILED: Final = ("failed", "canceled", "cancelled")
 
 
 class State(NamedTuple):
@@ -57,22 +60,47 @@ def follow(
         address = answer.headers.get("Location") or ""
     if not address:
         return answer.data
-    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
     pause = retry_after(answer.headers)
-    while True:
+
+    def look() -> tuple[State, float | None]:
+        nonlocal address
         found = arm.calls.call(READ, "GET", arm.checked(address), f"waiting for {what}", seconds=CALL_SECONDS)
-        state = _at_location(found) if by_location else _told(found, where)
-        if state.ended:
-            return state.output
         if by_location:
             address = found.headers.get("Location") or address
+        told = retry_after(found.headers)
+        return _at_location(found) if by_location else _told(found, where), pause if told is None else told
+
+    return wait(arm, where, look, clock, wanted)
+
+
+def wait(
+    arm: Arm,
+    where: str,
+    look: Callable[[], tuple[State, float | None]],
+    clock: Callable[[], float],
+    wanted: Callable[[], None],
+) -> Any:
+    """Look until something has ended; returns its output. Blocks. Raises as `follow`.
+
+    :param look: gives the state, and after how many seconds to look again, if Azure says. While the thing is new it may
+        raise CloudNotFound.
+    """
+    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
+    while True:
+        seconds: float | None = None
+        try:
+            state, seconds = look()
+        except CloudNotFound:
+            if time.left() < OPERATION_SECONDS - APPEARS_SECONDS:
+                raise
+            state = State(False)
+        if state.ended:
+            return state.output
         time.check()
         wanted()
-        told = retry_after(found.headers)
-        seconds = told if told is not None else pause if pause is not None else POLL_SECONDS
-        if not time.wait(min(LONGEST_POLL_SECONDS, seconds)):
+        if not time.wait(min(LONGEST_POLL_SECONDS, POLL_SECONDS if seconds is None else seconds)):
             time.check()
-            raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")
+            raise time.over()
 
 
 def _at_location(found: RestAnswer) -> State:
@@ -83,9 +111,9 @@ def _at_location(found: RestAnswer) -> State:
 def _told(found: RestAnswer, where: str) -> State:
     data = found.data if isinstance(found.data, dict) else {}
     status = str(data.get("status", "")).lower()
-    if status == "succeeded":
+    if status == _SUCCEEDED:
         return State(True, (data.get("properties") or {}).get("output"))
-    if status in _RUNNING:
+    if status not in _FAILED:
         return State(False)
     errors = errors_in(data)
     raise meaning(f"{where} failed", errors) if errors else CloudRefused(f"{where} ended as {status!r}")

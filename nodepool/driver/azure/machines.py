@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CALL_SECONDS, VMS, Arm
+from nodepool.driver.azure.errors import CloudBusy
 from nodepool.driver.azure.places import VmPlace
 from nodepool.driver.azure.proof import MANY, AbsenceProof
 from nodepool.driver.azure.types import (
@@ -25,10 +26,11 @@ from nodepool.driver.azure.types import (
     name_of,
 )
 from nodepool.driver.framework.batches import Batches
-from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
@@ -114,8 +116,20 @@ class AzureMachines(InstanceCloud[VmRecord]):
     def why_lost(self, name: str) -> tuple[str, str]:
         """Why a VM is in no list any more that nobody here deleted: code and text. Any thread; does not block."""
         if name in self._spot:
-            return EVICTED, f"spot VM {name} is gone: Azure evicted it, or somebody deleted it"
+            return EVICTED, f"spot VM {name} is gone: Azure evicted it, or others deleted it"
         return DELETED, f"VM {name} is gone: somebody deleted it, or Azure evicted it if it was a spot VM"
+
+    def record_id(self, external_id: Any) -> str | None:
+        # Azure names things without regard to case.
+        found = super().record_id(external_id)
+        return None if found is None else found.lower()
+
+    def why_ended(self, record: VmRecord) -> tuple[str, str] | None:
+        if record.status != DELETING:
+            return None
+        if record.spot:
+            return EVICTED, f"spot VM {record.id} is being deleted: Azure evicted it, or others deleted it"
+        return DELETED, f"VM {record.id} is being deleted"
 
     def _is_ours(self, record: VmRecord) -> bool:
         return record.metadata.get(PROVIDER_KEY) == self.provider
@@ -171,3 +185,9 @@ class AzureDeletion(DeletionMachine[VmRecord]):
 
     def begun(self, record: VmRecord) -> bool:
         return record.status == DELETING
+
+    def busy(self, error: LaunchError) -> bool:
+        # What is in the way of a deletion will end, but for what an operator has to change.
+        if not isinstance(error, CloudRefused) or isinstance(error, CloudSetup):
+            return False
+        return error.status == 409 or isinstance(error, CloudBusy)

@@ -31,6 +31,8 @@ CORES: Final = "cores"
 SPOT_CORES: Final = "lowPriorityCores"
 VMS: Final = "virtualMachines"
 ADDRESSES: Final = "StandardSkuPublicIPAddresses"
+#: Its name in newer subscriptions.
+ADDRESSES_ALSO: Final = "IPv4StandardSkuPublicIpAddresses"
 
 
 class SubscriptionLimits:
@@ -60,6 +62,8 @@ class SubscriptionLimits:
         else:
             self._repeats.over("usages")
         by_name = {usage.name.lower(): usage.limit for usage in self._last}
+        if ADDRESSES_ALSO.lower() in by_name:
+            by_name.setdefault(ADDRESSES.lower(), by_name[ADDRESSES_ALSO.lower()])
         found = {name: by_name[name.lower()] for name in self._needed() if name.lower() in by_name}
         instances = by_name.get(VMS.lower(), math.inf)
         return QuotaInformation(default=math.inf, instances=instances, **_named(found))

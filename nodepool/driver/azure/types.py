@@ -14,11 +14,27 @@ from nodepool.driver.azure.errors import AzureError
 CREATING: Final = "Creating"
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
+CANCELED: Final = "Canceled"
 DELETING: Final = "Deleting"
 
 
 def properties_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return data.get("properties") or {}
+
+
+def state_of(data: Mapping[str, Any]) -> str:
+    """``provisioningState``, in the form of `SUCCEEDED`: clients are to compare it without case, as azure-core does."""
+    return str(properties_of(data).get("provisioningState") or "").capitalize()
+
+
+def _name(data: Mapping[str, Any]) -> str:
+    """Of a resource; an answer may have its id alone."""
+    return str(data.get("name") or data["id"].rpartition("/")[2])
+
+
+def plain_location(text: str) -> str:
+    """A location as ids have it: ``North Europe`` is ``northeurope``. Azure accepts and gives both."""
+    return text.replace(" ", "").lower()
 
 
 def tags_of(data: Mapping[str, Any]) -> dict[str, str]:
@@ -72,26 +88,25 @@ class VmRecord(NamedTuple):
         properties = properties_of(data)
         interfaces = (properties.get("networkProfile") or {}).get("networkInterfaces") or ()
         return cls(
-            id=data["name"].lower(),
-            status=properties.get("provisioningState") or "",
+            id=_name(data).lower(),
+            status=state_of(data),
             metadata=tags_of(data),
             size=(properties.get("hardwareProfile") or {}).get("vmSize") or "",
             location=data.get("location") or "",
             zone=next(iter(data.get("zones") or ()), ""),
-            spot=properties.get("priority") in ("Spot", "Low"),
+            spot=properties.get("priority") in ("Spot", "SpotPlus", "Low"),
             vm_id=properties.get("vmId") or "",
-            interface_id=next((entry.get("id", "").lower() for entry in interfaces), ""),
+            interface_id=next(((entry.get("id") or "").lower() for entry in interfaces), ""),
         )
 
     @staticmethod
-    def failures_in(instance_view: Any) -> list[AzureError]:
+    def failures_in(instance_view: Mapping[str, Any]) -> list[AzureError]:
         """What the states of a VM say of its failure: codes such as ``ProvisioningState/failed/AllocationFailed``."""
-        statuses = instance_view.get("statuses") if isinstance(instance_view, dict) else None
         found = []
-        for status in statuses or ():
-            parts = str(status.get("code") or "").split("/")
-            if parts[:2] == ["ProvisioningState", "failed"] and len(parts) > 2:
-                found.append(AzureError(parts[2], status.get("message") or ""))
+        for status in instance_view.get("statuses") or ():
+            what, _, code = str(status.get("code") or "").rpartition("/")
+            if what.lower() == "provisioningstate/failed":
+                found.append(AzureError(code, status.get("message") or ""))
         return found
 
 
@@ -127,14 +142,12 @@ class Interface(NamedTuple):
             inner = properties_of(configuration)
             found.append(
                 PrivateAddress(
-                    ipv6=inner.get("privateIPAddressVersion") == "IPv6",
+                    ipv6=str(inner.get("privateIPAddressVersion")).lower() == "ipv6",
                     address=inner.get("privateIPAddress") or None,
                     public_id=((inner.get("publicIPAddress") or {}).get("id") or "").lower(),
                 )
             )
-        return cls(
-            data["id"].lower(), data["name"], tags_of(data), bool(properties.get("virtualMachine")), tuple(found)
-        )
+        return cls(data["id"].lower(), _name(data), tags_of(data), bool(properties.get("virtualMachine")), tuple(found))
 
 
 class PublicAddress(NamedTuple):
@@ -151,7 +164,7 @@ class PublicAddress(NamedTuple):
     def of(cls, data: Mapping[str, Any]) -> PublicAddress:
         properties = properties_of(data)
         used = bool(properties.get("ipConfiguration"))
-        return cls(data["id"].lower(), data["name"], tags_of(data), used, properties.get("ipAddress") or None)
+        return cls(data["id"].lower(), _name(data), tags_of(data), used, properties.get("ipAddress") or None)
 
 
 def addresses_of(interface: Interface, public: Mapping[str, PublicAddress]) -> Addresses | None:
@@ -181,6 +194,7 @@ class VmSize(NamedTuple):
     family: str
     cores: int
     ram_mib: int
+    #: Those that the subscription may use.
     zones: tuple[str, ...]
     #: Why the subscription may not use it in the location; "" = it may.
     restricted: str
@@ -188,16 +202,23 @@ class VmSize(NamedTuple):
     @classmethod
     def of(cls, data: Mapping[str, Any], location: str) -> VmSize:
         capabilities = {entry.get("name"): entry.get("value") for entry in data.get("capabilities") or ()}
-        where = location.lower()
-        here = (info for info in data.get("locationInfo") or () if info.get("location", "").lower() == where)
-        restrictions = (entry for entry in data.get("restrictions") or () if entry.get("type") == "Location")
+        where = plain_location(location)
+        here = (info for info in data.get("locationInfo") or () if plain_location(info.get("location") or "") == where)
+        restrictions = data.get("restrictions") or ()
+        whole = (entry for entry in restrictions if entry.get("type") == "Location")
+        closed = {
+            zone
+            for entry in restrictions
+            if entry.get("type") == "Zone"
+            for zone in (entry.get("restrictionInfo") or {}).get("zones") or ()
+        }
         return cls(
             name=data["name"],
             family=data.get("family") or "",
             cores=int(capabilities.get("vCPUs") or 0),
             ram_mib=int(float(capabilities.get("MemoryGB") or 0) * 1024),
-            zones=tuple((next(here, None) or {}).get("zones") or ()),
-            restricted=next((entry.get("reasonCode") or "restricted" for entry in restrictions), ""),
+            zones=tuple(zone for zone in (next(here, None) or {}).get("zones") or () if zone not in closed),
+            restricted=next((entry.get("reasonCode") or "restricted" for entry in whole), ""),
         )
 
 
@@ -210,7 +231,8 @@ class Usage(NamedTuple):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Usage:
-        return cls(str((data.get("name") or {}).get("value") or ""), data.get("limit", 0), data.get("currentValue", 0))
+        name = str((data.get("name") or {}).get("value") or "")
+        return cls(name, float(data["limit"]), float(data.get("currentValue") or 0))
 
 
 class AzureImage(NamedTuple):
@@ -226,11 +248,24 @@ class AzureImage(NamedTuple):
     def of(cls, data: Mapping[str, Any]) -> AzureImage:
         return cls(
             id=data["id"],
-            name=data["name"],
-            status=properties_of(data).get("provisioningState") or "",
+            name=_name(data),
+            status=state_of(data),
             location=data.get("location") or "",
             metadata=tags_of(data),
         )
+
+
+class AzureDisk(NamedTuple):
+    """A disk of the resource group."""
+
+    name: str
+    metadata: Mapping[str, str]
+    #: A VM has it.
+    used: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> AzureDisk:
+        return cls(_name(data), tags_of(data), bool(data.get("managedBy")))
 
 
 def by_id(found: Iterable[PublicAddress]) -> dict[str, PublicAddress]:

@@ -18,8 +18,8 @@ _FIXED: Final = 2
 _FIELDS: Final = struct.Struct(">QQIII")
 _FIELDS_AT: Final = 40
 _CHECKSUM_AT: Final = 64
-#: What makes a disk that Azure takes.
-REMEDY: Final = "convert it with qemu-img convert -O vpc -o subformat=fixed,force_size, to whole MiB"
+#: The builder makes a disk that Azure takes.
+REMEDY: Final = "build the image again"
 
 
 def problem_of(path: str) -> str | None:
@@ -42,11 +42,9 @@ def footer_problem(footer: bytes, size: int) -> str | None:
     if kind != _FIXED:
         return f"it is a VHD that grows, not a fixed one; {REMEDY}"
     if checksum != checksum_of(footer):
-        return "the footer of the VHD is damaged: its checksum is another one; build the image again"
+        return f"the footer of the VHD is damaged: its checksum is another one; {REMEDY}"
     if current != size - FOOTER_BYTES:
-        return (
-            f"the VHD is cut off: its footer says {current} bytes, the file has {size - FOOTER_BYTES}; build it again"
-        )
+        return f"the VHD is cut off: its footer says {current} bytes, the file has {size - FOOTER_BYTES}; {REMEDY}"
     if current % MIB:
         return f"the size of the disk, {current} bytes, is no number of whole MiB; {REMEDY}"
     return None

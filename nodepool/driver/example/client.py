@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Client`: the API of the cloud, and all that knows of it. Yours may wrap the SDK of your cloud.
 
-There is no such cloud, but ``python -m nodepool.testing.example_cloud`` plays one::
+There is no such cloud, but ``python -m simulators.example_cloud`` plays one::
 
     GET    /machines              {"machines": [{"id", "name", "status", "address", "zone", "cores", "ram", "tags"}]}
     GET    /machines/ID           a machine as it is now; lists may be a second late

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Generic, TypeVar
 
+from nodepool.driver.framework.held_time import Hold, working_for
 from nodepool.exceptions import CloudUnavailableException
 from nodepool.guard import settle
 
@@ -33,15 +34,22 @@ class Batches(Generic[K]):
         self._most = most
         self._lock = threading.Lock()
         self._waiting: dict[K, Future[None]] = {}
+        #: Those who ordered wait until their order is sent.
+        self._holds: dict[K, list[Hold]] = {}
         self._running = False
 
     def add(self, order: K) -> Future[None]:
         """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
+        # Not under the lock, because it calls others.
+        hold = Hold()
         with self._lock:
             future = self._waiting.setdefault(order, Future())
+            self._holds.setdefault(order, []).append(hold)
             begin, self._running = not self._running, True
         if begin:
-            self._executor.submit(self._run).add_done_callback(self._ended)
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
         return future
 
     def _run(self) -> None:
@@ -68,8 +76,12 @@ class Batches(Generic[K]):
 
     def _take(self, taken: dict[K, Future[None]]) -> list[K]:
         with self._lock:
+            holds: list[Hold] = []
             for order in list(self._waiting)[: self._most]:
                 taken[order] = self._waiting.pop(order)
+                holds += self._holds.pop(order, ())
+        for hold in holds:
+            hold.end()
         return list(taken)
 
     def _ended(self, run: Future[None]) -> None:
@@ -79,6 +91,9 @@ class Batches(Generic[K]):
             error.maybe_done = False
             with self._lock:
                 left, self._waiting = self._waiting, {}
+                holds, self._holds = self._holds, {}
                 self._running = False
+            for hold in [hold for held in holds.values() for hold in held]:
+                hold.end()
             for future in left.values():
                 future.set_exception(error)

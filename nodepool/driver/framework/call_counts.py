@@ -20,9 +20,11 @@ class CallCount(NamedTuple):
 class CountedCalls:
     """What is counted of them meanwhile. ``lock`` guards all."""
 
-    __slots__ = ("calls", "errors", "lock", "seconds")
+    __slots__ = ("calls", "errors", "last", "lock", "seconds")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.calls = self.errors = 0
         self.seconds = 0.0
+        #: Of the call that ended last.
+        self.last = 0.0

@@ -32,6 +32,10 @@ class CloudAway(CloudUnavailableException):
         self.code = code
 
 
+class NotFoundByProxy(CloudAway):
+    """404 from something before the cloud, such as a proxy: alone it says nothing of what was asked for."""
+
+
 @contextlib.contextmanager
 def nothing_sent() -> Iterator[None]:
     """A context for the calls before a creation, which only read: without an answer, nothing was made.

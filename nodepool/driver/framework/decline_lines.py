@@ -35,5 +35,6 @@ def log_declined(
     extra = {"code": reason.code.value, **origin_of(request)}
     log.info("Declining node request: %s (%s)", reason.text, described(request), extra=extra)
     if request.state == states.FAILED:
-        said = why_failed({pool: reason, **{name: what for name, what in others().items() if name != pool}})
-        log.info("Failing node request: every pool declined it: %s (%s)", said, described(request), extra=extra)
+        why = why_failed({**others(), pool: reason})
+        extra["code"] = why.code.value
+        log.info("Failing node request: every pool declined it: %s (%s)", why.text, described(request), extra=extra)

@@ -32,6 +32,8 @@ class Fact(Generic[T]):
         self._lock = threading.Lock()
         self._answer: Future[T] | None = None
         self._asked_at = float("-inf")
+        #: The latest answer that there was, and when it was asked for; minus infinity = it was cleared.
+        self._known: tuple[T, float] | None = None
 
     def get(self, max_age: float = MAX_AGE_SECONDS) -> T:
         """The answer, at most ``max_age`` seconds old; may block. Raises what the cloud's API raises."""
@@ -67,8 +69,14 @@ class Fact(Generic[T]):
 
     def _ask_for(self, answer: Future[T]) -> T:
         with OnError(lambda error: self._failed(answer, error)):
-            answer.set_result(self._ask())
-        return answer.result()
+            found = self._ask()
+        with self._lock:
+            if self._answer is answer:
+                self._known = found, self._asked_at
+            elif self._known is None:
+                self._known = found, float("-inf")
+        answer.set_result(found)
+        return found
 
     def _failed(self, answer: Future[T], error: BaseException) -> None:
         with self._lock:
@@ -77,15 +85,17 @@ class Fact(Generic[T]):
         answer.set_exception(error)
 
     def known(self, max_age: float = float("inf")) -> T | None:
-        """The answer if there is one that is not too old. Does not block."""
+        """The latest answer, if it is not too old; also while a newer one is asked for. Does not block.
+
+        :param max_age: seconds; what was cleared is too old for any but the default.
+        """
         with self._lock:
-            answer = self._answer
-            old = self._clock() - self._asked_at > max_age
-        if answer is None or old or not answer.done() or answer.exception() is not None:
-            return None
-        return answer.result()
+            known, now = self._known, self._clock()
+        return None if known is None or now - known[1] > max_age else known[0]
 
     def clear(self) -> None:
         """Ask again next time."""
         with self._lock:
             self._answer = None
+            if self._known is not None:
+                self._known = self._known[0], float("-inf")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.held_time import TimeLimit, held_here
 from nodepool.exceptions import ImageCreateException
 from nodepool.plan.backoff import Backoff
 
@@ -19,7 +20,7 @@ WANTED_SECONDS: Final = 1.0
 
 
 class ImageTime:
-    """Begins when it is made.
+    """Begins when it is made. Waits for our own limits do not count.
 
     :param what: has a limit, for errors, e.g. ``Provider a: the upload of image b``.
     :param seconds: the limit.
@@ -40,7 +41,7 @@ class ImageTime:
         self._stopped = stopped
         self._clock = clock
         self._wanted = wanted
-        self._end = clock() + seconds
+        self._limit = TimeLimit(seconds, held_here(clock), clock)
 
     def check(self) -> None:
         """:raises ImageCreateException: it is over, or the provider was stopped. Does not block."""
@@ -51,7 +52,7 @@ class ImageTime:
 
     def left(self) -> float:
         """Seconds; may be negative."""
-        return self._end - self._clock()
+        return self._limit.left
 
     def over(self) -> ImageCreateException:
         """What to raise when it is."""
@@ -66,11 +67,11 @@ class ImageTime:
 
         :param seconds: or until these are.
         """
-        end = self._end if seconds is None else min(self._end, self._clock() + seconds)
+        part = self._limit if seconds is None else TimeLimit(seconds, held_here(self._clock), self._clock)
         for looks in itertools.count(1):
             yield
             pause = LOOK.pause(looks)
-            if self._clock() + pause >= end or not wait_wanted(pause, self._stopped, self._wanted):
+            if min(part.left, self.left()) <= pause or not wait_wanted(pause, self._stopped, self._wanted):
                 return
 
 

@@ -106,7 +106,7 @@ def known_images(provider: dict[str, Any]) -> dict[str, Any]:
     return provider
 
 
-def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterator[tuple[list[Hashable], str]]:
     """Labels that no node can be launched for; see `DeclaredProviderConfig.without_effect`.
 
     :param section: of a provider.
@@ -123,11 +123,11 @@ def labels_not_offered(section: dict[str, Any], checks: Iterable[Any]) -> Iterat
                 for check in checks:
                     check(label)
             except v.Invalid as problem:
-                yield [*path, *problem.path], f"{problem.error_message}; a daemon does not offer the label here", True
+                yield [*path, *problem.path], f"{problem.error_message}; a daemon does not offer the label here"
                 continue
             if isinstance(image, str) and image not in images:
                 text = f"the provider has no diskimage {image!r}; add it to its diskimages"
-                yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here", False
+                yield [*path, "diskimage"], f"{text}; a daemon does not offer the label here"
 
 
 def _unknown_images(provider: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from nodepool.driver.framework.held_time import Hold, working_for
 from nodepool.exceptions import CloudUnavailableException
 from nodepool.guard import as_exception, settle
 
@@ -80,6 +81,8 @@ class JoinedOrders(Generic[OrderT, T]):
         self._lock = threading.Lock()
         #: By what the orders have in common; the group whose turn is next is first.
         self._waiting: dict[Hashable, list[OrderT]] = {}
+        #: Those who ordered wait until their order is sent.
+        self._holds: dict[OrderT, Hold] = {}
         #: Does a thread wait for a turn, or will one?
         self._gathering = False
 
@@ -89,8 +92,17 @@ class JoinedOrders(Generic[OrderT, T]):
         :param common: equal for orders that may go in one call.
         """
         with self._lock:
+            known = self._holds.get(order)
+        # Not under the lock, because holds and futures call others.
+        if known is not None:
+            known.begin()
+        hold = known or Hold()
+        with self._lock:
             self._waiting.setdefault(common, []).append(order)
+            self._holds[order] = hold
             begin, self._gathering = not self._gathering, True
+        if known is None:
+            order.future.add_done_callback(lambda _: self._over(order))
         if begin:
             self._begin()
 
@@ -98,9 +110,17 @@ class JoinedOrders(Generic[OrderT, T]):
         """Order something that goes together with nothing else; does not block."""
         self.add(order, object())
 
+    def _over(self, order: OrderT) -> None:
+        with self._lock:
+            hold = self._holds.pop(order, None)
+        if hold is not None:
+            hold.end()
+
     def _begin(self) -> None:
         try:
-            self._executor.submit(self._run).add_done_callback(self._ended)
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
         except RuntimeError:
             # The executor was shut down.
             self._fail_all(_stopped())
@@ -160,6 +180,9 @@ class JoinedOrders(Generic[OrderT, T]):
                 if rest:
                     # The other groups come first now.
                     self._waiting[common] = rest
+                holds = [self._holds[order] for order in taken if order in self._holds]
+            for hold in holds:
+                hold.end()
             wanted = [order for order in taken if _permitted(order)]
             if wanted:
                 return wanted

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from nodepool.model import states
-from nodepool.zk.transactions import result
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.zk.locks import ZkLock
     from nodepool.zk.node_store import NodeStore
-    from nodepool.zk.reply import Reply
 
 
 class NodeAhead:
@@ -30,22 +28,22 @@ class NodeAhead:
         self._store = store
         self.node = node
         self._announce = announce
-        self._reply: Reply | None = None
+        self._end: Callable[[], None] | None = None
 
     def lock(self, under: ZkLock | None = None) -> None:
         """Begin to lock. Does not block; errors come with `take`.
 
         :param under: only while this lock, of the request, is held.
         """
-        if self._reply is None:
+        if self._end is None:
             self.node.state = states.BUILDING
             self._announce(self.node)
             # A new node has no lock directory yet.
-            self._reply = self._store.send_lock_and_save(self.node, exists=False, under=under)
+            self._end = self._store.begin_lock_and_save(self.node, exists=False, under=under)
 
     def take(self) -> Node:
         """The node: stored, `building`, locked by us. Blocks. :raises ZKException: that did not work."""
         self.lock()
-        assert self._reply is not None
-        result(self._reply)
+        assert self._end is not None
+        self._end()
         return self.node

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from nodepool.clock import monotonic, sleep
+from nodepool.driver.framework.held_time import held_up
 from nodepool.driver.framework.token_bucket import BucketSize, TokenBucket
 from nodepool.guard import Guard
 from nodepool.plan.aged_answer import AgedAnswer
@@ -52,7 +53,8 @@ class RateLimiter:
             now = self._clock()
             turn = self._bucket.take(now).at
         if turn > now:
-            self._sleep(turn - now)
+            with held_up():
+                self._sleep(turn - now)
         return turn - now
 
     def __enter__(self) -> RateLimiter:

@@ -94,6 +94,15 @@ class RunningCalls:
         """It is over."""
         del self._running[number]
 
+    def of_provider(self, provider: str) -> dict[str, float]:
+        """Hook -> seconds since the oldest of its calls began. Any thread; does not block."""
+        now = self._clock()
+        found: dict[str, float] = {}
+        for hook, of_provider, begun, *_ in list(self._running.values()):
+            if of_provider == provider:
+                found[hook] = max(found.get(hook, 0.0), now - begun)
+        return found
+
     def late(self) -> list[LateCall]:
         """All calls that are late, the oldest first. For one thread; does not block."""
         now = self._clock()

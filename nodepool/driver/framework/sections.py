@@ -41,11 +41,11 @@ class DeclaredProviderConfig(ProviderConfig, Generic[PoolT]):
         return False
 
     @classmethod
-    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Entries of lists that daemons of Nodepool 11 go on without. They are taken away before the section is loaded.
 
         :param section: whose values are of their types, as far as they have a meaning.
-        :return: path in the section, to the entry or into it; what is wrong; does Nodepool 11's validator refuse it?
+        :return: path in the section, to the entry or into it; what is wrong.
         """
         return iter(())
 
@@ -80,7 +80,10 @@ class LaunchingProviderConfig(DeclaredProviderConfig[PoolT]):
         Whole(1), 3, "Attempts in all. Before a new one, what the last one made is deleted completely."
     )
     launch_timeout: float = key(
-        SECONDS, 3600.0, "Limit of one attempt, from its beginning until the machine runs.", unit="seconds"
+        SECONDS,
+        3600.0,
+        "Limit of one attempt, from its beginning until the machine runs. The wait for ``rate`` does not count.",
+        unit="seconds",
     )
     boot_timeout: float = key(
         SECONDS, 120.0, "Limit until a machine that runs shows its SSH host keys.", unit="seconds"
@@ -124,6 +127,8 @@ class UploadingProviderConfig(LaunchingProviderConfig[PoolT]):
         for section in self.provider.get("diskimages") or []:
             image = newconfig.diskimages[section["name"]]
             image.image_types.add(self.image_type)
+            if self.image_conversion is not None:
+                image.conversions[self.image_type] = self.image_conversion
             self.diskimages[image.name] = make_diskimage(section, image)
         super().load(newconfig)
 
@@ -140,7 +145,7 @@ class CloudProviderConfig(UploadingProviderConfig[PoolT]):
         self.cloud_images = {}
 
     @classmethod
-    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Labels that cannot be launched: of an image that the provider does not list, without an image, and so on."""
         checks = getattr(section_class(section_class(cls, "pools"), "labels"), "checks", ())
         return labels_not_offered(section, checks)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final, ParamSpec, TypeVar
 
+from nodepool.driver.framework.held_time import Hold, working_for
 from nodepool.guard import settle
 
 P = ParamSpec("P")
@@ -24,18 +25,20 @@ IDLE_SECONDS: Final = 60.0
 
 
 class _Work:
-    """One call that was submitted."""
+    """One call that was submitted. For a free thread it waits with the work that it is for."""
 
-    __slots__ = ("call", "future", "number", "share")
+    __slots__ = ("call", "future", "hold", "number", "share")
 
     def __init__(self, share: ThreadShare, number: int, call: Callable[[], Any], future: Future[Any]) -> None:
         self.share = share
         self.number = number
         self.call = call
         self.future = future
+        self.hold = Hold()
 
     def run(self, own: Any) -> None:
         """:param own: ``telling`` is set when the call has ended, and whoever waits for it is told."""
+        self.hold.end()
         if not self.future.set_running_or_notify_cancel():
             return
 
@@ -45,7 +48,8 @@ class _Work:
             finally:
                 own.telling = True
 
-        settle((self.future,), call)
+        with working_for(self.hold.work):
+            settle((self.future,), call)
 
 
 class _Idle:
@@ -174,6 +178,7 @@ class SharedThreads:
             if cancel:
                 share.queue.clear()
         for work in cancelled:
+            work.hold.end()
             work.future.cancel()
         with self._lock:
             if all(each.closed and not each.queue for each in self._shares):

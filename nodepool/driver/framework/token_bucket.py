@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TokenBucket`: how many calls of one class a cloud takes; pure, each method gets the time.
+"""`TokenBucket` and `CallWindow`: how many calls of one class a cloud takes; pure, each method gets the time.
 
 A class is what the cloud counts together: calls that read, calls that change, or the calls to one service. When the
 cloud throttles one of them (429, RequestLimitExceeded), the class as a whole slows down: if each caller went by its own
 answer, the others would go on asking, and the throttling would never end.
+
+A class without a rate is paced by the answers of the cloud only: by what is throttled, and by how long answers take.
 """
 
 from __future__ import annotations
@@ -29,6 +31,18 @@ TOGETHER_SECONDS: Final = 0.25
 TOGETHER_RATE: Final = 8.0
 #: After a throttling that names no time; each further one in a row counts as a failure.
 THROTTLED: Final = Backoff(1.0, 60.0)
+#: Calls of a class without a rate that may be without an answer: at most, and when the cloud answers late.
+MOST_AT_ONCE: Final = 20
+LEAST_AT_ONCE: Final = 4
+#: An answer is late that takes so many times as long as usual, and so many seconds.
+LATE_TIMES: Final = 4.0
+LATE_SECONDS: Final = 1.0
+#: So many late answers in a row halve the number of calls.
+LATE_ANSWERS: Final = 5
+#: With half as many calls, answers of a cloud that is busy with them come within this part of the time.
+HELPED_PART: Final = 0.6
+#: So many names of calls are remembered: some have the name of a thing.
+MOST_NAMES: Final = 50
 
 
 @dataclass(frozen=True)
@@ -162,3 +176,73 @@ class TokenBucket:
         self._begun.append(at)
         while self._begun[0] < at - REMEMBERED_SECONDS:
             self._begun.popleft()
+
+
+class _Answers:
+    """How long calls of one name take.
+
+    :ivar usual: seconds.
+    :ivar late: what the late answers in a row took.
+    :ivar before: what late answers took before the number of calls was halved, and that number; None = it was not.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.usual = seconds
+        self.late: list[float] = []
+        self.before: tuple[float, float] | None = None
+
+
+class CallWindow:
+    """How many calls of a class without a rate may be without an answer.
+
+    A cloud that is asked for more than it can do answers later and later, and does no more than before. So there are
+    half as many calls when answers are late, and one more with each round of answers that are not. If half as many
+    calls do not make answers earlier, the cloud is slow for another reason. Then there are as many as before, and what
+    answers take is usual from then on.
+    """
+
+    def __init__(self) -> None:
+        self.limit = float(MOST_AT_ONCE)
+        self.running = 0
+        #: When the limit was lowered or restored last: what began before says nothing of it.
+        self._changed_at = float("-inf")
+        self._answers: dict[str, _Answers] = {}
+
+    @property
+    def full(self) -> bool:
+        """Must a call wait until another one has ended?"""
+        return self.running >= int(self.limit)
+
+    def answered(self, now: float, begun: float, name: str) -> None:
+        """The cloud has done what a call asked for. The call still counts as running.
+
+        :param name: calls of the same name are expected to take about equally long.
+        """
+        if begun < self._changed_at:
+            return
+        seconds = now - begun
+        if name not in self._answers:
+            if len(self._answers) >= MOST_NAMES:
+                del self._answers[next(iter(self._answers))]
+            self._answers[name] = _Answers(seconds)
+        known = self._answers[name]
+        if seconds > max(LATE_SECONDS, LATE_TIMES * known.usual):
+            known.late.append(seconds)
+            if len(known.late) >= LATE_ANSWERS:
+                self._late(known, now)
+            return
+        known.usual = min(seconds, known.usual)
+        known.late.clear()
+        known.before = None
+        self.limit = min(float(MOST_AT_ONCE), self.limit + 1 / self.limit)
+
+    def _late(self, known: _Answers, now: float) -> None:
+        seconds = sum(known.late) / len(known.late)
+        known.late.clear()
+        self._changed_at = now
+        if known.before is not None and seconds > HELPED_PART * known.before[0]:
+            self.limit, known.before = known.before[1], None
+            known.usual = seconds
+            return
+        known.before = (seconds, self.limit)
+        self.limit = max(float(LEAST_AT_ONCE), min(self.limit, self.running) / 2)

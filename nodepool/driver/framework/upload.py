@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, BinaryIO, ClassVar, TypeVar
 
-from nodepool.clock import monotonic
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.held_time import HeldTime, TimeLimit, held_here, held_work, working_for
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import ERRORS, Guard, OnError, as_exception
 from nodepool.plan.backoff import Backoff
@@ -75,7 +75,7 @@ class ImageUploader:
         self.metadata = metadata
         self.size = os.stat(path).st_size
         self.timeout: float | None = None
-        self._deadline: float | None = None
+        self._limit: TimeLimit | None = None
         #: Guards the position in the file, the bytes that were uploaded, and the first error.
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -128,7 +128,7 @@ class ImageUploader:
         :raises Exception: what a hook raised, after `abortUpload`.
         """
         self.timeout = timeout
-        self._deadline = None if timeout is None else monotonic() + timeout
+        self._limit = None if timeout is None else TimeLimit(timeout, held_here())
         self._report = upload_progress.reporter()
         with OnError(self._abort):
             self.startUpload()
@@ -139,13 +139,13 @@ class ImageUploader:
 
     def checkTimeout(self) -> None:
         """Raise ImageCreateException if the time is over; for loops in the hooks."""
-        if self._deadline is not None and monotonic() >= self._deadline:
+        if self._limit is not None and self._limit.left <= 0:
             raise self._timed_out()
 
     def getTimeout(self) -> float | None:
         """Seconds that are left; None = there is no limit. Raises ImageCreateException if the time is over."""
         self.checkTimeout()
-        return None if self._deadline is None else self._deadline - monotonic()
+        return None if self._limit is None else self._limit.left
 
     def _timed_out(self) -> ImageCreateException:
         return ImageCreateException(f"Upload of {self.path} took longer than {self.timeout} s")
@@ -178,25 +178,25 @@ class ImageUploader:
     # -- inner part --
 
     def _out_of_time(self, pause: float) -> bool:
-        return self._deadline is not None and monotonic() + pause >= self._deadline
+        return self._limit is not None and self._limit.left <= pause
 
     def _upload_segments(self) -> None:
-        stop = self._stop
+        stop, work = self._stop, held_work()
         with open(self.path, "rb") as file:
             workers: list[threading.Thread] = []
             try:
                 for number in range(self._worker_count()):
                     name = f"ImageUploader-{number}"
-                    worker = threading.Thread(target=self._work, args=(file, stop), name=name, daemon=True)
+                    worker = threading.Thread(target=self._work, args=(file, stop, work), name=name, daemon=True)
                     worker.start()
                     workers.append(worker)
                 # After an error the other workers end with their present segment.
-                self._join(workers, self._deadline)
+                self._join(workers, self._limit)
                 if self._error is None and any(worker.is_alive() for worker in workers):
                     raise self._timed_out()
             finally:
                 stop.set()
-                self._join(workers, monotonic() + self.abort_wait_seconds)
+                self._join(workers, TimeLimit(self.abort_wait_seconds, HeldTime()))
         if self._error is not None:
             raise self._error
         if self._next != self.size:
@@ -207,12 +207,17 @@ class ImageUploader:
         return min(self.concurrency, segments)
 
     @staticmethod
-    def _join(workers: list[threading.Thread], deadline: float | None) -> None:
+    def _join(workers: list[threading.Thread], limit: TimeLimit | None) -> None:
         for worker in workers:
-            worker.join(None if deadline is None else max(0.0, deadline - monotonic()))
+            while worker.is_alive() and (limit is None or limit.left > 0):
+                worker.join(None if limit is None else limit.left)
 
-    def _work(self, file: BinaryIO, stop: threading.Event) -> None:
+    def _work(self, file: BinaryIO, stop: threading.Event, work: tuple[HeldTime, ...]) -> None:
         """One thread: take the next segment and upload it, until there is none."""
+        with working_for(work):
+            self._take_segments(file, stop)
+
+    def _take_segments(self, file: BinaryIO, stop: threading.Event) -> None:
         try:
             while not stop.is_set():
                 segment = self._read_segment(file)

@@ -72,8 +72,7 @@ class GceAdapter(Adapter):
         calls = GceImageCalls(self.client, config.bucket_name or "", config.storage_endpoint)
         self.images = GceImages(config, calls)
         self.preemptions = Preemptions(config.name, config.zones, self.client)
-        self.instances.on_room = lambda: self.on_room()
-        self.shared_threads = self.instances.threads
+        self.use(self.instances)
         self._uses_spot = any(label.use_spot for pool in config.pools.values() for label in pool.labels.values())
         self.resources = ResourceKinds(config.name, self._kinds(), clock)
 
@@ -107,7 +106,8 @@ class GceAdapter(Adapter):
         instances = self.instances
         records = instances.inventory.all(max_age=0.0)
         self.limits.know_types(records)
-        return [GceInstance(record, instances.stored_id(record.id), self.limits.use_of(record)) for record in records]
+        use_of, stored_id, why_ended = self.limits.use_of, instances.stored_id, instances.why_ended
+        return [GceInstance(record, stored_id(record.id), use_of(record), why_ended(record)) for record in records]
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.instances.unanswered()

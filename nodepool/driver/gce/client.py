@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.http.rest_calls import RestCalls
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer, RestLogin
     from nodepool.driver.gce.config import GceProviderConfig
+
+T = TypeVar("T")
 
 #: Groups of calls as Google counts them, each so often a minute for a project and a region:
 #: https://cloud.google.com/compute/api-quota. Calls of images are counted on their own.
@@ -70,13 +72,12 @@ class ComputeEngine:
 
     def instances(self) -> tuple[list[t.GceRecord], set[str]]:
         """All of the zones; and the zones that did not answer."""
-        found, unreachable = self._scoped("instances", t.INSTANCE_FIELDS, "listing instances")
-        return [t.GceRecord.of(data, self.labels) for data in found], unreachable
+        return self._scoped("instances", t.INSTANCE_FIELDS, "listing instances", self._record)
 
     def instance(self, zone: str, name: str) -> t.GceRecord:
         """One as it is now; raises CloudNotFound."""
-        data = self._get(self._zonal(zone, "instances", name), "reading an instance", t.INSTANCE_FIELDS)
-        return t.GceRecord.of(data, self.labels)
+        path = self._zonal(zone, "instances", name)
+        return self._get_one(path, "reading an instance", t.INSTANCE_FIELDS, self._record)
 
     def metadata_items(self, zone: str, name: str) -> dict[str, str]:
         """Metadata items of an instance; raises CloudNotFound."""
@@ -91,7 +92,7 @@ class ComputeEngine:
         query = {"requestId": request_id}
         what = "creating an instance"
         answer = self._call(WRITE, "POST", path, what, body=body, query=query, permit=permit)
-        return t.Operation.of(self._checked(answer.data, what))
+        return self.calls.read(what, t.Operation.of, answer.data)
 
     def delete_instance(self, zone: str, name: str) -> None:
         """Order the deletion; raises CloudNotFound if there is none."""
@@ -114,20 +115,20 @@ class ComputeEngine:
         query = {"filter": f'operationType="{kind}"', "orderBy": "creationTimestamp desc"}
         path = self._zonal(zone, "operations")
         for page in self._pages(path, f"items({t.OPERATION_FIELDS})", what, OPERATION, query):
-            yield from map(t.Operation.of, page.get("items") or ())
+            for data in self.calls.read(what, _items, page):
+                yield self.calls.read(what, t.Operation.of, data)
 
     def operation(self, zone: str, name: str) -> t.Operation:
         """One operation of a zone; raises CloudNotFound."""
         path = self._zonal(zone, "operations", name)
-        return t.Operation.of(self._get(path, "reading an operation", t.OPERATION_FIELDS, OPERATION))
+        return self._get_one(path, "reading an operation", t.OPERATION_FIELDS, t.Operation.of, OPERATION)
 
     # -- what may be left over --
 
     def disks(self) -> list[t.Leftover]:
         """Disks of the zones that this provider labelled."""
         query = {"filter": self.labels.own_filter}
-        found, _ = self._scoped("disks", t.DISK_FIELDS, "listing disks", query)
-        return [t.Leftover.of(data, self.labels) for data in found]
+        return self._scoped("disks", t.DISK_FIELDS, "listing disks", self._leftover, query)[0]
 
     def delete_disk(self, zone: str, name: str) -> None:
         self._delete(self._zonal(zone, "disks", name), "deleting a disk")
@@ -136,8 +137,10 @@ class ComputeEngine:
         """Reserved addresses of the region that this provider labelled."""
         query = {"filter": self.labels.own_filter}
         path = f"{self.project}/regions/{_quoted(self._region)}/addresses"
-        found = self._pages(path, f"items({t.ADDRESS_FIELDS})", "listing addresses", LIST, query)
-        return [t.Leftover.of(data, self.labels) for page in found for data in page.get("items") or ()]
+        what = "listing addresses"
+        found = self._pages(path, f"items({t.ADDRESS_FIELDS})", what, LIST, query)
+        entries = [data for page in found for data in self.calls.read(what, _items, page)]
+        return [self.calls.read(what, self._leftover, data) for data in entries]
 
     def delete_address(self, name: str) -> None:
         path = f"{self.project}/regions/{_quoted(self._region)}/addresses/{_quoted(name)}"
@@ -148,24 +151,24 @@ class ComputeEngine:
     def machine_type(self, zone: str, name: str) -> t.MachineType:
         """Raises CloudNotFound."""
         path = self._zonal(zone, "machineTypes", name)
-        return t.MachineType.of(self._get(path, "reading a machine type", t.MACHINE_FIELDS))
+        return self._get_one(path, "reading a machine type", t.MACHINE_FIELDS, t.MachineType.of)
 
     def newest_image(self, project: str, family: str) -> t.GceImage:
         """The newest image of a family that is not deprecated; raises CloudNotFound."""
         path = f"projects/{_quoted(project)}/global/images/family/{_quoted(family)}"
-        return t.GceImage.of(self._get(path, "reading an image family", t.IMAGE_FIELDS), self.labels)
+        return self._get_one(path, "reading an image family", t.IMAGE_FIELDS, self._image)
 
     def image_at(self, link: str) -> t.GceImage:
         """An image by its link, or the part of it from ``projects`` or ``global`` on; raises CloudNotFound."""
         path = link[link.index("projects/") :] if "projects/" in link else f"{self.project}/{link.lstrip('/')}"
-        return t.GceImage.of(self._get(path, "reading an image", t.IMAGE_FIELDS), self.labels)
+        return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
     def quotas(self) -> list[t.GceQuota]:
         """Of the region, then those of the project that hold for all regions."""
         found: list[t.GceQuota] = []
         for path in (f"{self.project}/regions/{_quoted(self._region)}", self.project):
-            data = self._get(path, "reading the quota", "quotas(metric,limit,usage)")
-            found.extend(t.GceQuota.of(quota) for quota in data.get("quotas") or ())
+            data = self._get(path, what := "reading the quota", "quotas(metric,limit,usage)")
+            found += self.calls.read(what, lambda data: [t.GceQuota.of(one) for one in data.get("quotas") or ()], data)
         return found
 
     def exists(self, path: str, what: str) -> None:
@@ -183,13 +186,22 @@ class ComputeEngine:
         """Address of a path from ``projects`` on."""
         return self._url(path)
 
-    def get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
-        """A resource at a path from ``projects`` on."""
-        return self._get(path, what, fields, group)
+    def image_named(self, name: str) -> t.GceImage:
+        """An image of the project; raises CloudNotFound."""
+        path = f"{self.project}/global/images/{_quoted(name)}"
+        return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
-    def pages(self, path: str, fields: str, what: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        """The pages of a list."""
-        return self._pages(path, fields, what, LIST, query)
+    def images(self) -> Iterator[t.GceImage]:
+        """Images of the project that this provider labelled; each page is a call."""
+        query, what = {"filter": self.labels.own_filter}, "listing images"
+        for page in self._pages(f"{self.project}/global/images", f"items({t.IMAGE_FIELDS})", what, LIST, query):
+            for data in self.calls.read(what, _items, page):
+                yield self.calls.read(what, self._image, data)
+
+    def operation_of_project(self, name: str, what: str) -> t.Operation:
+        """One operation that belongs to no zone; raises CloudNotFound."""
+        path = f"{self.project}/global/operations/{_quoted(name)}"
+        return self._get_one(path, what, t.OPERATION_FIELDS, t.Operation.of, OPERATION)
 
     # -- inside --
 
@@ -198,6 +210,18 @@ class ComputeEngine:
 
     def _zonal(self, zone: str, *parts: str) -> str:
         return "/".join((self.project, "zones", _quoted(zone), *map(_quoted, parts)))
+
+    def _record(self, data: Any) -> t.GceRecord:
+        return t.GceRecord.of(data, self.labels)
+
+    def _leftover(self, data: Any) -> t.Leftover:
+        return t.Leftover.of(data, self.labels)
+
+    def _image(self, data: Any) -> t.GceImage:
+        return t.GceImage.of(data, self.labels)
+
+    def _get_one(self, path: str, what: str, fields: str, of: Callable[[Any], T], group: str = READ) -> T:
+        return self.calls.read(what, of, self._get(path, what, fields, group))
 
     def _get(self, path: str, what: str, fields: str, group: str = READ) -> Mapping[str, Any]:
         answer = self._call(group, "GET", path, what, query={"fields": fields})
@@ -233,29 +257,36 @@ class ComputeEngine:
         return data
 
     def _scoped(
-        self, kind: str, fields: str, what: str, query: Mapping[str, str] | None = None
-    ) -> tuple[list[Mapping[str, Any]], set[str]]:
+        self, kind: str, fields: str, what: str, of: Callable[[Any], T], query: Mapping[str, str] | None = None
+    ) -> tuple[list[T], set[str]]:
         """All entries of the zones, and the zones that did not answer; with several zones by one list of all zones."""
-        found: list[Mapping[str, Any]] = []
+        found: list[T] = []
         unreachable: set[str] = set()
+        query = query or {}
         if len(self.zones) == 1:
-            for page in self._pages(self._zonal(self.zones[0], kind), f"items({fields})", what, LIST, query or {}):
-                found += page.get("items") or ()
-            return found, unreachable
-        path = f"{self.project}/aggregated/{kind}"
-        query = {**(query or {}), "returnPartialSuccess": "true"}
-        shown = f"items/*/{kind}({fields}),items/*/warning/code,unreachables"
+            path, shown = self._zonal(self.zones[0], kind), f"items({fields}),warning/code"
+        else:
+            path, shown = (
+                f"{self.project}/aggregated/{kind}",
+                f"items/*/{kind}({fields}),items/*/warning/code,unreachables",
+            )
+            # Dated versions of the API, from 2026-09-01 on, have no such parameter, and always answer so. No version is
+            # named here, and without the parameter one silent zone is an error of the whole list.
+            query = {**query, "returnPartialSuccess": "true"}
         for page in self._pages(path, shown, what, LIST, query):
-            away = {t.name_of(scope) for scope in page.get("unreachables") or ()}
-            for scope, part in (page.get("items") or {}).items():
-                zone = t.name_of(scope)
-                if zone not in self.zones:
-                    continue
-                found += part.get(kind) or ()
-                if (part.get("warning") or {}).get("code") == t.UNREACHABLE:
-                    away.add(zone)
-            unreachable |= away.intersection(self.zones)
+            entries, silent = self.calls.read(what, lambda page: self._of_zones(kind, page), page)
+            found += [self.calls.read(what, of, data) for data in entries]
+            unreachable |= silent.intersection(self.zones)
         return found, unreachable
+
+    def _of_zones(self, kind: str, page: Mapping[str, Any]) -> tuple[list[Any], set[str]]:
+        """Entries of a page of such a list, and zones that did not answer, maybe of others, too."""
+        if len(self.zones) == 1:
+            return _items(page), set(self.zones) if _is_silent(page) else set()
+        parts = {t.name_of(scope): part or {} for scope, part in (page.get("items") or {}).items()}
+        silent = {t.name_of(scope) for scope in page.get("unreachables") or ()}
+        silent |= {zone for zone, part in parts.items() if _is_silent(part)}
+        return [entry for zone in self.zones for entry in parts.get(zone, {}).get(kind) or ()], silent
 
     def _pages(
         self, path: str, fields: str, what: str, group: str, query: Mapping[str, str]
@@ -271,6 +302,15 @@ class ComputeEngine:
                 return
             whole["pageToken"] = str(token)
         raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
+
+
+def _items(page: Mapping[str, Any]) -> list[Any]:
+    return list(page.get("items") or ())
+
+
+def _is_silent(part: Mapping[str, Any]) -> bool:
+    """Does a list, or its part of a scope, say that the scope does not answer?"""
+    return (part.get("warning") or {}).get("code") == t.UNREACHABLE
 
 
 def _zone_of(path: str) -> str | None:

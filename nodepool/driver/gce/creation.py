@@ -23,7 +23,7 @@ from nodepool.driver.gce.operations import Insert
 from nodepool.driver.gce.places import GcePlace, places_of
 from nodepool.driver.gce.types import ENDING, RUNNING, GceRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
-from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
+from nodepool.driver.statemachine.metadata import is_of
 from nodepool.exceptions import CapacityException, LaunchError, LaunchStatusException
 from nodepool.plan.backoff import Backoff
 
@@ -109,7 +109,7 @@ class GceCreation(CreationMachine[GceRecord]):
                 raise
             # Of an order of ours that was not answered, or of somebody else.
             found = self.cloud.client.instance(place.zone, name)
-            if any(found.metadata.get(tag) != self.metadata[tag] for tag in (NODE_KEY, PROVIDER_KEY)):
+            if not is_of(found.metadata, self.metadata):
                 raise
             self.log.info("Instance %s was created by a call that was not answered", name)
         else:

@@ -75,10 +75,14 @@ REMEDIES: Final = {
     "IP_SPACE_EXHAUSTED_WITH_DETAILS": "use a larger subnetwork, or lower max-servers",
     "invalid": "check instance-type, image, volume-type and volume-size of the label: they do not fit together",
 }
+#: https://cloud.google.com/storage/docs/retry-strategy: as 5xx.
+_TIMED_OUT: Final = 408
 #: Google does not know a zone: the same code as for a label whose parts do not fit together.
 _UNKNOWN_ZONE: Final = "Unknown zone"
 #: The project of a path is not there. Nothing else is known of what was asked for.
 _NO_PROJECT: Final = re.compile(r"resource 'projects/[^/']+' was not found")
+#: JSON has some numbers of Google as texts.
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 #: A limit of calls whose reason is that of a quota.
 _RATE_WORDS: Final = re.compile(r"per (?:minute|second|100 seconds)", re.IGNORECASE)
 
@@ -115,7 +119,13 @@ def _content(answer: HttpAnswer) -> Any:
 
 def errors_in(data: Any) -> list[GceError]:
     """All errors in an answer or an operation."""
+    if isinstance(data, list) and data:
+        # Some of Google's servers answer with an array, see googleapiclient.errors.HttpError.
+        data = data[0]
     outer = data.get("error") if isinstance(data, dict) else None
+    if isinstance(outer, str):
+        # As OAuth has it, RFC 6749, 5.2.
+        return [GceError(outer, str(data.get("error_description") or ""))]
     if not isinstance(outer, dict):
         return []
     found = list(_entries(outer.get("errors")))
@@ -151,8 +161,8 @@ def _metric(details: Any) -> str:
         quota = detail.get("quotaInfo") if isinstance(detail, dict) else None
         if isinstance(quota, dict):
             where = ", ".join(f"{key} {value}" for key, value in (quota.get("dimensions") or {}).items())
-            limit = quota.get("limit")
-            told = f" is {limit:g}" if isinstance(limit, (int, float)) else ""
+            limit = str(quota.get("limit"))
+            told = f" is {float(limit):g}" if _NUMBER.fullmatch(limit) else ""
             return f"{quota.get('metricName')}{told}" + (f" in {where}" if where else "")
     return ""
 
@@ -202,7 +212,7 @@ def meaning(head: str, errors: list[GceError], status: int = 0) -> CloudRefused 
         return CloudRefused(told, code=busy, status=status)
     if status == 403 or codes & DENIED:
         return CloudSetup(told, code=_first(errors, DENIED) or last, status=status)
-    if status >= 500 or codes & AWAY:
+    if status >= 500 or status == _TIMED_OUT or codes & AWAY:
         return CloudAway(told, code=_first(errors, AWAY) or last)
     kind = CloudSetup if remedy else CloudRefused
     return kind(told, code=last, status=status)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.http.rest_calls import same_server
 from nodepool.driver.framework.image_time import ImageTime
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, OPERATION, ComputeEngine
+from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, MOST_PAGES, ComputeEngine
 from nodepool.driver.gce.config import STORAGE_ENDPOINT
 from nodepool.driver.gce.errors import operation_failure
 from nodepool.exceptions import ImageCreateException
@@ -30,7 +31,9 @@ OPERATION_SECONDS: Final = 1800.0
 PIECE_SECONDS: Final = 120.0
 #: Attempts of a call that may be sent again.
 ATTEMPTS: Final = 3
-_KEPT: Final = re.compile(r"bytes=0-(\d+)")
+_KEPT: Final = re.compile(r"bytes=0-(\d+)", re.IGNORECASE)
+#: An operation that is not there for so many looks is none.
+UNSEEN_LOOKS: Final = 4
 #: Status of a piece of an upload that has more pieces.
 _MORE: Final = 308
 
@@ -71,7 +74,7 @@ class GceImageCalls:
 
     def is_address(self, where: object) -> bool:
         """Is it one of Cloud Storage? No other host is to see our token."""
-        return isinstance(where, str) and where.startswith(f"{self._endpoint}/")
+        return same_server(where, self._endpoint)
 
     def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, Mapping[str, Any] | None]:
         """Send a piece of an object.
@@ -119,12 +122,15 @@ class GceImageCalls:
         """Objects whose names begin so."""
         url = f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o"
         query = {"prefix": prefix, "fields": "items(name,metadata),nextPageToken"}
-        while True:
-            page = self._call("GET", url, "listing objects", query=query).data or {}
-            yield from page.get("items") or ()
-            if not page.get("nextPageToken"):
+        what = "listing objects"
+        for _ in range(MOST_PAGES):
+            page = self._call("GET", url, what, query=query).data
+            items, token = self.client.calls.read(what, _items_and_token, page)
+            yield from items
+            if not token:
                 return
-            query["pageToken"] = str(page["nextPageToken"])
+            query["pageToken"] = token
+        raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: the list does not end")
 
     # -- images --
 
@@ -136,7 +142,7 @@ class GceImageCalls:
         :param body: more of the image.
         :param wanted: asked while it waits; what it raises ends it.
         """
-        source = f"{STORAGE_ENDPOINT}/{self.bucket}/{urllib.parse.quote(object_name)}"
+        source = f"{self._storage()}/{self.bucket}/{urllib.parse.quote(object_name)}"
         whole = {"name": name, "rawDisk": {"source": source}, **body}
         url = self.client.url(f"{self.client.project}/global/images")
         query = {"requestId": request_id}
@@ -161,21 +167,21 @@ class GceImageCalls:
 
     def image(self, name: str) -> t.GceImage:
         """An image of the project; raises CloudNotFound."""
-        data = self.client.get(self._image_path(name), "reading an image", t.IMAGE_FIELDS)
-        return t.GceImage.of(data, self.client.labels)
-
-    def images(self) -> Iterator[t.GceImage]:
-        """Images of the project that this provider labelled."""
-        query = {"filter": self.client.labels.own_filter}
-        path = f"{self.client.project}/global/images"
-        for page in self.client.pages(path, f"items({t.IMAGE_FIELDS})", "listing images", query):
-            for data in page.get("items") or ():
-                yield t.GceImage.of(data, self.client.labels)
+        return self.client.image_named(name)
 
     # -- inside --
 
     def _image_path(self, name: str) -> str:
         return f"{self.client.project}/global/images/{_quoted(name)}"
+
+    def _storage(self) -> str:
+        """Cloud Storage, as Compute Engine knows it.
+
+        All endpoints of googleapis.com, such as those of Private Service Connect, lead to one storage, which Compute
+        Engine knows by its public name only. Any other endpoint is that of another cloud, with a storage of its own.
+        """
+        host = urllib.parse.urlsplit(self._endpoint).hostname or ""
+        return STORAGE_ENDPOINT if host.endswith(".googleapis.com") else self._endpoint
 
     def _object_url(self, name: str) -> str:
         return f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o/{_quoted(name)}"
@@ -206,11 +212,16 @@ class GceImageCalls:
             raise CloudRefused(f"{where} failed: there is no operation")
         operation = t.Operation.of(data)
         time = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted)
-        path = f"{self.client.project}/global/operations/{_quoted(operation.name)}"
+        unseen = 0
         for _ in time.looks():
-            if not operation.done:
-                found = self.client.get(path, f"waiting for {what}", t.OPERATION_FIELDS, OPERATION)
-                operation = t.Operation.of(found)
+            try:
+                if not operation.done:
+                    operation = self.client.operation_of_project(operation.name, f"waiting for {what}")
+            except CloudNotFound as error:
+                # The image may be there all the same: that its operation is not yet there proves nothing.
+                unseen += 1
+                if unseen == UNSEEN_LOOKS:
+                    raise CloudAway(str(error)) from error
             if operation.done:
                 failure = operation_failure(f"{where} failed", operation.data)
                 if failure is not None:
@@ -223,3 +234,9 @@ class GceImageCalls:
 
 def _quoted(text: str) -> str:
     return urllib.parse.quote(text, safe="")
+
+
+def _items_and_token(page: Any) -> tuple[list[Mapping[str, Any]], str]:
+    """Of a page; nothing at all is one without items."""
+    whole: Mapping[str, Any] = {} if page is None else page
+    return list(whole.get("items") or ()), str(whole.get("nextPageToken") or "")

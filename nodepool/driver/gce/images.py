@@ -21,7 +21,7 @@ from nodepool.driver.gce.image_calls import GceImageCalls
 from nodepool.driver.gce.labels import label_value
 from nodepool.driver.gce.names import image_name
 from nodepool.driver.gce.object_upload import ObjectUpload
-from nodepool.driver.gce.types import READY
+from nodepool.driver.gce.types import DELETING, READY
 from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -147,8 +147,10 @@ class GceImages:
     def listed(self) -> Iterator[ListedImage]:
         """Images, and objects of uploads that did not end."""
         names = set()
-        for image in self.calls.images():
+        for image in self.calls.client.images():
             names.add(image.name)
+            if image.status == DELETING:
+                continue
             yield ListedImage(image.name, image.name, image.metadata, usable=image.status != "FAILED")
         for found in self.calls.objects(self._prefix) if self.calls.bucket else ():
             name = str(found.get("name") or "").removeprefix(self._prefix).removesuffix(".tar.gz")

@@ -17,10 +17,14 @@ class GceInstance(Instance):
 
     :param external_id: as nodes have it.
     :param used: what it uses of the quota.
+    :param ends: see `Instance`.
     """
 
-    def __init__(self, record: GceRecord, external_id: Any, used: QuotaInformation) -> None:
+    def __init__(
+        self, record: GceRecord, external_id: Any, used: QuotaInformation, ends: tuple[str, str] | None = None
+    ) -> None:
         super().__init__()
+        self.ends = ends
         self.ready = record.status == RUNNING
         self.external_id = external_id
         self.metadata = dict(record.metadata)

@@ -19,7 +19,7 @@ from nodepool.driver.gce.names import record_id, zone_and_name
 from nodepool.driver.gce.operations import InsertOperations
 from nodepool.driver.gce.places import GcePlace
 from nodepool.driver.gce.proof import MANY, DeletionProof
-from nodepool.driver.gce.types import ENDING, GceRecord
+from nodepool.driver.gce.types import ENDING, PREEMPTED, GceRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import PROVIDER_KEY
 from nodepool.exceptions import LaunchError
@@ -115,6 +115,12 @@ class GceInstances(InstanceCloud[GceRecord]):
 
     def delete_instance(self, record_id: str) -> None:
         self.client.delete_instance(*zone_and_name(record_id))
+
+    def why_ended(self, record: GceRecord) -> tuple[str, str] | None:
+        # Google gives a spot instance that it takes 30 s in STOPPING; then it is TERMINATED, or deleted.
+        if record.spot and record.status in ENDING:
+            return PREEMPTED, f"spot instance {record.name} is {record.status}: Google took it, or others stopped it"
+        return None
 
     def begin_proof(self, record_id: str) -> Future[GceRecord | None]:
         # Batches tell of errors only: that it is there still is no news.

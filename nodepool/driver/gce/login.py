@@ -13,11 +13,12 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.token_login import TokenLogin
+from nodepool.driver.framework.http.token_login import NOT_READY, TokenLogin, is_away, is_metadata
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
@@ -56,7 +57,8 @@ class GoogleLogin(TokenLogin):
             credentials = self._credentials(transport)
             credentials.refresh(transport)
         except exceptions.DefaultCredentialsError as error:
-            text = f"{head}: {_words(error)}; add credentials-file to the provider, or correct it"
+            advice = transport.advice or "add credentials-file to the provider, or correct it"
+            text = f"{head}: {_words(error)}; {advice}"
             if transport.unanswered or transport.away:
                 # A metadata server that is away looks like a machine without credentials.
                 raise CloudAway(text, maybe_done=False) from None
@@ -64,7 +66,7 @@ class GoogleLogin(TokenLogin):
         except exceptions.GoogleAuthError as error:
             text = f"{head}: {_words(error)}"
             if transport.unanswered or transport.away or error.retryable:
-                raise CloudAway(text, maybe_done=False) from None
+                raise CloudAway("; ".join(filter(None, (text, transport.advice))), maybe_done=False) from None
             raise LoginRefused(f"{text}; correct the credentials") from None
         except (OSError, ValueError) as error:
             raise LoginRefused(f"{head}: {_words(error)}; correct credentials-file") from None
@@ -137,13 +139,15 @@ class _Reply:
 class GoogleTransport:
     """A ``google.auth.transport.Request`` whose answers are bounded. For the calls of one login.
 
-    Results: ``unanswered``, a call had no answer; ``away``, the last answer was an error of the server.
+    Results: ``unanswered``, a call had no answer; ``away``, the last answer says nothing about the credentials;
+    ``advice`` if it was one of a metadata service.
     """
 
     def __init__(self, http: PlainHttp) -> None:
         self._http = http
         self.unanswered = False
         self.away = False
+        self.advice = ""
 
     def __call__(
         self,
@@ -164,7 +168,10 @@ class GoogleTransport:
             self.unanswered = True
             raise exceptions.TransportError(str(error)) from error  # type: ignore[no-untyped-call]
         self.unanswered = False
-        self.away = answer.status == 429 or answer.status >= 500
+        # The root is asked by google-auth whether this is a machine of Google.
+        metadata = is_metadata(url) and urlsplit(url).path not in ("", "/")
+        self.away = is_away(answer, metadata=metadata)
+        self.advice = NOT_READY if self.away and metadata else ""
         return _Reply(answer)
 
 

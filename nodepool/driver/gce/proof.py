@@ -84,7 +84,7 @@ def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
         if one not in missing:
             continue
         missing.discard(one)
-        if operation.done and not operation.data.get("error"):
+        if operation.done and not (operation.data.get("error") or operation.data.get("httpErrorStatusCode")):
             found.add(one)
         if not missing:
             break

@@ -12,6 +12,7 @@ from nodepool.driver.gce.names import record_id
 RUNNING: Final = "RUNNING"
 DONE: Final = "DONE"
 READY: Final = "READY"
+DELETING: Final = "DELETING"
 #: Code of the warning that a list of all zones has for a zone that does not answer.
 UNREACHABLE: Final = "UNREACHABLE"
 #: States of an instance that comes up, in their order; then it is RUNNING.

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc.client import IbmVpc
 from nodepool.driver.ibmvpc.creation import IbmCreation
 from nodepool.driver.ibmvpc.facts import IbmFacts
@@ -19,14 +21,17 @@ from nodepool.driver.ibmvpc.preflight import IbmPreflight
 from nodepool.driver.ibmvpc.quota import limits_of, need_of
 from nodepool.driver.ibmvpc.resources import FLOATING_IP, IMAGE, INSTANCE, OF_IMAGES, VOLUME, IbmResource
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine.metadata import INSTALLATION_KEY
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.check_result import CheckResult
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
+    from nodepool.driver.ibmvpc.types import IbmVolume
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
+
 
 #: Connections that are kept: more than a provider has threads.
 CONNECTIONS: Final = 32
@@ -37,6 +42,7 @@ class IbmAdapter(Adapter):
 
     lag_seconds = IbmMachines.lag_seconds
     advance_threads = 8
+    counts_ends = True
 
     def __init__(self, provider_config: IbmProviderConfig) -> None:
         from nodepool.driver.framework.http.plain_http import PlainHttp
@@ -50,8 +56,8 @@ class IbmAdapter(Adapter):
         self.floating = IbmFloatingIps(provider_config, self.client)
         self.machines = IbmMachines(provider_config, self.client, self.facts, self.floating)
         self.images = IbmImages(provider_config, self.client, self.facts, http, login)
-        self.machines.on_room = lambda: self.on_room()
-        self.shared_threads = self.machines.threads
+        self.use(self.machines)
+        self._volumes: Fact[list[IbmVolume]] = Fact(lambda: list(self.client.volumes()))
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
@@ -81,7 +87,24 @@ class IbmAdapter(Adapter):
     # -- lists --
 
     def listInstances(self) -> list[IbmInstance]:
-        return [IbmInstance(record, self.config.region) for record in self.machines.inventory.all(max_age=0.0)]
+        region, machines = self.config.region, self.machines
+        records = machines.inventory.all(max_age=0.0)
+        found = [IbmInstance(record, region, ends=machines.why_ended(record)) for record in records]
+        # Those that search for leftovers list volumes anew each time.
+        installations = self._installations(self._known_volumes())
+        for instance, record in zip(found, records, strict=True):
+            instance.metadata = {**instance.metadata, **installations.get(record.instance_id, {})}
+        return found
+
+    def _known_volumes(self) -> list[IbmVolume]:
+        known = self._volumes.known()
+        if known is not None:
+            return known
+        try:
+            return self._volumes.get()
+        except CloudRefused:
+            # Whose the instances are is not known. `_found_instances` reports it.
+            return []
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.machines.unanswered()
@@ -101,15 +124,29 @@ class IbmAdapter(Adapter):
             yield ResourceKind(IMAGE, self.images.resources)
 
     def _found_instances(self) -> Iterator[IbmResource]:
+        # Where volumes cannot be listed, no instance is known to be left over.
+        installations = self._installations(self._volumes.get_new())
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
-            yield IbmResource(dict(record.metadata), INSTANCE, record.id)
+            metadata = {**record.metadata, **installations.get(record.instance_id, {})}
+            yield IbmResource(metadata, INSTANCE, record.id)
+
+    def _installations(self, volumes: Iterable[IbmVolume]) -> dict[str, dict[str, str]]:
+        """Metadata that names the installation, by what IBM calls an instance: its boot volume is tagged (D-10)."""
+        found: dict[str, dict[str, str]] = {}
+        for volume in volumes:
+            tagged = metadata_of_tags(list(volume.tags), self.config.name, volume.group)
+            if INSTALLATION_KEY in tagged:
+                named = {INSTALLATION_KEY: tagged[INSTALLATION_KEY]}
+                found.update(dict.fromkeys(volume.instance_ids, named))
+        return found
 
     def _found_floating_ips(self) -> Iterator[IbmResource]:
         for floating in self.floating.left_over():
             yield IbmResource(floating.metadata, FLOATING_IP, floating.id, floating.name)
 
     def _found_volumes(self) -> Iterator[IbmResource]:
-        for volume in self.client.volumes():
+        # Listed just now, with the instances.
+        for volume in self._volumes.get(SWEEP_LIST_SECONDS):
             if not volume.used:
                 tagged = metadata_of_tags(list(volume.tags), self.config.name, volume.group)
                 yield IbmResource(tagged or node_metadata(volume.name, volume.group), VOLUME, volume.id)

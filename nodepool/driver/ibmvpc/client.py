@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.ibmvpc.errors import VpcApi
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.ibmvpc.login import IbmLogin
 
+T = TypeVar("T")
+
 #: What the API does depends on it.
 VERSION: Final = "2026-10-06"
 #: Entries of a page: the most that IBM gives.
@@ -28,6 +31,8 @@ PAGE: Final = "100"
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
+#: A list that lacks a name or an id is asked for again unless it is as new as this, in seconds.
+MISSING_SECONDS: Final = 10.0
 
 #: Classes of calls. IBM does not say what it allows: what it puts off slows its class down.
 READ: Final = "read"
@@ -42,7 +47,7 @@ _SPEEDS: Final = {READ: 5.0, CREATE: 1.0, ADDRESS: 1.0, DELETE: 1.0}
 def class_sizes(rate: float) -> dict[str, BucketSize]:
     """Buckets of the classes.
 
-    :param rate: that of the configuration; 0 = no limit.
+    :param rate: that of the configuration; 0 = the answers of IBM set the pace.
     """
     return {kind: BucketSize(BURST, speed * rate) for kind, speed in _SPEEDS.items()}
 
@@ -55,7 +60,12 @@ class IbmVpc:
     def __init__(self, config: IbmProviderConfig, http: PlainHttp, login: IbmLogin) -> None:
         self._login = login
         self._region = config.region
-        self.calls = RestCalls(config.name, http, VpcApi(), login, class_sizes(config.rate), BucketSize(1, config.rate))
+        #: Resource groups of the account: ids by name.
+        self.known_groups: Fact[dict[str, str]] = Fact(self.groups)
+        #: Names by id of those that were made here: lists may be late.
+        self._made_groups: dict[str, str] = {}
+        rate = config.rate or 0.0
+        self.calls = RestCalls(config.name, http, VpcApi(), login, class_sizes(rate), BucketSize(1, rate))
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin."""
@@ -69,16 +79,15 @@ class IbmVpc:
 
     def instances(self) -> list[IbmRecord]:
         """All of the region."""
-        return [self._record(data) for data in self._list("instances")]
+        return list(self._list("instances", self._record))
 
     def instance_named(self, name: str) -> IbmRecord | None:
         """The one of a name, which is unique in the region."""
-        found = (self._record(data) for data in self._list("instances", name=name))
-        return next(found, None)
+        return next(self._list("instances", self._record, name=name), None)
 
     def create_instance(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmRecord:
         """Make one. One that has its name is an error whose code is in `nodepool.driver.ibmvpc.errors.EXISTS`."""
-        return self._record(self._create(CREATE, "instances", body, "creating an instance", permit))
+        return self._write(CREATE, "POST", self._url("instances"), self._record, body, "creating an instance", permit)
 
     def delete_instance(self, instance_id: str) -> None:
         """Order the deletion. Its floating IPs become free, and its boot volume is deleted with it."""
@@ -88,18 +97,20 @@ class IbmVpc:
 
     def floating_ips(self) -> list[IbmFloatingIp]:
         """All of the region."""
-        return [IbmFloatingIp.of(data) for data in self._list("floating_ips")]
+        return list(self._list("floating_ips", IbmFloatingIp.of))
 
     def floating_ip(self, floating_id: str, permit: Callable[[], None] = lambda: None) -> IbmFloatingIp:
         """One as it is now; raises CloudNotFound."""
-        return IbmFloatingIp.of(self._get("floating_ips", floating_id, permit))
+        return self._get("floating_ips", floating_id, IbmFloatingIp.of, permit)
 
     def create_floating_ip(
         self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]
     ) -> IbmFloatingIp:
         """Make one that is bound to an interface."""
         body = {"name": name, "resource_group": {"id": group_id}, "target": {"id": interface_id}}
-        return IbmFloatingIp.of(self._create(ADDRESS, "floating_ips", body, "creating a floating IP", permit))
+        return self._write(
+            ADDRESS, "POST", self._url("floating_ips"), IbmFloatingIp.of, body, "creating a floating IP", permit
+        )
 
     def bind_floating_ip(
         self, floating_id: str, name: str, interface_id: str, permit: Callable[[], None]
@@ -107,12 +118,12 @@ class IbmVpc:
         """Bind one that is there to an interface that has none, whatever it is bound to, and rename it."""
         body = {"name": name, "target": {"id": interface_id}}
         url, what = self._url("floating_ips", floating_id), "binding a floating IP"
-        return IbmFloatingIp.of(self._change(ADDRESS, url, body, what, permit))
+        return self._write(ADDRESS, "PATCH", url, IbmFloatingIp.of, body, what, permit)
 
     def rename_floating_ip(self, floating_id: str, name: str, permit: Callable[[], None]) -> IbmFloatingIp:
         """Give one another name, whatever it is bound to."""
         url, what = self._url("floating_ips", floating_id), "claiming a floating IP"
-        return IbmFloatingIp.of(self._change(ADDRESS, url, {"name": name}, what, permit))
+        return self._write(ADDRESS, "PATCH", url, IbmFloatingIp.of, {"name": name}, what, permit)
 
     def delete_floating_ip(self, floating_id: str, permit: Callable[[], None]) -> None:
         """Delete one, whatever it is bound to."""
@@ -120,7 +131,7 @@ class IbmVpc:
 
     def volumes(self) -> list[IbmVolume]:
         """All of the region."""
-        return [IbmVolume.of(data) for data in self._list("volumes")]
+        return list(self._list("volumes", IbmVolume.of))
 
     def delete_volume(self, volume_id: str) -> None:
         self._delete("volumes", volume_id)
@@ -132,20 +143,20 @@ class IbmVpc:
 
         :param filters: such as ``name`` or ``visibility``.
         """
-        return (IbmImage.of(data) for data in self._list("images", **filters))
+        return self._list("images", IbmImage.of, **filters)
 
     def image(self, image_id: str) -> IbmImage:
         """One as it is now; raises CloudNotFound."""
-        return IbmImage.of(self._get("images", image_id))
+        return self._get("images", image_id, IbmImage.of)
 
     def create_image(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmImage:
         """Order an import."""
-        return IbmImage.of(self._create(CREATE, "images", body, "importing an image", permit))
+        return self._write(CREATE, "POST", self._url("images"), IbmImage.of, body, "importing an image", permit)
 
     def rename_image(self, image_id: str, name: str) -> IbmImage:
         """Give an image another name."""
         url, what = self._url("images", image_id), "renaming an image"
-        return IbmImage.of(self._change(CREATE, url, {"name": name}, what))
+        return self._write(CREATE, "PATCH", url, IbmImage.of, {"name": name}, what)
 
     def delete_image(self, image_id: str) -> None:
         self._delete("images", image_id)
@@ -154,22 +165,22 @@ class IbmVpc:
 
     def vpcs(self) -> dict[str, str]:
         """Ids by name."""
-        return {data["name"]: data["id"] for data in self._list("vpcs")}
+        return dict(self._list("vpcs", _name_and_id))
 
     def subnets(self) -> list[IbmSubnet]:
-        return [IbmSubnet.of(data) for data in self._list("subnets")]
+        return list(self._list("subnets", IbmSubnet.of))
 
     def keys(self) -> dict[str, str]:
         """SSH keys: ids by name."""
-        return {data["name"]: data["id"] for data in self._list("keys")}
+        return dict(self._list("keys", _name_and_id))
 
     def profiles(self) -> dict[str, IbmProfile]:
         """Profiles of instances, by name."""
-        return {data["name"]: IbmProfile.of(data) for data in self._list("instance/profiles", "profiles")}
+        return {found.name: found for found in self._list("instance/profiles", IbmProfile.of, "profiles")}
 
     def operating_systems(self) -> set[str]:
         """Names of those that an image may have."""
-        return {str(data["name"]) for data in self._list("operating_systems")}
+        return set(self._list("operating_systems", lambda data: str(data["name"])))
 
     # -- resource groups and services of the account --
 
@@ -177,8 +188,9 @@ class IbmVpc:
         """Resource groups of the account: ids by name."""
         url = f"{self._login.credentials.groups_url}/v2/resource_groups"
         query = {"account_id": account} if (account := self._login.account_id()) else {}
-        found = self._pages(url, query, "resources", "listing resource groups")
-        return {data["name"]: data["id"] for data in found if data.get("state", "ACTIVE") == "ACTIVE"}
+        what = "listing resource groups"
+        found = [self.calls.read(what, _group, data) for data in self._pages(url, query, "resources", what)]
+        return {name: identity for name, identity, active in found if active}
 
     def create_group(self, name: str) -> str:
         """Make a resource group; returns its id."""
@@ -186,7 +198,9 @@ class IbmVpc:
         what = f"creating resource group {name}"
         body = {"name": name, "account_id": self._login.account_id()}
         answer = self.calls.call(CREATE, "POST", url, what, body=body, seconds=CALL_SECONDS)
-        return str(self._object(answer.data, what)["id"])
+        made = self._object(answer.data, what, lambda data: str(data["id"]))
+        self._made_groups[made] = name
+        return made
 
     def storage_instance(self, name: str) -> str:
         """The id (CRN) of an instance of a service, by its name; raises CloudNotFound."""
@@ -211,76 +225,84 @@ class IbmVpc:
     def _query(**more: str) -> dict[str, str]:
         return {"version": VERSION, "generation": "2", **more}
 
-    def _get(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> Mapping[str, Any]:
+    def _get(self, kind: str, identity: str, of: Callable[[Any], T], permit: Callable[[], None] = lambda: None) -> T:
         what = f"reading {kind}"
         url = self._url(kind, identity)
         answer = self.calls.call(READ, "GET", url, what, query=self._query(), seconds=CALL_SECONDS, permit=permit)
-        return self._object(answer.data, what)
+        return self._object(answer.data, what, of)
 
-    def _create(
-        self, call_class: str, kind: str, body: Mapping[str, Any], what: str, permit: Callable[[], None]
-    ) -> Mapping[str, Any]:
-        answer = self.calls.call(
-            call_class,
-            "POST",
-            self._url(kind),
-            what,
-            body=body,
-            query=self._query(),
-            seconds=CALL_SECONDS,
-            permit=permit,
-        )
-        return self._object(answer.data, what)
-
-    def _change(
+    def _write(
         self,
         call_class: str,
+        method: str,
         url: str,
+        of: Callable[[Any], T],
         body: Mapping[str, Any],
         what: str,
         permit: Callable[[], None] = lambda: None,
-    ) -> Mapping[str, Any]:
+    ) -> T:
+        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+        query = self._query()
         answer = self.calls.call(
             call_class,
-            "PATCH",
+            method,
             url,
             what,
             body=body,
-            headers={"Content-Type": "application/merge-patch+json"},
-            query=self._query(),
+            headers=headers,
+            query=query,
             seconds=CALL_SECONDS,
             permit=permit,
         )
-        return self._object(answer.data, what)
+        return self._object(answer.data, what, of)
 
     def _delete(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> None:
         what = f"deleting {kind}"
         url = self._url(kind, identity)
         self.calls.call(DELETE, "DELETE", url, what, query=self._query(), seconds=CALL_SECONDS, permit=permit)
 
-    def _object(self, data: Any, what: str) -> Mapping[str, Any]:
-        """An answer that must be an object with an id."""
+    def _object(self, data: Any, what: str, of: Callable[[Any], T]) -> T:
+        """What an answer says that must be an object with an id."""
         if not isinstance(data, dict) or not data.get("id"):
             raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is none of IBM's")
-        return data
+        return self.calls.read(what, lambda data: of(self._with_group(data)), data)
 
-    def _list(self, path: str, entries: str = "", **filters: str) -> Iterator[Mapping[str, Any]]:
+    def _with_group(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same with the name of its resource group, which lists of images leave out. May block.
+
+        A group that the account does not list has no name. Nothing of this driver is in such a group.
+        """
+        group = data.get("resource_group") or {}
+        identity = group.get("id")
+        if not identity or group.get("name"):
+            return data
+        name = self._made_groups.get(identity)
+        for max_age in (MAX_AGE_SECONDS, MISSING_SECONDS):
+            if name is None:
+                listed = self.known_groups.get(max_age).items()
+                name = next((name for name, found in listed if found == identity), None)
+        return {**data, "resource_group": {**group, "name": name}}
+
+    def _list(self, path: str, of: Callable[[Any], T], entries: str = "", **filters: str) -> Iterator[T]:
         """The entries of a list of the region.
 
+        :param of: what an entry says.
         :param entries: key of the entries; "" = the path.
         """
-        query = self._query(limit=PAGE, **filters)
-        return self._pages(self._url(path), query, entries or path, f"listing {path}")
+        query, what = self._query(limit=PAGE, **filters), f"listing {path}"
+        for data in self._pages(self._url(path), query, entries or path, what):
+            yield self.calls.read(what, lambda data: of(self._with_group(data)), data)
 
     def _pages(self, url: str, query: Mapping[str, str], entries: str, what: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a list, over all its pages; each page is a call."""
         asked = dict(query)
         for _ in range(MOST_PAGES):
             data = self.calls.call(READ, "GET", url, what, query=asked, seconds=CALL_SECONDS).data
-            found = data.get(entries) if isinstance(data, dict) else None
-            if not isinstance(found, list):
+            found = data.get(entries, "") if isinstance(data, dict) else ""
+            # Null stands for a list without entries.
+            if not isinstance(found, list | None):
                 raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
-            yield from found
+            yield from found or ()
             start = _next_page(data)
             if start is None:
                 return
@@ -296,3 +318,12 @@ def _next_page(data: Mapping[str, Any]) -> str | None:
     href = (data.get("next") or {}).get("href") or data.get("next_url") or ""
     found = urllib.parse.parse_qs(urllib.parse.urlsplit(href).query).get("start")
     return found[0] if found else None
+
+
+def _name_and_id(data: Mapping[str, Any]) -> tuple[str, str]:
+    return data["name"], data["id"]
+
+
+def _group(data: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Name and id of a resource group, and whether it is to be used."""
+    return data["name"], data["id"], data.get("state", "ACTIVE") == "ACTIVE"

@@ -180,11 +180,12 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     )
     use_internal_ip: bool = key(FLAG, False, "Of pools that do not say it.")
     host_key_checking: bool = key(FLAG, True, "Of pools that do not say it.")
-    rate: float = key(
+    rate: float | None = key(
         Number(0),
-        1.0,
+        None,
         "Calls per second that make instances, in the long run; as many delete them, and five times as many read; "
         "0 = no limit.",
+        default_text="by IBM's answers, see :doc:`behaviour`",
     )
     storage_instance: str | None = key(
         FILLED_TEXT,

@@ -19,11 +19,11 @@ from nodepool.driver.ibmvpc.floating import ATTEMPTS, Claim
 from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.launch_spec import instance_body
 from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
-from nodepool.driver.ibmvpc.names import group_of_pool
+from nodepool.driver.ibmvpc.names import group_of_pool, metadata_of_tags
 from nodepool.driver.ibmvpc.places import IbmPlace, places_of
 from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmFloatingIp, IbmRecord
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
-from nodepool.driver.statemachine.metadata import NODE_KEY, PROVIDER_KEY
+from nodepool.driver.statemachine.metadata import foreign, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 
 if TYPE_CHECKING:
@@ -126,10 +126,18 @@ class IbmCreation(CreationMachine[IbmRecord]):
                 raise
             # Of an order of ours that was not answered, or of somebody else.
             found = self.cloud.client.instance_named(name)
-            if found is None or any(found.metadata.get(tag) != self.metadata[tag] for tag in (NODE_KEY, PROVIDER_KEY)):
+            if found is None or not is_of(found.metadata, self.metadata) or self._is_foreign(found.instance_id):
                 raise
             self.log.info("Instance %s was made by an order that was not answered", name)
         return name
+
+    def _is_foreign(self, instance_id: str) -> bool:
+        """Does another installation have an instance? Only the tags of its boot volume say so (D-10)."""
+        return any(
+            foreign(metadata_of_tags(list(volume.tags), self.cloud.provider, volume.group)) is not None
+            for volume in self.cloud.client.volumes()
+            if instance_id in volume.instance_ids
+        )
 
     def _permit_at(self, place: IbmPlace) -> Callable[[], None]:
         def permit() -> None:

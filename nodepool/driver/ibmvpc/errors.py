@@ -7,7 +7,7 @@ codes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.driver.framework.cloud_errors import (
@@ -71,6 +71,11 @@ REMEDIES: Final = {
 _MORE_QUOTA: Final = "ask IBM for more in a support case, or lower max-servers and quota"
 
 
+#: Names of code and message in errors, as the SDK of IBM knows them (ibm_cloud_sdk_core.api_exception), and IAM's.
+_CODES: Final = ("code", "error_code", "errorCode")
+_MESSAGES: Final = ("message", "error", "errorMessage")
+
+
 class IbmError(NamedTuple):
     """One error of an answer, or one reason of a status."""
 
@@ -78,7 +83,7 @@ class IbmError(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.message}" if self.message else self.code
+        return ": ".join(filter(None, self))
 
 
 class VpcApi(RestApi):
@@ -93,13 +98,19 @@ class VpcApi(RestApi):
 
 
 def errors_in(data: Any) -> list[IbmError]:
-    """All errors in an answer. Those of resource groups have ``error_code`` and ``message``."""
+    """All errors in an answer. Resource groups, IAM and gateways have their own names for code and message; some have
+    a message only.
+    """
     found = data.get("errors") if isinstance(data, dict) else None
     errors = [error for error in found if isinstance(error, dict)] if isinstance(found, list) else []
     if not errors and isinstance(data, dict):
         errors = [data]
-    named = ((error.get("code") or error.get("error_code") or error.get("errorCode"), error) for error in errors)
-    return [IbmError(str(code), str(error.get("message") or "")) for code, error in named if code]
+    named = ((_first_of(error, _CODES), _first_of(error, _MESSAGES)) for error in errors)
+    return [IbmError(code, message) for code, message in named if code or message]
+
+
+def _first_of(error: Mapping[str, Any], names: Iterable[str]) -> str:
+    return next((str(error[name]) for name in names if isinstance(error.get(name), str | int)), "")
 
 
 def reasons_of(data: Any) -> tuple[IbmError, ...]:
@@ -127,7 +138,7 @@ def meaning(head: str, errors: list[IbmError], status: int = 0) -> CloudRefused 
         return CloudQuota(f"{text}; {_MORE_QUOTA}", code=quota, status=status)
     remedy = next((REMEDIES[error.code] for error in errors if error.code in REMEDIES), None)
     remedied = f"{text}; {remedy}" if remedy else text
-    code = errors[0].code if errors else str(status)
+    code = next((error.code for error in errors if error.code), str(status))
     if no_capacity := _first(errors, CAPACITY):
         return CloudNoCapacity(remedied, code=no_capacity, status=status)
     if status == 401 or _first(errors, LOGIN):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
+from nodepool.driver.ibmvpc.client import MISSING_SECONDS
 from nodepool.driver.ibmvpc.launch_spec import LaunchIds
 from nodepool.driver.ibmvpc.names import group_of_pool
 from nodepool.driver.ibmvpc.types import USABLE_IMAGES, IbmImage, IbmProfile, IbmSubnet
@@ -31,8 +32,6 @@ log = logging.getLogger("nodepool.driver.ibmvpc.facts")
 
 #: How long the image of a name or a filter is remembered.
 FOUND_SECONDS: Final = 300.0
-#: A list that lacks a name is asked for again unless it is as new as this, in seconds.
-MISSING_SECONDS: Final = 10.0
 #: What owner types of Nodepool 11.0.0 are today (IV-8).
 _VISIBILITY: Final = {"user": "private", "provider": "public"}
 
@@ -49,7 +48,6 @@ class IbmFacts:
         self._subnets: Fact[list[IbmSubnet]] = Fact(client.subnets, clock)
         self._keys: Fact[dict[str, str]] = Fact(client.keys, clock)
         self._profiles: Fact[dict[str, IbmProfile]] = Fact(client.profiles, clock)
-        self._groups: Fact[dict[str, str]] = Fact(client.groups, clock)
         self._images: dict[str, Fact[str]] = {}
         self._forgotten_at = float("-inf")
         #: Resource groups that were made here: lists may be late.
@@ -81,7 +79,7 @@ class IbmFacts:
             self._forgotten_at = now
             self._images.clear()
             self._made.clear()
-        for fact in (self._vpcs, self._subnets, self._keys, self._profiles, self._groups):
+        for fact in (self._vpcs, self._subnets, self._keys, self._profiles, self._client.known_groups):
             fact.clear()
 
     # -- the network --
@@ -126,7 +124,7 @@ class IbmFacts:
         :raises CloudRefused: IBM does not let us make it. Many launches may want it at once: it is not asked again for
             `MISSING_SECONDS`.
         """
-        found = self._groups.get().get(name)
+        found = self._client.known_groups.get().get(name)
         if found is not None:
             return found
         with self._lock:
@@ -137,7 +135,7 @@ class IbmFacts:
 
     def _new_group(self, name: str) -> str:
         """One that was not in the list. One thread at a time, for each name."""
-        return self._groups.get(MISSING_SECONDS).get(name) or self._make_group(name)
+        return self._client.known_groups.get(MISSING_SECONDS).get(name) or self._make_group(name)
 
     def _make_group(self, name: str) -> str:
         refused = self._refused.get(name)
@@ -147,8 +145,8 @@ class IbmFacts:
             found = self._client.create_group(name)
         except CloudRefused as error:
             # Another launcher may have been first.
-            self._groups.clear()
-            found = self._groups.get().get(name, "")
+            self._client.known_groups.clear()
+            found = self._client.known_groups.get().get(name, "")
             if not found:
                 self._refused[name] = (self._clock(), error)
                 raise

@@ -34,6 +34,8 @@ log = logging.getLogger("nodepool.driver.ibmvpc.images")
 PART_BYTES: Final = 32 * 1024 * 1024
 #: Longest time of an import.
 IMPORT_SECONDS: Final = 4 * 3600.0
+#: An image that is not there for so many looks was deleted by others.
+UNSEEN_LOOKS: Final = 4
 
 
 class IbmImageJob(NamedTuple):
@@ -200,12 +202,19 @@ class CosUpload(PartsUploader):
         self._go_on()
         stopped = self._client.calls.stopped
         time = ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=self._go_on)
+        unseen = 0
         for _ in time.looks():
             try:
                 image = self._client.image(image.id)
             except CloudAway as error:
                 # It goes on meanwhile.
                 log.debug("%s: %s", self.head, error)
+                continue
+            except CloudNotFound:
+                # What IBM has just made may not be there for each of its servers.
+                unseen += 1
+                if unseen == UNSEEN_LOOKS:
+                    raise
                 continue
             if image.status in USABLE_IMAGES:
                 return image

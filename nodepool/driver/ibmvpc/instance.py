@@ -17,10 +17,18 @@ class IbmInstance(Instance):
     """One instance.
 
     :param public_ipv4: address of its floating IP; None = it has none, or it is not known.
+    :param ends: see `Instance`.
     """
 
-    def __init__(self, record: IbmRecord, region: str, public_ipv4: str | None = None) -> None:
+    def __init__(
+        self,
+        record: IbmRecord,
+        region: str,
+        public_ipv4: str | None = None,
+        ends: tuple[str, str] | None = None,
+    ) -> None:
         super().__init__()
+        self.ends = ends
         self.ready = record.status == RUNNING
         self.external_id = record.id
         self.metadata = dict(record.metadata)

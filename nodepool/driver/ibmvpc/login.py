@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.token_login import TokenLogin
+from nodepool.driver.framework.http.token_login import TokenLogin, login_error
 from nodepool.driver.ibmvpc import credentials as c
 
 if TYPE_CHECKING:
@@ -145,9 +145,8 @@ class IbmLogin(TokenLogin):
             return data
         code, said = _error_in(data)
         text = f"{head}: {code or answer.status}: {one_line(said or f'status {answer.status}')}"
-        if answer.status == 429 or answer.status >= 500:
-            raise CloudAway(text, maybe_done=False, code=code)
-        raise LoginRefused(f"{text}; correct {found.source}", code or str(answer.status))
+        code, metadata = code or str(answer.status), found.kind == c.INSTANCE
+        raise login_error(text, answer, code, f"correct {found.source}", metadata=metadata)
 
     def _token_in(self, data: Any) -> tuple[str, float]:
         try:

@@ -11,10 +11,10 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.zone_places import ZonePlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
-from nodepool.driver.ibmvpc.errors import busy
+from nodepool.driver.ibmvpc.errors import PREEMPTED, busy, told
 from nodepool.driver.ibmvpc.places import IbmPlace
 from nodepool.driver.ibmvpc.preempted import StoppedInstances
-from nodepool.driver.ibmvpc.types import DELETING, IbmRecord
+from nodepool.driver.ibmvpc.types import DELETING, STOPPED, IbmRecord
 from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
 from nodepool.driver.statemachine.metadata import POOL_KEY
 
@@ -75,7 +75,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         if instance_id is None:
             record = self.client.instance_named(record_id)
             if record is None or record.id != record_id:
-                # Somebody else's may have the name.
+                # An instance of others may have the name.
                 text = f"Provider {self.provider}: instance {record_id} is gone"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
@@ -84,6 +84,15 @@ class IbmMachines(InstanceCloud[IbmRecord]):
                 self._ordered.setdefault(record_id, self.clock())
                 _forget_oldest(self._ordered)
         self.client.delete_instance(instance_id)
+
+    def ask_for(self, record_id: str) -> IbmRecord | None:
+        record = self.client.instance_named(record_id)
+        # An instance of others may have the name.
+        return record if record is not None and record.id == record_id else None
+
+    def why_ended(self, record: IbmRecord) -> tuple[str, str] | None:
+        taken = record.status in STOPPED and any(reason.code == PREEMPTED for reason in record.reasons)
+        return (PREEMPTED, told(record.reasons)) if taken else None
 
     def ordered_at(self, record_id: str) -> float:
         """When the deletion of an instance was ordered here first, while it was there for certain; may be never.

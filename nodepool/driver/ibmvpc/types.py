@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,8 @@ _DELETED_VOLUMES: Final = ("pending_deletion", DELETING)
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
 USABLE_IMAGES: Final = (AVAILABLE, "deprecated", "partially_available")
+#: The end of a time in UTC, which may have a fraction.
+_AFTER_SECONDS: Final = re.compile(r"(\.\d+)?Z$")
 
 
 def _name(data: Any) -> str:
@@ -95,6 +98,7 @@ class IbmFloatingIp(NamedTuple):
     group: str
     #: Id of what it is bound to; "" = nothing.
     target: str
+    #: In one form, so that texts can be compared.
     created: str
 
     @property
@@ -128,7 +132,7 @@ class IbmFloatingIp(NamedTuple):
             group_id=_id(data.get("resource_group")),
             group=_name(data.get("resource_group")),
             target=_id(data.get("target")),
-            created=data.get("created_at") or "",
+            created=_AFTER_SECONDS.sub("Z", data.get("created_at") or ""),
         )
 
 
@@ -141,12 +145,16 @@ class IbmVolume(NamedTuple):
     tags: tuple[str, ...]
     #: An instance has it, or it is deleted now.
     used: bool
+    #: What IBM calls the instances that have it.
+    instance_ids: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> IbmVolume:
         tags = tuple(map(str, data.get("user_tags") or ()))
         used = bool(data.get("volume_attachments")) or data.get("status") in _DELETED_VOLUMES
-        return cls(data["id"], data["name"], _name(data.get("resource_group")), tags, used)
+        attached = (one.get("instance") or {} for one in data.get("volume_attachments") or ())
+        instance_ids = tuple(str(one["id"]) for one in attached if one.get("id"))
+        return cls(data["id"], data["name"], _name(data.get("resource_group")), tags, used, instance_ids)
 
 
 class IbmSubnet(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import urllib.parse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,6 +22,7 @@ class ApiAnswer(NamedTuple):
 
     status: int
     content: bytes
+    headers: Mapping[str, str]
 
 
 class ClusterAccess:
@@ -95,7 +97,7 @@ class ClusterAccess:
         head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._head}{lines}\r\n"
         bounds = Bounds(bounded.MAX_ANSWER_BYTES, bounded.ANSWER_TIMES * seconds)
         found = self._kept().exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
-        return None if found is None else ApiAnswer(found.status_code, found.content)
+        return None if found is None else ApiAnswer(found.status_code, found.content, found.headers)
 
     def _kept(self) -> Any:
         """The pool of connections for plain calls: to look it up costs urllib3 as much as a third of a call."""

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from nodepool.driver.framework.held_time import HeldTime, HeldTogether, held_work
 from nodepool.driver.kubernetes import api
 from nodepool.driver.kubernetes.client import KubeClient, Object
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
@@ -32,9 +33,9 @@ class DefaultAccounts(Listener):
 
     def __init__(self, client: KubeClient) -> None:
         self._provider = client.provider
-        self._watch = Watch(
-            client, KIND, api.core("serviceaccounts"), "", self, fields=f"metadata.name={DEFAULT_ACCOUNT}"
-        )
+        self._held = HeldTogether(self._work)
+        fields = f"metadata.name={DEFAULT_ACCOUNT}"
+        self._watch = Watch(client, KIND, api.core("serviceaccounts"), "", self, fields, (self._held,))
         #: Guards what follows.
         self._lock = threading.Lock()
         self._started = self._stopped = False
@@ -52,13 +53,15 @@ class DefaultAccounts(Listener):
         :param wake: called in the thread of the watch; must not block.
         :param token: does the pod get a token of the account?
         """
+        work = held_work()
         with self._lock:
-            self._waiting[namespace] = _WaitingLaunch(wake, token)
+            self._waiting[namespace] = _WaitingLaunch(wake, token, work)
             self._there.pop(namespace, None)
             starts = not self._started and not self._stopped
             if starts:
                 self._started = True
                 self._watch.start()
+        self._held.join(work)
 
     def over(self, namespace: str) -> None:
         """The launch has ended, or its pod was made."""
@@ -89,6 +92,10 @@ class DefaultAccounts(Listener):
     def join(self) -> None:
         """Wait for the end, after `stop`."""
         self._watch.join()
+
+    def _work(self) -> list[HeldTime]:
+        with self._lock:
+            return [held for waiting in self._waiting.values() for held in waiting.work]
 
     # -- what the watch tells --
 
@@ -139,6 +146,7 @@ class _WaitingLaunch(NamedTuple):
 
     wake: Callable[[], None]
     token: bool
+    work: tuple[HeldTime, ...]
 
 
 def _namespace_of(account: Object) -> str:

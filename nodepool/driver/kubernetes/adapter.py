@@ -54,12 +54,11 @@ class KubernetesAdapter(Adapter):
         self.config = provider_config
         self.client = client or KubeClient(ClusterConnection(provider_config.name, provider_config.context))
         self.cloud = self.make_cloud()
-        self.cloud.on_room = lambda: self.on_room()
+        self.use(self.cloud)
         shared = self.config.shared_roles
         self.cloud.shares_accounts = shared is not False or self.config.default_account
         if shared is not False:
             self.cloud.shared_roles = SharedRoles(self.client, required=shared is True)
-        self.shared_threads = self.cloud.threads
 
     def make_cloud(self) -> KubeCloud:
         return self.cloud_class(self.config.name, self.client)
@@ -90,7 +89,9 @@ class KubernetesAdapter(Adapter):
     # -- lists --
 
     def listInstances(self) -> list[ListedInstance]:
-        return [ListedInstance(record, self._use_of(record)) for record in self.cloud.inventory.all(max_age=0.0)]
+        cloud = self.cloud
+        records = cloud.inventory.all(max_age=0.0)
+        return [ListedInstance(record, self._use_of(record), cloud.why_ended(record)) for record in records]
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.cloud.unanswered()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from nodepool.driver.framework.cloud_errors import CloudRefused
@@ -40,15 +41,18 @@ def selector_of(provider: str) -> str:
     return f"{tags.PROVIDER_KEY}={provider}"
 
 
-def create(client: KubeClient, path: str, body: Object) -> Object | None:
-    """Create an object; None = there is one of the name. Blocks."""
+def create(client: KubeClient, path: str, body: Object, permit: Callable[[], None] = lambda: None) -> Object | None:
+    """Create an object; None = there is one of the name, or the answer does not have it. Blocks.
+
+    :param permit: see `KubeClient.call`.
+    """
     try:
-        made: Object = client.call("POST", path, body)
+        made: Object = client.call("POST", path, body, permit=permit)
     except CloudRefused as error:
         if exists(error):
             return None
         raise
-    return made
+    return made if made.get("metadata") else None
 
 
 def delete(client: KubeClient, path: str, uid: str | None) -> None:

@@ -3,29 +3,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from nodepool import fast_json
-from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.http.no_answer import no_answer
+from nodepool.driver.framework.http.retry_after import retry_after
+from nodepool.driver.framework.rate_classes import Call, RateClasses
+from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.kubernetes.access import ApiAnswer, ClusterAccess
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.errors import error_of
+
+log = logging.getLogger("nodepool.driver.kubernetes.KubeClient")
 
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 30.0
 #: Objects in one answer of a list.
 PAGE: Final = 500
+#: More pages than any list can have.
+MAX_PAGES: Final = 1000
+#: The status of a version, or of a page, that the API has forgotten.
+EXPIRED: Final = 410
 #: So long the API keeps a watch open.
 WATCH_SECONDS: Final = 240
 #: Without an event or a bookmark for so long a watch is dead. The API sends bookmarks about once a minute.
 SILENCE_SECONDS: Final = 90.0
+#: Attempts of a call that the API puts off (429).
+BUSY_ATTEMPTS: Final = 6
+#: The class of all calls: priority and fairness of the API counts those of one account together.
+_CLASS: Final = "api"
 
 Object = dict[str, Any]
 
@@ -37,24 +53,54 @@ class KubeClient:
     name, a proxy, or no verification, for each cluster. Calls go over those that are open as those of
     `nodepool.driver.framework.http` do.
 
+    What the API answers sets the pace (CM-5). A call that it puts off is made again later.
+
     Raises what `nodepool.driver.kubernetes.errors` makes of answers, and `CloudAway` when there is none.
     """
 
-    def __init__(self, connection: ClusterConnection) -> None:
+    def __init__(self, connection: ClusterConnection, clock: Callable[[], float] = monotonic) -> None:
         self.connection = connection
         self.provider = connection.provider
         self._lock = threading.Lock()
         #: Open streams, to be broken off by `close`.
         self._streams: set[Any] = set()
-        self._closed = False
+        self._closed = threading.Event()
+        self._classes = RateClasses({}, BucketSize(burst=1, rate=0), clock, self.sleep)
 
-    def call(self, method: str, path: str, body: Object | None = None, query: Mapping[str, Any] | None = None) -> Any:
-        """One call; returns the answer."""
-        answer: ApiAnswer = self._send(method, path, body, query, stream=False)
+    def sleep(self, seconds: float) -> None:
+        """Wait; raises CloudAway when the provider is stopped."""
+        if self._closed.wait(seconds):
+            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        query: Mapping[str, Any] | None = None,
+        permit: Callable[[], None] = lambda: None,
+    ) -> Any:
+        """One call; returns the object in the answer, {} = there is none.
+
+        :param permit: asked when its turn has come, each time; raises an error if the call is not to be made any more.
+        """
+        answer: ApiAnswer = self._send(method, path, body, query, permit, stream=False)
+        if not answer.content.strip():
+            return {}
         try:
-            return _value(answer.content)
+            found = fast_json.loads_any(answer.content)
         except (ValueError, RecursionError):
             raise CloudAway(f"{self._head(method, path)}: the answer is no JSON") from None
+        if not isinstance(found, dict):
+            raise CloudAway(f"{self._head(method, path)}: the answer is no object")
+        return found
+
+    def get(self, path: str) -> Object:
+        """One object, with its metadata. Raises CloudNotFound."""
+        found: Object = self.call("GET", path)
+        if not _is_object(found):
+            raise CloudAway(f"{self._head('GET', path)}: the answer has no metadata")
+        return found
 
     def list(self, path: str, selector: str = "", fields: str = "") -> tuple[list[Object], str]:
         """All objects of a kind, in pages, and the version at which they were so.
@@ -63,13 +109,25 @@ class KubeClient:
         """
         found: list[Object] = []
         query: dict[str, Any] = {"limit": PAGE, **_selected(selector, fields)}
-        while True:
-            answer = self.call("GET", path, query=query)
+        for _ in range(MAX_PAGES):
+            try:
+                answer = self.call("GET", path, query=query)
+            except CloudRefused as error:
+                if error.status != EXPIRED or "continue" not in query:
+                    raise
+                # The pages before are too old by now: all at once, as client-go's pager does it.
+                found, query = [], _selected(selector, fields)
+                continue
+            items = answer.get("items")
+            # A list without any may say so with null, but what is no list does not say that there is nothing.
+            if "items" not in answer or not isinstance(items, list | None) or not all(map(_is_object, items or ())):
+                raise CloudAway(f"{self._head('GET', path)}: the answer is no list of objects")
             meta = answer.get("metadata") or {}
-            found += answer.get("items") or []
+            found += items or []
             if not meta.get("continue"):
                 return found, str(meta.get("resourceVersion") or "")
             query["continue"] = meta["continue"]
+        raise CloudAway(f"{self._head('GET', path)}: the list has no end")
 
     def watch(self, path: str, version: str, selector: str = "", fields: str = "") -> Iterator[Object]:
         """Events of a kind since a version, as they come; ends after some minutes. Blocks between them."""
@@ -80,11 +138,11 @@ class KubeClient:
             "resourceVersion": version,
             **_selected(selector, fields),
         }
-        response = self._send("GET", path, None, query, stream=True)
+        response = self._send("GET", path, None, query, lambda: None, stream=True)
         head = self._head("WATCH", path)
         with self._lock:
             self._streams.add(response)
-            closed = self._closed
+            closed = self._closed.is_set()
         try:
             if closed:
                 # `close` did not know this stream yet.
@@ -106,7 +164,7 @@ class KubeClient:
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
                     if line.strip():
-                        yield _value(line)
+                        yield _event(line)
         except (HTTPError, OSError, ValueError, AttributeError) as error:
             # AttributeError: urllib3 lost its file when the stream was closed by another thread.
             raise CloudAway(f"{head}: {_said(error)}") from None
@@ -114,7 +172,7 @@ class KubeClient:
     def close(self) -> None:
         """Break off watches; later ones fail."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             streams = list(self._streams)
         for response in streams:
             sock = getattr(getattr(response, "connection", None), "sock", None)
@@ -136,6 +194,7 @@ class KubeClient:
         path: str,
         body: Object | None,
         query: Mapping[str, Any] | None,
+        permit: Callable[[], None],
         *,
         stream: bool,
     ) -> Any:
@@ -143,23 +202,46 @@ class KubeClient:
         head = self._head(method, path)
         target = f"{path}?{urlencode(query)}" if query else path
         data = None if body is None else _text(body)
-        refused: ClusterAccess | None = None
-        response: Any
-        while True:
-            if self._closed:
+        for attempt in range(1, BUSY_ATTEMPTS + 1):
+            if self._closed.is_set():
                 raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
-            access = self.connection.access(refused)
-            response = self._stream(access, head, target) if stream else self._call(access, head, method, target, data)
-            # Refused credentials may have been replaced since they were read.
-            if response.status != 401 or refused is not None:
+            with self._turn(_name_of(method, path, query), stream=stream) as turn:
+                permit()
+                response = self._answer(head, method, target, data, stream=stream)
+                if not _asks_for_a_pause(response):
+                    turn.worked(done=response.status < 400)
+                    break
+                seconds = turn.throttled(retry_after(response.headers))
+            log.info(
+                "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
+                *(self.provider, f"{method} {path}", response.status, seconds),
+            )
+            if response.status != 429 or attempt == BUSY_ATTEMPTS:
+                # After 503 it may be away for long: that is the matter of the caller.
                 break
             if stream:
                 response.close()
-            refused = access
         if not 200 <= response.status < 300:
             content = response.read() if stream else response.content
             raise error_of(head, response.status, content)
         return response
+
+    def _turn(self, name: str, *, stream: bool) -> contextlib.AbstractContextManager[Call]:
+        # A stream stays open: no call waits for its end.
+        return self._classes.call(_CLASS, "" if stream else name)
+
+    def _answer(self, head: str, method: str, target: str, data: bytes | None, *, stream: bool) -> Any:
+        """Of any status. Refused credentials may have been replaced since they were read: then it is sent again."""
+        response: Any
+        refused: ClusterAccess | None = None
+        while True:
+            access = self.connection.access(refused)
+            response = self._stream(access, head, target) if stream else self._call(access, head, method, target, data)
+            if response.status != 401 or refused is not None:
+                return response
+            if stream:
+                response.close()
+            refused = access
 
     def _call(self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None) -> ApiAnswer:
         try:
@@ -169,7 +251,7 @@ class KubeClient:
         if answer is None:
             # There is no open connection.
             response = self._request(access.calls, access, head, method, target, data, READ_SECONDS, stream=False)
-            answer = ApiAnswer(response.status, response.data)
+            answer = ApiAnswer(response.status, response.data, response.headers)
         return answer
 
     def _stream(self, access: ClusterAccess, head: str, target: str) -> Any:
@@ -209,18 +291,36 @@ class KubeClient:
             raise CloudAway(f"{head}: {_said(error)}") from None
 
 
+def _asks_for_a_pause(response: Any) -> bool:
+    """Does the API want to be left alone? As for client-go: 429, or an error of the server with ``Retry-After``."""
+    return response.status == 429 or (response.status >= 500 and "Retry-After" in response.headers)
+
+
+def _name_of(method: str, path: str, query: Mapping[str, Any] | None) -> str:
+    """What calls have in common that take about equally long: all but the names of objects."""
+    parts = path.split("/")
+    kinds = parts[3 if parts[1] == "api" else 4 :: 2]
+    return " ".join([method, *kinds, *(query or ())])
+
+
+def _event(line: bytes) -> Object:
+    """Of a watch. Raises ValueError: it is none."""
+    found = fast_json.loads_any(line)
+    about = found.get("object") if isinstance(found, dict) else None
+    if not isinstance(about, dict) or not (found.get("type") in ("ERROR", "BOOKMARK") or _is_object(about)):
+        raise ValueError(f"no event: {one_line(str(found))[:100]}")
+    return dict(found)
+
+
+def _is_object(found: Any) -> bool:
+    meta = found.get("metadata") if isinstance(found, dict) else None
+    return isinstance(meta, dict) and bool(meta.get("name"))
+
+
 def _selected(selector: str, fields: str) -> dict[str, str]:
     """For a query."""
     named = {"labelSelector": selector, "fieldSelector": fields}
     return {key: text for key, text in named.items() if text}
-
-
-def _value(content: bytes) -> Any:
-    """The value in a JSON text. Raises ValueError, RecursionError."""
-    try:
-        return fast_json.loads(content)
-    except ValueError:
-        return json.loads(content)
 
 
 def _text(value: Object) -> bytes:

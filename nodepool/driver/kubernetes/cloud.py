@@ -32,6 +32,7 @@ from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.driver.statemachine import InstanceCloud, WatchedInventory
 from nodepool.driver.statemachine import metadata as tags
+from nodepool.driver.statemachine.instance_cloud import GONE
 from nodepool.exceptions import LaunchError, NotFound
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeCloud")
@@ -72,7 +73,11 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.accounts = DefaultAccounts(client)
         self.objects = NodeObjects(awaited=self._is_awaited)
         self.inventory.on_start = self._start_watches
-        self._watches = [Watch(client, kind, path, self.selector, self) for kind, path in self.watched.items()]
+        self.inventory.on_end = lambda record: self.tell_lost(record, (GONE, f"{record.id} was deleted"))
+        held = (self.inventory.held,)
+        self._watches = [
+            Watch(client, kind, path, self.selector, self, held=held) for kind, path in self.watched.items()
+        ]
         #: Held from the look at all objects of a node until the inventory knows of it: else one watch could put back a
         #: node of which another one has just told the end.
         self._telling = threading.Lock()
@@ -114,6 +119,8 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
                 self.inventory.put(record)
             elif gone and kind == PLACE:
                 self._end(found["metadata"]["name"], found["metadata"].get("uid"))
+        if gone and kind == POD and record is not None:
+            self.tell_lost(record, (GONE, f"pod {view.name} of namespace {view.place} was deleted"))
 
     def _end(self, name: str, uid: str | None) -> None:
         """A namespace is gone. One that was made after it under its name may have been listed, but not told, yet."""
@@ -211,12 +218,12 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         """Ask for what a launch waits for, and no watch tells: the pod, and when that runs the token."""
         try:
             if POD in asked and content.pod is not None:
-                found = pod_view(self.client.call("GET", f"{api.core('pods', name)}/{content.pod}"))
+                found = pod_view(self.client.get(f"{api.core('pods', name)}/{content.pod}"))
                 self.objects.put(found)
                 if not found.verdict.ready:
                     return
             if SECRET in asked and not content.has_token:
-                token = token_view(self.client.call("GET", f"{api.core('secrets', name)}/{objects.WORKER}"))
+                token = token_view(self.client.get(f"{api.core('secrets', name)}/{objects.WORKER}"))
                 if token is not None:
                     self.objects.put(token)
                     content.has_token = bool(token.token)
@@ -225,10 +232,17 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
             log.debug("Provider %s: what is in %s cannot be read: %s", self.provider, name, error)
 
     def get_instance(self, record_id: str) -> KubeRecord:
-        view = self.view_of_place(self.client.call("GET", f"{self.places_path}/{record_id}"))
+        view = self.view_of_place(self.client.get(f"{self.places_path}/{record_id}"))
         if not self.is_ours(view, (record_id,)):
             raise NotFound(f"{record_id} is not a namespace of this provider")
         return self.objects.record_of(view)
+
+    def why_ended(self, record: KubeRecord) -> tuple[str, str] | None:
+        if record.terminating:
+            return "Terminating", f"{record.id} is being deleted"
+        if record.pod is not None and (record.pod.terminating or record.pod.verdict.ended):
+            return "Pod", record.pod.verdict.problem or f"pod {record.pod.name} is being deleted"
+        return None
 
     def view_of_place(self, found: Object) -> PlaceView:
         """What is kept of a namespace."""

@@ -124,9 +124,11 @@ class PodLabel(LabelSettings):
     spec: dict[str, Any] | None = key(
         ANY_MAPPING.or_null(),
         None,
-        "Of the pod, as it is. Beside it only ``name``, ``type``, ``labels``, ``dynamic-labels`` and ``annotations``.",
+        "Of the pod, as it is. Beside it only ``name``, ``type``, ``labels``, ``dynamic-labels``, ``annotations``, "
+        "``python-path``, ``shell-type`` and the keys of resources that count towards limits.",
     )
 
+    surplus_keys = staticmethod(checks.surplus_keys)
     is_pod: ClassVar[Any] = True
 
     def __init__(self, data: dict[str, Any], pool: AnyPodPool) -> None:
@@ -259,14 +261,14 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
         return v.Schema(v.All(section_schema(type(self)), functools.partial(checks.usable_labels, self.is_pod)))
 
     @classmethod
-    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
-        """Labels that the API refuses at each launch."""
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
+        """Labels that the API refuses at each launch, each with its first problem."""
         seen: set[tuple[Hashable, ...]] = set()
         for path, text in checks.label_problems(section, cls.is_pod):
             # The label is taken away with its first problem.
             if tuple(path[:4]) not in seen:
                 seen.add(tuple(path[:4]))
-                yield path, f"{text}; a daemon does not offer the label here", False
+                yield path, f"{text}; a daemon does not offer the label here"
 
 
 class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):

@@ -16,10 +16,20 @@ Section = dict[str, Any]
 #: Path in a section, and what is wrong.
 Problem = tuple[list[Hashable], str]
 
-#: Keys that may stand beside ``spec``.
-BESIDE_SPEC: Final = ("name", "type", "spec", "labels", "dynamic-labels", "annotations")
+#: Keys that may stand beside ``spec``: they say nothing of how the pod is made, or count towards limits, too.
+BESIDE_SPEC: Final = (
+    *("name", "type", "spec", "labels", "dynamic-labels", "annotations", "python-path", "shell-type"),
+    *("cpu", "memory", "storage", "gpu", "gpu-resource", "extra-resources"),
+)
 #: What a pod may ask for: keys without and with a limit.
 RESOURCES: Final = ("cpu", "memory", "storage")
+
+
+def surplus_keys(label: Section) -> list[str]:
+    """Keys of the label of a pod that have no effect: those daemons of Nodepool 11 go on without."""
+    if label.get("spec") is None or label.get("type") in ("namespace", "project"):
+        return []
+    return [key for key in label if key not in BESIDE_SPEC]
 
 
 def _label_problems(pool: Section, label: Section, is_pod: bool) -> Iterator[Problem]:
@@ -33,9 +43,8 @@ def _label_problems(pool: Section, label: Section, is_pod: bool) -> Iterator[Pro
     if isinstance(name, str) and not names.is_dns_label(name):
         yield ["name"], f"a pod is named like its label; allowed are {names.DNS_LABEL_TEXT}, 63 characters"
     if label.get("spec") is not None:
-        for key in label:
-            if key not in BESIDE_SPEC:
-                yield [key], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
+        for key in surplus_keys(label):
+            yield [key], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
         return
     if not label.get("image"):
         yield [], "a pod needs an image; add image, or spec"

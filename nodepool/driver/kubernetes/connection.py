@@ -99,7 +99,7 @@ class ClusterConnection:
         :param refused: the cluster does not take this one any more: if it is the latest, the files are read anew.
         :raises LoginRefused: the kubeconfig cannot be used.
         """
-        if refused is not None and self._current.known() is refused:
+        if refused is not None and self._current.known(2 * LOOK_SECONDS) is refused:
             self._refusals += 1
             self._current.clear()
         return self._current.get(LOOK_SECONDS)

@@ -95,8 +95,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             path, body = self._left[0]
             if self._is_turn_of_pod():
                 self._look_for_account()
-            self.permit()
-            self.keep_uid(path, api.create(self.cloud.client, path, body))
+            self.keep_uid(path, api.create(self.cloud.client, path, body, self.permit))
             self._left.popleft()
         self.cloud.filled(self.name)
         return self.name
@@ -150,15 +149,14 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""
         body = objects.namespace(self.name, self.labels, self.label.annotations)
-        self.permit()
-        made = api.create(self.cloud.client, api.NAMESPACES, body)
+        made = api.create(self.cloud.client, api.NAMESPACES, body, self.permit)
         self.check_place(made or self.found_place(api.NAMESPACES))
 
     def found_place(self, path: str) -> api.Object:
         """The namespace or project of our name that was there."""
         # Its account may have been told before this launch waited for it.
         self.cloud.accounts.over(self.name)
-        found: api.Object = self.cloud.client.call("GET", f"{path}/{self.name}")
+        found: api.Object = self.cloud.client.get(f"{path}/{self.name}")
         return found
 
     def check_place(self, found: api.Object) -> None:

@@ -13,8 +13,10 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
     LoginRefused,
+    NotFoundByProxy,
 )
 from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.http.rest_calls import PROXY
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 ALREADY_EXISTS: Final = "AlreadyExists"
@@ -27,6 +29,10 @@ _QUOTA_TEXTS: Final = (
     "to limit ratio",
     "cannot create more than",
 )
+#: What the API says of a path that it does not know, e.g. of a group that the cluster does not have.
+_NO_SUCH_PATH: Final = "404 page not found"
+#: A namespace takes nothing any more, because it was deleted by others.
+_ENDING_TEXT: Final = "because it is being terminated"
 #: Refused for now: something that the cluster makes by itself is not there yet.
 _NO_ACCOUNT_TEXT: Final = "error looking up service account"
 #: The same before Kubernetes 1.24: the account is there, and has no token for the pod.
@@ -70,6 +76,11 @@ def error_of(head: str, status: int, body: bytes) -> LaunchError | RuntimeConfig
     :param status: of HTTP.
     """
     reason, message = status_of(body)
+    if status == 404 and not body.lstrip().startswith(b"{"):
+        # Not the API's word on an object, which is a ``Status``.
+        if message == _NO_SUCH_PATH:
+            return CloudRefused(f"{head}: {status} {message}", status, f"{status} {message}")
+        return NotFoundByProxy(f"{head}: {status} {message}; {PROXY}", maybe_done=False)
     return refusal(head, status, reason, message)
 
 
@@ -87,6 +98,8 @@ def refusal(head: str, status: int, reason: str, message: str) -> LaunchError | 
         return CloudNotFound(text, status, said, reason)
     if status == 403 and any(found in lower for found in _QUOTA_TEXTS):
         return CloudQuota(text, status, said, reason)
+    if status == 403 and _ENDING_TEXT in lower:
+        return CloudRefused(text, status, said, reason)
     if status == 403:
         return CloudSetup(f"{text}; {_remedy(lower)}", status, said, reason)
     if status == 429 or status >= 500:

@@ -64,10 +64,12 @@ class ListedInstance(Instance):
     """A namespace that was listed.
 
     :param used: what its node uses.
+    :param ends: see `Instance`.
     """
 
-    def __init__(self, record: KubeRecord, used: QuotaInformation) -> None:
+    def __init__(self, record: KubeRecord, used: QuotaInformation, ends: tuple[str, str] | None) -> None:
         super().__init__()
+        self.ends = ends
         self.external_id = record.id
         self.deleted = record.gone
         self.metadata = dict(record.metadata)

@@ -41,12 +41,14 @@ class Verdict(NamedTuple):
     :param problem: why it does not, in the cluster's words; "" = nothing is known to be wrong.
     :param fatal: it never will.
     :param later: it never will if this goes on for a few seconds.
+    :param ended: it ran, or was evicted; no container of it starts again.
     """
 
     ready: bool = False
     problem: str = ""
     fatal: bool = False
     later: bool = False
+    ended: bool = False
 
 
 def of_pod(pod: dict[str, Any]) -> Verdict:
@@ -54,13 +56,13 @@ def of_pod(pod: dict[str, Any]) -> Verdict:
     status = _dict(pod.get("status"))
     phase = str(status.get("phase") or "Pending")
     if phase in ("Failed", "Succeeded"):
-        return Verdict(problem=_ended(phase, status), fatal=True)
+        return Verdict(problem=_ended(phase, status), fatal=True, ended=True)
     statuses = list(_statuses(status))
     for name, state in statuses:
         found = _waiting(name, state)
         if found is not None:
             return found
-    ended = next((_exit(name, state) for name, state in _statuses(status, init=False) if "terminated" in state), "")
+    ended = next((_exit(name, state) for name, state in _statuses(status, init=False) if state.get("terminated")), "")
     if ended:
         # With a restartPolicy of its own it may come again, as another one.
         return Verdict(problem=ended, fatal=_dict(pod.get("spec")).get("restartPolicy") == "Never")
@@ -86,7 +88,7 @@ def _waiting(name: str, state: dict[str, Any]) -> Verdict | None:
 
 def _ended(phase: str, status: dict[str, Any]) -> str:
     words = [str(status[key]) for key in ("reason", "message") if status.get(key)]
-    words += [_exit(name, state) for name, state in _statuses(status) if "terminated" in state]
+    words += [_exit(name, state) for name, state in _statuses(status) if state.get("terminated")]
     return one_line(f"the pod is {phase}: {'; '.join(words)}" if words else f"the pod is {phase}")
 
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.framework.held_time import HeldTime, working_for
+from nodepool.driver.kubernetes.client import EXPIRED, KubeClient
 from nodepool.driver.kubernetes.errors import refusal
 from nodepool.exceptions import LaunchError
 from nodepool.guard import Guard
@@ -21,8 +22,6 @@ log = logging.getLogger("nodepool.driver.kubernetes.Watch")
 RETRY: Final = Backoff(0.25, 15.0)
 #: The same for one that was refused: rights may be given later.
 REFUSED_SECONDS: Final = 120.0
-#: The version that a watch asks for is too old: all objects are listed again.
-EXPIRED: Final = 410
 #: A watch that ends before this without having told anything is not usual: the next one waits.
 SHORT_SECONDS: Final = 1.0
 
@@ -56,10 +55,18 @@ class Watch:
     :param kind: as the listener knows it.
     :param path: of the kind in the API.
     :param selector: of labels; ``fields``: of fields.
+    :param held: waits while the watch waits for its turn to call the API.
     """
 
     def __init__(
-        self, client: KubeClient, kind: str, path: str, selector: str, listener: Listener, fields: str = ""
+        self,
+        client: KubeClient,
+        kind: str,
+        path: str,
+        selector: str,
+        listener: Listener,
+        fields: str = "",
+        held: tuple[HeldTime, ...] = (),
     ) -> None:
         self._client = client
         self._kind = kind
@@ -67,6 +74,7 @@ class Watch:
         self._selector = selector
         self._fields = fields
         self._listener = listener
+        self._held = held
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         #: Where to resume; "" = nowhere.
@@ -97,7 +105,8 @@ class Watch:
         while not self._stopped.is_set():
             pause = 0.0
             # Whatever it is, the thread goes on: all launches wait for it.
-            with Guard(log, "Provider %s: the watch of %s failed", self._client.provider, self._path) as guard:
+            text = "Provider %s: the watch of %s failed"
+            with Guard(log, text, self._client.provider, self._path) as guard, working_for(self._held):
                 pause = self.turn()
             if guard.error is not None:
                 self._version = ""
@@ -151,12 +160,12 @@ class Watch:
         kind, found = event.get("type"), event.get("object") or {}
         if kind == "ERROR":
             head = f"Provider {self._client.provider}: WATCH {self._path}"
-            status = int(found.get("code") or 500)
+            status = _code(found.get("code"))
             raise refusal(head, status, str(found.get("reason") or ""), str(found.get("message") or ""))
         version = (found.get("metadata") or {}).get("resourceVersion")
         if kind == "BOOKMARK":
             self._listener.heard(self._kind)
-        else:
+        elif kind in ("ADDED", "MODIFIED", "DELETED"):
             self._listener.changed(self._kind, found, gone=kind == "DELETED")
         # Only now: what a listener failed with is told again.
         self._version = str(version or self._version)
@@ -177,3 +186,8 @@ class Watch:
             self._refused = True
             self._listener.refused(self._kind, error)
         return REFUSED_SECONDS
+
+
+def _code(value: Any) -> int:
+    """The status in an event that is an error; client-go takes one without for 500, too."""
+    return int(value) if str(value).isdecimal() else 500

@@ -156,8 +156,10 @@ class MetastaticAdapter(Adapter):
 
     def _instances(self) -> Iterator[Instance]:
         for node in self._zk.nodeIterator() if self._zk is not None else ():
-            if node.provider == self._provider_name and records.place_of(node) is not None:
+            place = records.place_of(node) if node.provider == self._provider_name else None
+            if place is not None:
                 instance = Instance()
+                instance.ends = None if self.allocator is None else self.allocator.loss_of(place[0])
                 instance.ready = True
                 instance.external_id = node.external_id
                 metadata = node.driver_data.get("metadata")

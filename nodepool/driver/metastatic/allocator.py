@@ -58,6 +58,7 @@ class SlotAllocator:
 
     :param rules: what is configured.
     :param served_again: called when labels may be served that were not; must not block.
+    :param slot_lost: called with the id of a node whose backing node is lost, a code and a text; may block.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class SlotAllocator:
         scheduler: Scheduler,
         log: Log,
         served_again: Callable[[], None],
+        slot_lost: Callable[[str, str, str], None],
         clock: Callable[[], float] = wall_time,
     ) -> None:
         self._zk = zk
@@ -75,6 +77,7 @@ class SlotAllocator:
         self._scheduler = scheduler
         self.log = log
         self._served_again = served_again
+        self._slot_lost = slot_lost
         self.slot_requests = SlotRequests()
         self._holds = BackingHolds(zk, clock)
         self._lock = threading.Lock()
@@ -202,6 +205,7 @@ class SlotAllocator:
         if not (self._mark_failed() and self._take_back(given_back) and self._assign(waiting)):
             # Somebody else wrote first. What is decided next must rest on what he wrote.
             return 0.0
+        self._end_lost()
         self._note_free()
         self._end_stopped(waiting)
         self._request(waiting)
@@ -229,6 +233,22 @@ class SlotAllocator:
                     return False
             self.slot_requests.failed_scan_noted(node_id)
         return True
+
+    def loss_of(self, backing_id: str) -> tuple[str, str] | None:
+        """Code and text, if a backing node is lost. Any thread."""
+        entry = self.view.entries.get(backing_id)
+        if entry is None or entry.data.lost is None:
+            return None
+        code, text = entry.data.lost
+        return code, f"backing node {backing_id} is lost: {text}"
+
+    def _end_lost(self) -> None:
+        """T-15: nodes on backing nodes whose instances are lost."""
+        for entry in list(self.view.entries.values()):
+            loss = self.loss_of(entry.id)
+            if loss is not None:
+                for node_id in {node_id for node_id in entry.holders if node_id is not None}:
+                    self._slot_lost(node_id, *loss)
 
     def _take_back(self, node_ids: Iterable[str]) -> bool:
         """Free the slots of nodes whose launch begins anew; False = somebody else wrote first, once more."""

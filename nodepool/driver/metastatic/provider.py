@@ -36,7 +36,9 @@ class MetastaticProvider(StateMachineProvider):
         super().start(zk_conn)
         if zk_conn.cache is not None:
             rules = self.provider.rules()
-            self._allocator = SlotAllocator(zk_conn, self.name, rules, self.scheduler, self.log, self.wake_workers)
+            self._allocator = SlotAllocator(
+                zk_conn, self.name, rules, self.scheduler, self.log, self.wake_workers, self.lost.ended
+            )
         self.adapter.begin(zk_conn, self._allocator)
         if self._allocator is not None:
             self._allocator.start()

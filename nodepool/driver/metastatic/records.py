@@ -7,6 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
+from nodepool.model.lost_instance import BACKING_OWNER
 from nodepool.model.record import InvalidRecord, is_finite
 from nodepool.zk import codec
 
@@ -19,7 +20,7 @@ MAX_SLOTS: Final = 10_000
 
 def owner_of(provider_name: str) -> str:
     """The name under which a provider locks backing nodes and requests them."""
-    return f"NodePool:metastatic:{provider_name}"
+    return f"{BACKING_OWNER}{provider_name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,7 @@ class BackingData:
         have this key: what they know is in the ``driver_data`` of the nodes.
     :param idle_since: nobody has been on it since then, in seconds since the epoch; None = somebody is, or nobody has
         noted it yet.
+    :param lost: code and text, if its instance is lost: the provider that made it writes them (D-9).
     :param extra: keys that we do not know.
     """
 
@@ -41,11 +43,13 @@ class BackingData:
     launched: float
     nodes: tuple[str | None, ...]
     idle_since: float | None = None
+    lost: tuple[str, str] | None = None
     extra: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def encode(self) -> str:
         known = {name: getattr(self, name) for name in _KEYS}
-        return json.dumps({**self.extra, **known, "nodes": list(self.nodes)})
+        lost = {} if self.lost is None else {"lost": list(self.lost)}
+        return json.dumps({**self.extra, **known, **lost, "nodes": list(self.nodes)})
 
     def with_node(self, slot: int, node_id: str | None) -> BackingData:
         """The same with another holder of a slot."""
@@ -79,7 +83,8 @@ class BackingData:
             launched=_time(data.get("launched")) or 0.0,
             nodes=_by_slot(data.get("nodes"), slots),
             idle_since=_time(data.get("idle_since")),
-            extra={key: item for key, item in data.items() if key not in (*_KEYS, "nodes")},
+            lost=_loss(data.get("lost")),
+            extra={key: item for key, item in data.items() if key not in (*_KEYS, "lost", "nodes")},
         )
 
 
@@ -105,6 +110,10 @@ def place_of(node: Node) -> tuple[str, int] | None:
 def _by_slot(value: Any, slots: int) -> tuple[str | None, ...]:
     found = [item if isinstance(item, str) and item else None for item in value] if isinstance(value, list) else []
     return tuple((found + [None] * slots)[:slots])
+
+
+def _loss(value: Any) -> tuple[str, str] | None:
+    return (str(value[0]), str(value[1])) if isinstance(value, list) and len(value) == 2 else None
 
 
 def _is_int(value: Any) -> TypeGuard[int]:

@@ -27,8 +27,7 @@ class ProjectCreation(NamespaceCreation):
 
     def make_place(self) -> None:
         body = project_request(self.name, self.labels, self.label.annotations)
-        self.permit()
-        made = api.create(self.cloud.client, api.PROJECT_REQUESTS, body)
+        made = api.create(self.cloud.client, api.PROJECT_REQUESTS, body, self.permit)
         if made is None:
             self.check_place(self._project_of_our_name())
         else:

@@ -30,8 +30,10 @@ class PodCloud(KubeCloud):
         super().__init__(provider, client)
         self._projects = sorted(projects, key=len, reverse=True)
         # Kinds of the watches are the projects: each is told of, and refused, by itself.
+        held = (self.inventory.held,)
         self._watches = [
-            Watch(client, project, api.core("pods", project), self.selector, self) for project in self._projects
+            Watch(client, project, api.core("pods", project), self.selector, self, held=held)
+            for project in self._projects
         ]
         self._asked = set()
         #: Projects whose pods could not be listed, and that was told. Of the thread that lists.
@@ -98,7 +100,7 @@ class PodCloud(KubeCloud):
             if record_id.startswith(f"{project}-"):
                 # One project's name may be the beginning of another's (OS-7).
                 try:
-                    answer = self.client.call("GET", self._path(project, record_id))
+                    answer = self.client.get(self._path(project, record_id))
                 except CloudNotFound:
                     continue
                 record = pod_record(pod_view(answer))

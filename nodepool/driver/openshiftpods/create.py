@@ -44,9 +44,8 @@ class PodCreation(NamespaceCreation):
         self.cloud.awaited(self.name, self.pod_name)
         path = api.core("pods", self.project)
         body = objects.pod(self.pod_name, self.label, self.labels)
-        self.permit()
         client = self.cloud.client
-        made = api.create(client, path, body) or client.call("GET", f"{path}/{self.pod_name}")
+        made = api.create(client, path, body, self.permit) or client.get(f"{path}/{self.pod_name}")
         if tags.node_id_of(made["metadata"].get("labels"), self.cloud.provider) != self.node_id:
             raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} of somebody else")
         self.place_is(made)

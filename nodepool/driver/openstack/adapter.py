@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import threading
@@ -21,7 +22,7 @@ from nodepool.driver.openstack.image_tasks import TaskUploads
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.leaks import Leaks, OpenStackResource
-from nodepool.driver.openstack.preflight import Preflight
+from nodepool.driver.openstack.preflight import Preflight, unheeded
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import limit
 from nodepool.driver.statemachine import Adapter
@@ -53,17 +54,21 @@ class OpenStackAdapter(Adapter):
         super().__init__(provider_config)
         self.config = provider_config
         settings: Mapping[str, Any] = {}
+        #: What clouds.yaml says and is not done.
+        self._unheeded: list[CheckResult] = []
         if transport is None:
             region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
-            for risk in risks_of(region):
+            self._unheeded = list(unheeded(region))
+            for risk in [*risks_of(region), *(f"{found.text}; {found.remedy}" for found in self._unheeded)]:
                 log.warning("Provider %s: %s", provider_config.name, risk)
             settings = settings_of(region)
             transport = Transport(
-                provider_config.name, region, provider_config.rate, renew=provider_config.renewed_region
+                provider_config.name, region, provider_config.rate or 0, renew=provider_config.renewed_region
             )
         self.cloud = OpenStackCloud(provider_config, transport, settings)
-        self.cloud.on_room = lambda: self.on_room()
-        self.shared_threads = self.cloud.threads
+        self.use(self.cloud)
+        #: Properties of all images: no agent of the cloud's vendor is in them.
+        self._vendor_properties = settings.get("disable_vendor_agent") or {}
         self._leaks = Leaks(self.cloud)
         self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
         #: Guards the table of labels whose missing image was reported.
@@ -175,15 +180,16 @@ class OpenStackAdapter(Adapter):
         given = metadata or {}
         # U-4: what says whose it is wins over everything.
         ours = {key: value for key, value in given.items() if key.startswith("nodepool_")}
-        properties = {**checksum_properties(image_name, md5, sha256), **given, **provider_image.meta, **ours}
+        checksums = checksum_properties(image_name, md5, sha256)
+        properties = {**checksums, **given, **provider_image.meta, **self._vendor_properties, **ours}
         timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
-        checksums = {"md5": md5, "sha256": sha256}
+        known = {"md5": md5, "sha256": sha256}
         if self.config.image_by_task:
             tasks = TaskUploads(self.config.name, self.cloud.api)
             region = self.cloud.transport.region
-            return tasks.upload(region, image_name, filename, wanted, properties, checksums, timeout)
+            return tasks.upload(region, image_name, filename, wanted, properties, known, timeout)
         by_import = self.config.image_by_import
-        return self._images.upload(image_name, filename, wanted, properties, checksums, timeout, by_import)
+        return self._images.upload(image_name, filename, wanted, properties, known, timeout, by_import)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
@@ -194,7 +200,7 @@ class OpenStackAdapter(Adapter):
     # -- trouble --
 
     def preflight(self) -> Iterator[CheckResult]:
-        return Preflight(self.config, self.cloud).results()
+        return itertools.chain(self._unheeded, Preflight(self.config, self.cloud).results())
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         if not label.console_log:

@@ -21,7 +21,6 @@ class CloudNetworks(NamedTuple):
     :param nat_source: the network that floating IPs come from, or None.
     :param nat_destination: the network of the port that gets a floating IP, or None (O-13).
     :param floating: False: there are no floating IPs (``floating_ip_source: None``, ``requires_floating_ip: false``).
-    :param no_source: ``floating_ip_source: None``.
     :param external: False: public IPv4 addresses are not looked for (``use_external_network: false``).
     :param inside: False: private addresses are not looked for (``use_internal_network: false``).
     :param only_v4: ``force_ipv4: true``: addresses of IPv6 are not used at all.
@@ -35,7 +34,6 @@ class CloudNetworks(NamedTuple):
     nat_source: str | None = None
     nat_destination: str | None = None
     floating: bool = True
-    no_source: bool = False
     external: bool = True
     inside: bool = True
     only_v4: bool = False
@@ -52,18 +50,18 @@ class CloudNetworks(NamedTuple):
 
         routed = [str(n["name"]) for n in networks if n.get("routes_ipv4_externally", n.get("routes_externally"))]
         no_source = str(settings.get("floating_ip_source", "neutron")).lower() == "none"
-        only_v4 = settings.get("force_ipv4") is True
+        # What is no bool counts as for openstacksdk; ``check`` tells of it.
+        only_v4 = bool(settings.get("force_ipv4"))
         return cls(
-            private=settings.get("private") is True,
+            private=bool(settings.get("private")),
             routed=routed,
             internal=[str(n["name"]) for n in networks if str(n["name"]) not in routed],
             default=next(iter(named("default_interface")), None),
             nat_source=next(iter(named("nat_source")), None),
             nat_destination=next(iter(named("nat_destination")), None),
             floating=not no_source and settings.get("requires_floating_ip") is not False,
-            no_source=no_source,
-            external=settings.get("use_external_network") is not False,
-            inside=settings.get("use_internal_network") is not False,
+            external=bool(settings.get("use_external_network", True)),
+            inside=bool(settings.get("use_internal_network", True)),
             only_v4=only_v4,
             prefer_v6=host_has_ipv6 and not only_v4,
         )
@@ -94,9 +92,6 @@ def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) 
     interface = _default_address(server, networks, cloud)
     if interface is None and cloud.private:
         interface = told
-    if interface is None and cloud.no_source and public_v4 is None:
-        # No way in from outside, though addresses of IPv6 do not show it.
-        interface = private_v4
     if interface is None and cloud.prefer_v6:
         interface = public_v6
     interface = interface or public_v4 or private_v4 or public_v6

@@ -35,6 +35,8 @@ MAX_PAGES: Final = 1000
 #: How many servers of earlier lists of changes are remembered.
 REMEMBERED_SERVERS: Final = 1000
 
+A = TypeVar("A")
+B = TypeVar("B")
 T = TypeVar("T")
 
 
@@ -128,7 +130,7 @@ class Api:
 
     def volume_limits(self) -> dict[str, Any]:
         """``absolute`` limits of Cinder; {} when there is none."""
-        return self._limits(VOLUME) if self.transport.has(VOLUME) else {}
+        return self._if_there(VOLUME, lambda: self._limits(VOLUME), {})
 
     def _limits(self, service: str) -> dict[str, Any]:
         limits = self._object(self._get(service, "/limits", "limits"), "limits")
@@ -139,35 +141,33 @@ class Api:
 
     def networks(self) -> list[Network] | None:
         """All visible networks; None when there is no network service."""
-        if not self.transport.has(NETWORK):
-            return None
-        return self._all(NETWORK, "/networks", "networks", Network.of, {"fields": NETWORK_FIELDS})
+        query = {"fields": NETWORK_FIELDS}
+        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/networks", "networks", Network.of, query), None)
 
     def security_groups(self) -> set[str] | None:
         """Names and ids of all visible security groups; None when there is no network service."""
-        if not self.transport.has(NETWORK):
-            return None
         query = {"fields": ("id", "name")}
-        found = self._all(NETWORK, "/security-groups", "security_groups", lambda data: data, query)
-        return {str(group[field]) for group in found for field in ("id", "name") if group.get(field)}
+
+        def named() -> set[str]:
+            found = self._all(NETWORK, "/security-groups", "security_groups", lambda data: data, query)
+            return {str(group[field]) for group in found for field in ("id", "name") if group.get(field)}
+
+        return self._if_there(NETWORK, named, None)
 
     def networks_with_gateway(self) -> frozenset[str]:
         """Ids of networks of which a subnet has a gateway."""
-        if not self.transport.has(NETWORK):
-            return frozenset()
-        found = self._all(NETWORK, "/subnets", "subnets", lambda data: data, {"fields": SUBNET_FIELDS})
+        query = {"fields": SUBNET_FIELDS}
+        found = self._if_there(NETWORK, lambda: self._all(NETWORK, "/subnets", "subnets", dict, query), [])
         return frozenset(str(subnet.get("network_id")) for subnet in found if subnet.get("gateway_ip"))
 
     def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
         """Ports of the project, or those of one server; [] without a network service."""
-        if not self.transport.has(NETWORK):
-            return []
         query: dict[str, Any] = {"fields": PORT_FIELDS}
         if device:
             query["device_id"] = device
         if status:
             query["status"] = status
-        return self._all(NETWORK, "/ports", "ports", Port.of, query)
+        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/ports", "ports", Port.of, query), [])
 
     def delete_port(self, port_id: str) -> None:
         """Raises CloudNotFound."""
@@ -175,10 +175,11 @@ class Api:
 
     def floating_ips(self) -> list[FloatingIp]:
         """All of the project; [] when the cloud has no floating IPs."""
+        query = {"fields": FLOATING_IP_FIELDS}
         try:
-            if not self.transport.has(NETWORK):
-                return []
-            return self._all(NETWORK, "/floatingips", "floatingips", FloatingIp.of, {"fields": FLOATING_IP_FIELDS})
+            return self._if_there(
+                NETWORK, lambda: self._all(NETWORK, "/floatingips", "floatingips", FloatingIp.of, query), []
+            )
         except CloudNotFound:
             return []
 
@@ -204,12 +205,7 @@ class Api:
 
     def volumes(self) -> list[Volume]:
         """All of the project; [] when there is no block storage."""
-        if not self.transport.has(VOLUME):
-            return []
-        try:
-            return self._all(VOLUME, "/volumes/detail", "volumes", Volume.of)
-        except ServiceAbsent:
-            return []
+        return self._if_there(VOLUME, lambda: self._all(VOLUME, "/volumes/detail", "volumes", Volume.of), [])
 
     def mark_volume(self, volume_id: str, metadata: Mapping[str, str]) -> None:
         """Add metadata to a volume. Raises CloudNotFound."""
@@ -293,6 +289,16 @@ class Api:
 
     # -- inside --
 
+    def _if_there(self, service: str, ask: Callable[[], A], absent: B) -> A | B:
+        """What a service says; ``absent`` where the cloud has no such service.
+
+        It may be in the catalog and all the same be absent: in a version that the driver does not speak.
+        """
+        try:
+            return ask() if self.transport.has(service) else absent
+        except ServiceAbsent:
+            return absent
+
     def _get(self, service: str, path: str, what: str, query: Mapping[str, Any] | None = None) -> Any:
         return self._call(service, "GET", path, f"reading {what}", query=query).data
 
@@ -345,15 +351,18 @@ def _has_id(entry: Mapping[str, Any]) -> bool:
 
 
 def _next_marker(data: Mapping[str, Any], key: str, page: Sequence[Any]) -> str | None:
-    """What the next page begins after: Nova, Neutron and Cinder have ``<key>_links``, Glance has ``next``."""
+    """What the next page begins after: Nova, Neutron and Cinder have ``<key>_links``, Glance has ``next``.
+
+    The link of an empty page is followed, too: servers that are missing in a list count as gone.
+    """
     link = data.get("next")
     links = data.get(f"{key}_links")
     if isinstance(links, list):
         link = next((item.get("href") for item in links if isinstance(item, dict) and item.get("rel") == "next"), None)
-    if not isinstance(link, str) or not page:
+    if not isinstance(link, str):
         return None
     marker = urllib.parse.parse_qs(urllib.parse.urlsplit(link).query).get("marker")
-    last = page[-1]
+    last = page[-1] if page else None
     return marker[0] if marker else str(last["id"]) if isinstance(last, dict) and "id" in last else None
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from nodepool.driver.openstack.session import DEFAULT_TIMEOUT_SECONDS
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import Flavor, Server, Volume
 from nodepool.driver.openstack.volumes import VolumeMarks
-from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.instance_cloud import GONE, InstanceCloud
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
@@ -46,7 +47,10 @@ class OpenStackCloud(InstanceCloud[Server]):
         #: Not what clouds.yaml says: host variables and metrics of a site go by what nodepool.yaml says.
         self.region = config.region_name or None
         timeout = (settings or {}).get("api_timeout")
-        self.call_seconds = float(timeout) if isinstance(timeout, (int, float)) else DEFAULT_TIMEOUT_SECONDS
+        # openstacksdk makes texts of some numbers.
+        self.call_seconds = float(str(timeout)) if timeout is not None else DEFAULT_TIMEOUT_SECONDS
+        #: From version 2.37 on requests to Nova must say when it may choose the network.
+        self.names_networks = _minor((settings or {}).get("compute_default_microversion")) >= 37
         self.facts = Facts(config.name, self.api)
         self.floating = FloatingIps(config.name, self.api, self.facts, self.networks)
         self.volumes = VolumeMarks(config.name, self.api, lambda work: self.others.submit(work))
@@ -64,6 +68,11 @@ class OpenStackCloud(InstanceCloud[Server]):
 
     def get_instance(self, record_id: str) -> Server:
         return self.api.server(record_id)
+
+    def why_ended(self, record: Server) -> tuple[str, str] | None:
+        if not record.deleting:
+            return None
+        return GONE, f"the cloud shows server {record.id} as {record.task_state or record.status}"
 
     def delete_instance(self, record_id: str) -> None:
         """Order the deletion; its volume says whose it is before, in case that it stays. Blocks.
@@ -99,7 +108,10 @@ class OpenStackCloud(InstanceCloud[Server]):
         sizes: dict[str, Volume] = {}
         if self.config.uses_volumes and any(server.volumes for server in servers):
             sizes = {volume.id: volume for volume in self.api.volumes()}
-        return [self.instance(server, sizes) for server in servers]
+        found = [self.instance(server, sizes) for server in servers]
+        for instance, server in zip(found, servers, strict=True):
+            instance.ends = self.why_ended(server)
+        return found
 
     def instance(self, server: Server, volumes: Mapping[str, Volume]) -> OpenStackInstance:
         """A server of a list; blocks only for flavors that were not asked for yet."""
@@ -116,3 +128,11 @@ class OpenStackCloud(InstanceCloud[Server]):
             cloud_name=self.config.cloud,
             region=self.region,
         )
+
+
+def _minor(version: object) -> int:
+    """Of a version such as ``2.79``, or ``latest``; 0 = there is none."""
+    if version == "latest":
+        return sys.maxsize
+    minor = str(version or "").partition(".")[2]
+    return int(minor) if minor.isdecimal() else 0

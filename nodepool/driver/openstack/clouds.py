@@ -13,13 +13,14 @@ import os
 import re
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import yaml
 
 from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.exceptions import ConfigError
+from nodepool.metrics.statsd import DEFAULT_HOST, DEFAULT_PORT
 from nodepool.version import how_to_install, release_string
 
 if TYPE_CHECKING:
@@ -33,9 +34,17 @@ DEFAULT_IMAGE_FORMAT: Final = "qcow2"
 _PASSWORD_TYPES: Final = frozenset({"password", "v3password", "v2password"})
 _PROJECT_KEYS: Final = ("project_name", "project_id", "tenant_name", "tenant_id", "trust_id", "system_scope")
 #: What makes no difference to what a provider does; loaders put it in.
-_IGNORED_SETTINGS: Final = frozenset({"statsd", "metrics", "cache"})
+_IGNORED_SETTINGS: Final = frozenset({"statsd", "cache"})
 #: Values of one cloud, aliases followed: a few lines of aliases to aliases can mean billions.
 _MAX_VALUES: Final = 10_000
+#: What an endpoint has when the versions of its service are known, e.g. ``/v2.1``.
+VERSION_IN_PATH: Final = re.compile(r"/v\d+(\.\d+)?(/|$)")
+#: Services that are used, and what clouds.yaml may say of each.
+_SERVICES: Final = ("compute", "network", "image", "block-storage", "object-store")
+_SERVICE_SETTINGS: Final = (
+    *("has_service", "interface", "api_version", "connect_retries", "connect_retry_delay", "status_code_retries"),
+    *("status_code_retry_delay", "retriable_status_codes", "rate_limit", "concurrency"),
+)
 #: In errors of YAML; a password that begins with ``!`` or ``*`` is a tag or an alias to it.
 _QUOTATION: Final = re.compile(r"'[^'\n]{2,}'")
 
@@ -198,8 +207,45 @@ class Clouds:
 
 
 def settings_of(region: CloudRegion) -> dict[str, Any]:
-    """All settings of a cloud; openstacksdk takes some out of its ``config``."""
-    return {**region.config, "force_ipv4": region.force_ipv4}
+    """All settings of a cloud; openstacksdk takes some out of its ``config``, or makes them of others."""
+    version = region.get_default_microversion("compute") or region.get_api_version("compute")
+    return {
+        **region.config,
+        "force_ipv4": region.force_ipv4,
+        "metrics": statsd_of(region),
+        "compute_default_microversion": version,
+    }
+
+
+class StatsdPlace(NamedTuple):
+    """Where calls to a cloud are counted: host and UDP port of a statsd server, and how names of metrics begin."""
+
+    host: str
+    port: int
+    prefix: str
+
+
+def statsd_of(region: CloudRegion) -> StatsdPlace | None:
+    """Where calls to a cloud are counted; None = nowhere.
+
+    As openstacksdk: what ``metrics.statsd`` of the cloud says, else the environment, else ``metrics`` of the file.
+    """
+    found = {
+        name: section(region.config.get("metrics"), "statsd").get(name)
+        or os.environ.get(f"STATSD_{name.upper()}")
+        or section(region.get_client_config("metrics"), "statsd").get(name)
+        for name in ("host", "port", "prefix")
+    }
+    port = str(found["port"] or DEFAULT_PORT)
+    if not (found["host"] or found["port"]) or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        return None
+    return StatsdPlace(str(found["host"] or DEFAULT_HOST), int(port), str(found["prefix"] or "openstack.api"))
+
+
+def section(values: Any, name: str) -> Mapping[str, Any]:
+    """A mapping within settings; {} = there is none. Pure."""
+    found = values.get(name) if isinstance(values, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
 
 
 def host_has_ipv6() -> bool:
@@ -242,10 +288,29 @@ def problem_of(region: CloudRegion) -> str:
             usable = False
         if not usable:
             return f"api_timeout must be a number of seconds, not {timeout!r}"
+    if problem := _bad_service_setting(region):
+        return problem
     verify, cert = region.get_requests_verify_args()
     for key, name in (("cacert", verify), *(("cert or key", part) for part in _files_of(cert))):
         if isinstance(name, str) and not os.path.exists(name):
             return f"{key}: there is no file {name}"
+    return ""
+
+
+def _bad_service_setting(region: CloudRegion) -> str:
+    """openstacksdk reads the settings of single services when the first call is made, and its errors are less clear."""
+    for service in _SERVICES:
+        for name in _SERVICE_SETTINGS:
+            read = getattr(region, name if name.startswith("has_") else f"get_{name}", None)
+            if read is None:
+                # Of an older release, which does not know it.
+                continue
+            try:
+                value = read(service)
+                if name in ("rate_limit", "concurrency"):
+                    float(value or 0)
+            except (TypeError, ValueError, AttributeError, AssertionError, RuntimeError) as error:
+                return f"{name} of the {service} service has a wrong type: {one_line(str(error)) or 'no true or false'}"
     return ""
 
 

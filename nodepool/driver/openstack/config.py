@@ -8,7 +8,6 @@
         driver: openstack
         cloud: example          # in clouds.yaml
         region-name: north
-        rate: 0.05              # seconds between API calls
         diskimages:
           - name: fedora        # built here and uploaded
         cloud-images:
@@ -211,12 +210,13 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
 
     cloud: str = key(FILLED_TEXT, REQUIRED, "Entry of ``clouds.yaml``.")
     region_name: str | None = key(TEXT.or_null(), None, "Region, e.g. ``north``.", default_text="the cloud's")
-    rate: float = key(
+    rate: float | None = key(
         Number(0),
-        1.0,
+        None,
         "Pause between the beginnings of two API calls to the same service, over all launches; 0 = none. A launch "
-        "takes 1 to 3 calls, so 0.05 is a good start on a cloud of one's own.",
+        "takes 1 to 3 calls. See :doc:`/drivers/state-machine/index`.",
         unit="seconds",
+        default_text="by the cloud's answers",
     )
     boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 60.0)
     image_upload_timeout: float = key(SECONDS, 3600.0, "Limit of the upload of an image.", unit="seconds")

@@ -80,8 +80,9 @@ class ServerCreation(CreationMachine[Server]):
         image_id = self._image_id or facts.image_of(label)
         facts.networks.get()
         networks = facts.network_ids(label) or [n for n in [self.cloud.default_network()] if n]
+        chosen = [{"uuid": network} for network in networks] or ("auto" if self.cloud.names_networks else None)
         metadata = spec.server_metadata(self.cloud.provider, label, self.metadata, self._request, self.log)
-        body = spec.server_body(self._hostname, label, flavor, image_id, networks, metadata, self._az)
+        body = spec.server_body(self._hostname, label, flavor, image_id, chosen, metadata, self._az)
         server_id = self.cloud.api.create_server(body, self.permit)
         self._flavor = flavor
         return server_id

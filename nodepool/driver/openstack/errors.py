@@ -6,6 +6,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused
@@ -15,6 +16,8 @@ from nodepool.driver.framework.cloud_texts import MAX_TEXT, one_line
 _WEBOB_REASON: Final = re.compile(r"</h1>((?:[^<]|<br ?/>)*<br ?/>\s*<br ?/>(?:[^<]|<br ?/>)*)")
 #: Statuses with which services refuse something as over quota, if the text says so too.
 _QUOTA_STATUSES: Final = frozenset({400, 403, 409, 413})
+#: Of oslo.limit, which Keystone's limits are checked with. What begins with "server_" limits one call, not the project.
+_OVER_LIMIT: Final = re.compile(r"resource (?!server_)\S+ is over limit of")
 
 
 class ServiceAbsent(CloudRefused):
@@ -29,6 +32,8 @@ def is_quota_text(text: str) -> bool:
     lower = text.lower()
     return (
         "quota exceeded" in lower
+        or "over quota" in lower
+        or _OVER_LIMIT.search(lower) is not None
         or ("exceed" in lower and "quota" in lower)
         or "number of ports exceeded" in lower
         or "maximum number of ports" in lower
@@ -47,6 +52,14 @@ def refusal(head: str, said: str, status: int) -> CloudRefused:
     elif status in _QUOTA_STATUSES and is_quota_text(said):
         kind = CloudQuota
     return kind(f"{head}: {status} {said}", status, f"{status} {said}")
+
+
+def is_of_a_proxy(body: bytes, content_type: str, headers: Mapping[str, str]) -> bool:
+    """Is an error answer a page of something between us and the service? Only then nothing of it is the service's."""
+    page = "html" in content_type or body.lstrip()[:1] == b"<"
+    # Each service has the first, of oslo.middleware; those without it write pages with WebOb.
+    known = "x-openstack-request-id" in headers or "x-compute-request-id" in headers
+    return page and not known and _WEBOB_REASON.search(body[: 64 * MAX_TEXT].decode("utf-8", "replace")) is None
 
 
 def message_of(body: bytes, content_type: str) -> str:
@@ -76,10 +89,13 @@ def message_of(body: bytes, content_type: str) -> str:
 def _message(data: Any) -> str | None:
     """Nova: ``{kind: {message}}``; Neutron: ``{NeutronError: {message}}`` or a text; Keystone: ``{error: ...}``."""
     if isinstance(data, str):
-        return data
+        # Glance has the page of WebOb in it.
+        return re.sub(r"(<br ?/>|\s)+", " ", data)
+    if isinstance(data, list):
+        return "; ".join(text for text in map(_message, data) if text)
     if not isinstance(data, dict):
         return None
-    for key in ("message", "faultstring", "NeutronError", "error"):
+    for key in ("message", "faultstring", "NeutronError", "error", "errors", "detail"):
         found = _message(data.get(key))
         if found:
             return found

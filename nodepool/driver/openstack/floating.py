@@ -117,6 +117,9 @@ class FloatingIps:
         try:
             return self._api.create_floating_ip(source.id, port, fixed, note)
         except CloudNotFound as error:
+            if error.said.startswith(f"404 Port {port.id} could not be found"):
+                # It went with its server; of the route this says nothing.
+                raise
             # "External network is not reachable from subnet", or no floating IPs at all.
             log.info("Provider %s: no floating IP from network %s: %s", self.provider, source.name, error)
             with self._lock:
@@ -185,7 +188,7 @@ class FloatingIps:
         """Those that are attached to nothing; blocks."""
         try:
             self._list.clear()
-            return [floating for floating in self._list.get() if not floating.port]
+            return [floating for floating in self._list.get() if not floating.port and not floating.forwards]
         except CloudRefused as error:
             log.debug("Provider %s: floating IPs cannot be listed: %s", self.provider, error)
             return []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, NotFoundByProxy
 from nodepool.driver.framework.image_time import ImageTime
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS, Content, api_properties
@@ -107,6 +107,11 @@ class OpenStackImages:
                     return
         except CloudNotFound:
             return
+        except NotFoundByProxy:
+            # A list is no page of a proxy: only that shows that the image does not exist any more.
+            if all(image.id != image_id for image in self._all()):
+                return
+            raise
         raise ImageCreateException(f"Provider {self.provider}: image {image_id} is still there")
 
     def _order_deletion(self, image_id: str) -> None:
@@ -150,14 +155,18 @@ class OpenStackImages:
         :param unmarked: and private ones without: a task makes an image, and only afterwards it is marked.
         """
         seen: set[str] = set()
+        for image in self._all():
+            told = image.properties
+            marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
+            if marked and image.id not in seen:
+                seen.add(image.id)
+                yield _listed(image)
+
+    def _all(self) -> Iterator[Image]:
+        """Visible images; one may come twice."""
         # Lists of Glance leave out hidden images, unless they are asked for.
         for filters in ({}, {"os_hidden": "true"}):
-            for image in self._api.images(limit=PAGE, **filters):
-                told = image.properties
-                marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
-                if marked and image.id not in seen:
-                    seen.add(image.id)
-                    yield _listed(image)
+            yield from self._api.images(limit=PAGE, **filters)
 
 
 def _listed(image: Image) -> ListedImage:

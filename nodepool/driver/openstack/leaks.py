@@ -101,7 +101,7 @@ class Leaks:
         return [
             OpenStackResource(volume.metadata, VOLUME, volume.id)
             for volume in self._volumes(self._listed_servers())
-            if not volume.attached and _OURS in volume.metadata
+            if not volume.attached and not volume.deleting and _OURS in volume.metadata
         ]
 
     def _old_volumes(self) -> list[OpenStackResource]:

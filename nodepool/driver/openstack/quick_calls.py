@@ -24,11 +24,10 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.http import bounded
 from nodepool.driver.framework.http.answer_reader import Bounds, QuickAnswer
 from nodepool.driver.framework.http.kept_connections import KeptConnections, KeptResponse
+from nodepool.driver.openstack.clouds import VERSION_IN_PATH
 
 #: So long calls are made as the last one of keystoneauth, in seconds. Then it finds everything out again.
 TEMPLATE_SECONDS: Final = 60.0
-#: What an endpoint has when the versions of its service are known, e.g. ``/v2.1``.
-VERSION_IN_PATH: Final = re.compile(r"/v\d+(\.\d+)?(/|$)")
 #: The path of a call that means the same to every server, whoever writes it.
 _PLAIN_PATH: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
 #: Arguments that change nothing but the body.

@@ -7,18 +7,75 @@ import contextlib
 import threading
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from keystoneauth1 import adapter
-from keystoneauth1.exceptions import DiscoveryFailure
+from keystoneauth1.discover import get_version_data
+from keystoneauth1.exceptions import DiscoveryFailure, HttpError
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_texts import without_login
+from nodepool.driver.framework.held_time import held_up
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.openstack.quick_calls import VERSION_IN_PATH, QuickCalls
+from nodepool.driver.openstack.clouds import VERSION_IN_PATH
+from nodepool.driver.openstack.quick_calls import QuickCalls
+from nodepool.metrics.statsd import client_of
+
+if TYPE_CHECKING:
+    from nodepool.driver.openstack.clouds import StatsdPlace
 
 #: How long the endpoint of a service is not looked up again in the catalog, which comes with a login.
 ENDPOINT_SECONDS: Final = 60.0
+#: From one look-up of the name of a statsd server to the next.
+STATSD_LOOK_UP_SECONDS: Final = 60.0
+
+
+class StatsdCounts:
+    """Counts calls to one cloud with the names of openstacksdk: ``<prefix>.<service>.<method>.<operation>``.
+
+    :param place: of `nodepool.driver.openstack.clouds.statsd_of`; None = nothing is counted.
+    """
+
+    def __init__(self, place: StatsdPlace | None) -> None:
+        self._prefix = place.prefix if place is not None else ""
+        self._client = client_of(place.host, place.port) if place is not None else None
+        self._look_up_at = monotonic() + STATSD_LOOK_UP_SECONDS
+
+    def count(self, service: str, method: str, path: str, status: str, seconds: float) -> None:
+        """Count one call. :param status: of HTTP, or ``failed``: there was no answer."""
+        if self._client is None:
+            return
+        if not self._client.resolved and monotonic() >= self._look_up_at:
+            self._look_up_at = monotonic() + STATSD_LOOK_UP_SECONDS
+            self._client.resolve()
+        names = ".".join(_metric_name(name) for name in (service, method, operation_name(path)))
+        with self._client.pipeline() as pipe:
+            if status != "failed":
+                pipe.timing(f"{self._prefix}.{names}.{status}", int(seconds * 1000))
+                if seconds > 1:
+                    pipe.incr(f"{self._prefix}.{names}.over_1000")
+            pipe.incr(f"{self._prefix}.{names}.{status}")
+            pipe.incr(f"{self._prefix}.{names}.attempted")
+
+
+def operation_name(path: str) -> str:
+    """What openstacksdk calls a call in metrics, e.g. ``server`` for ``/servers/42``.
+
+    :param path: below the endpoint.
+    """
+    parts = [part for part in path.partition("?")[0].split("/") if part]
+    if parts[-1:] == ["detail"]:
+        return "_".join(parts)
+    # A name that an id follows is in the singular.
+    return "_".join(
+        part[:-1] if parts[place + 1 :] and part[-1] == "s" and not part.endswith("is") else part
+        for place, part in enumerate(parts)
+        if place % 2 == 0
+    )
+
+
+def _metric_name(name: str) -> str:
+    return name.replace(".", "_").replace(":", "_")
 
 
 class ServiceLimits:
@@ -37,7 +94,8 @@ class ServiceLimits:
 
     def __enter__(self) -> None:
         """Blocks until it is our turn."""
-        self._places.__enter__()
+        with held_up():
+            self._places.__enter__()
         self._limiter.wait()
 
     def __exit__(
@@ -55,6 +113,7 @@ class ServiceClient(adapter.Adapter):
 
     #: For which it is, in the words of `nodepool.driver.openstack.api`.
     service: ClassVar[str]
+    metrics: ClassVar[StatsdCounts]
 
     def __init__(self, session: Any, **given: Any) -> None:
         kept = {key: value for key, value in given.items() if not key.startswith(("statsd", "prometheus", "influx"))}
@@ -68,13 +127,22 @@ class ServiceClient(adapter.Adapter):
         # Who wants calls to be repeated gets that from keystoneauth.
         repeats = self.connect_retries or self.status_code_retries
         self._quick = None if repeats else QuickCalls(token, self._turns, float(session.timeout))
-        # `count` does that; the SDK has opened a socket for it in vain.
+        # `StatsdCounts` does that; the SDK has opened a socket for it in vain.
         unused = given.get("statsd_client")
         if unused is not None:
             unused.close()
 
     def request(self, url: str, method: str, **arguments: Any) -> Any:
-        """As that of keystoneauth. Blocks until it is our turn, and for the call."""
+        """As that of keystoneauth, counted. Blocks until it is our turn, and for the call."""
+        started, status = monotonic(), "failed"
+        try:
+            response = self._best_way(url, method, arguments)
+            status = str(response.status_code)
+            return response
+        finally:
+            self.metrics.count(str(self.service_type), method, url, status, monotonic() - started)
+
+    def _best_way(self, url: str, method: str, arguments: dict[str, Any]) -> Any:
         if self._quick is None:
             return self._long_way(url, method, arguments)
         answer = self._quick.call(method, url, arguments)
@@ -97,6 +165,7 @@ class ServiceClient(adapter.Adapter):
         All calls there end with 404, and 404 means that a server or an image is gone. Such an endpoint is not used.
 
         :raises DiscoveryFailure: there is no other (O-21).
+        :raises keystoneauth1.exceptions.ClientException: why there is none, e.g. the service answers 503.
         """
         known, until = self._endpoint
         if known is not None and monotonic() < until:
@@ -108,12 +177,27 @@ class ServiceClient(adapter.Adapter):
         endpoint = str(found).replace("%", "%%")
         if VERSION_IN_PATH.search(endpoint) is None:
             if known is None:
-                raise DiscoveryFailure(f"the {self.service} service at {without_login(endpoint)} reports no version")
+                raise self._why_no_version(str(found))
             return known
         self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
         return endpoint
 
+    def _why_no_version(self, url: str) -> Exception:
+        """keystoneauth does not say it, so the service is asked once more. Blocks; raises it too, as it comes."""
+        why = ""
+        try:
+            get_version_data(self.session, url)
+        except HttpError as error:
+            if error.http_status >= 500 or error.http_status == 429:
+                return error
+            # What is wrong is the address, not the login.
+            why = f" ({error})"
+        return DiscoveryFailure(f"the {self.service} service at {without_login(url)} reports no version{why}")
 
-def client_class(service: str) -> Any:
-    """The class for a service: openstacksdk makes clients, and tells them no name of a service."""
-    return type("Client", (ServiceClient,), {"service": service})
+
+def client_class(service: str, place: StatsdPlace | None) -> Any:
+    """The class for a service: openstacksdk makes clients, and tells them no name of a service.
+
+    :param place: where calls are counted; None = nowhere.
+    """
+    return type("Client", (ServiceClient,), {"service": service, "metrics": StatsdCounts(place)})

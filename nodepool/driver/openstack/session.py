@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nodepool.driver.openstack.clouds import statsd_of
 from nodepool.driver.openstack.errors import ServiceAbsent
-from nodepool.metrics.statsd import shared_client
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -35,6 +35,8 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
     chatter = logging.getLogger("keystoneauth.identity")
     if chatter.level == logging.NOTSET:
         chatter.setLevel(logging.ERROR)
+    if not region.has_service(service):
+        raise ServiceAbsent(f"clouds.yaml says has_{service.replace('-', '_')}: false")
     session = _session_of(region)
     if not region.get_endpoint(service):
         found = session.get_endpoint(
@@ -45,7 +47,7 @@ def make_client(region: CloudRegion, service: str) -> HttpClient:
         )
         if found is None:
             raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    client: HttpClient = region.get_session_client(service, constructor=client_class(service))
+    client: HttpClient = region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
     return client
 
 
@@ -62,23 +64,6 @@ def _session_of(region: CloudRegion) -> Any:
         session.session = HttpSession(session.session)
     bounded.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
-
-
-def count(service: str, method: str, path: str, status: str, seconds: float) -> None:
-    """The metrics that openstacksdk sends of its own calls: ``openstack.api.<service>.<method>.<operation>``."""
-    client = shared_client()
-    if client is None:
-        return
-    parts = [part for part in path.split("?")[0].split("/") if part]
-    names = (
-        parts if parts[-1:] == ["detail"] else [p[:-1] if i + 1 < len(parts) else p for i, p in enumerate(parts)][::2]
-    )
-    key = f"openstack.api.{service}.{method}.{'_'.join(names)}".replace(":", "_")
-    with client.pipeline() as pipe:
-        pipe.incr(f"{key}.attempted")
-        pipe.incr(f"{key}.{status}")
-        if status != "failed":
-            pipe.timing(f"{key}.{status}", int(seconds * 1000))
 
 
 def close(client: HttpClient) -> None:

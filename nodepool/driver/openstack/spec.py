@@ -21,11 +21,14 @@ def server_body(
     label: OpenStackLabel,
     flavor: Flavor,
     image_id: str,
-    network_ids: list[str],
+    networks: list[dict[str, str]] | str | None,
     metadata: Mapping[str, str],
     az: str | None,
 ) -> dict[str, Any]:
-    """``server`` of ``POST /servers``; what is not configured is left to the cloud."""
+    """``server`` of ``POST /servers``; what is not configured is left to the cloud.
+
+    :param networks: as Nova wants them; None = it is not said.
+    """
     body: dict[str, Any] = {"name": hostname, "flavorRef": flavor.id, "metadata": dict(metadata)}
     if label.boot_from_volume:
         body["block_device_mapping_v2"] = [
@@ -40,8 +43,8 @@ def server_body(
         ]
     else:
         body["imageRef"] = image_id
-    if network_ids:
-        body["networks"] = [{"uuid": network_id} for network_id in network_ids]
+    if networks is not None:
+        body["networks"] = networks
     if label.key_name:
         body["key_name"] = label.key_name
     if label.pool.security_groups:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, NotFoundByProxy
 from nodepool.driver.framework.cloud_texts import one_line, without_login
 from nodepool.driver.framework.http.no_answer import no_answer
-from nodepool.driver.framework.http.retry_after import retry_after
+from nodepool.driver.framework.http.retry_after import asks_for_a_pause, retry_after
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
 from nodepool.driver.openstack import errors, session
@@ -57,7 +57,8 @@ class Transport:
 
     :param provider: name, for errors.
     :param region: of `nodepool.driver.openstack.clouds.Clouds`.
-    :param interval: seconds between the beginnings of two calls to the same service (O-14); 0 = no limit.
+    :param interval: seconds between the beginnings of two calls to the same service (O-14); 0 = only the answers of the
+        cloud set the pace.
     :param make_client: for tests.
     :param clock: for tests; monotonic seconds.
     :param renew: told a region, returns the one that clouds.yaml has in its place by now, or None if they are equal.
@@ -180,17 +181,22 @@ class Transport:
     def _call(
         self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
     ) -> CloudAnswer:
+        # How long data take says nothing of the cloud; a list of changes is shorter than a list of all.
+        name = "" if "data" in given else " ".join([what, *given.get("params", ())])
         for _ in range(BUSY_ATTEMPTS):
-            call = self._wait_turn(service, what)
-            permit()
-            response = self._guarded(what, service, lambda: self._request(service, method, path, given))
-            status: int = response.status_code
-            if status != 429 and not (status == 413 and "Retry-After" in response.headers):
-                call.worked()
-                break
-            seconds = call.throttled(retry_after(response.headers))
+            with self._turn(service, what, name) as call:
+                permit()
+                response = self._guarded(what, service, lambda: self._request(service, method, path, given))
+                status: int = response.status_code
+                if not asks_for_a_pause(status, response.headers):
+                    call.worked(done=status < 400)
+                    break
+                seconds = call.throttled(retry_after(response.headers))
             text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
             log.info(text, self.provider, what, service, seconds)
+            if status == 503:
+                # The service may be away for long: that is the matter of the caller.
+                break
         if status < 400:
             return CloudAnswer(status, self._content(response, what), response.headers)
         raise self._error(response, what)
@@ -205,7 +211,6 @@ class Transport:
         finally:
             seconds = monotonic() - started
             log.debug("Provider %s: %s %s %s: %s in %.3f s", self.provider, service, method, path, status, seconds)
-            session.count(service, method, path, status, seconds)
 
     def _guarded(self, what: str, service: str, call: Callable[[], Any]) -> Any:
         """Translate what keystoneauth raises."""
@@ -242,11 +247,12 @@ class Transport:
             return CloudAway(f"{head}: {unreached}; {advice}", maybe_done=maybe_done)
         if kind in _CONNECT_ERRORS:
             return CloudAway(f"{head}: {text}", maybe_done=not any(sign in text for sign in _NOT_SENT))
-        if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable"):
+        if isinstance(status, int):
+            # Of the login, or of the versions of a service.
+            return self._away(head, status, _said(getattr(error, "response", None)) or text)
+        if kind in ("DiscoveryFailure", "InvalidResponse", "JSONDecodeError", "VersionNotAvailable") or _odd(error):
             advice = "check auth_url and the endpoints: is it a web page or a proxy that answers there?"
             return CloudAway(f"{head}: the answer cannot be understood: {text}; {advice}", maybe_done=False)
-        if isinstance(status, int):
-            return CloudAway(f"{head}: {status} {text}")
         if type(error).__module__.partition(".")[0] in _LIBRARIES:
             return CloudAway(f"{head}: {kind}: {text}")
         return error
@@ -265,26 +271,51 @@ class Transport:
 
     def _error(self, response: Any, what: str) -> Exception:
         status: int = response.status_code
-        said = errors.message_of(response.content or b"", response.headers.get("Content-Type", ""))
-        request_id = response.headers.get("x-openstack-request-id")
-        said += f" ({request_id})" if request_id else ""
+        said = _said(response)
         head = f"Provider {self.provider}: {what} failed"
         if status == 401:
             return LoginRefused(f"{head}: {status} {said}; check the credentials of the cloud in clouds.yaml")
         if status >= 500 or status == 429:
-            return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
+            return self._away(head, status, said)
+        if status == 404 and errors.is_of_a_proxy(
+            response.content or b"", response.headers.get("Content-Type", ""), response.headers
+        ):
+            # It says nothing of a server or an image.
+            advice = "it is the page of a proxy or web server before the service"
+            return NotFoundByProxy(f"{head}: {status} {said}; {advice}", maybe_done=False)
         return errors.refusal(head, said, status)
+
+    def _away(self, head: str, status: int, said: str) -> CloudAway:
+        return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
 
     # -- pace --
 
-    def _wait_turn(self, service: str, what: str) -> Call:
+    def _turn(self, service: str, what: str, name: str) -> contextlib.AbstractContextManager[Call]:
         if self.stopped.is_set():
             raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-        return self._classes.wait(service)
+        return self._classes.call(service, name)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
             raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+
+
+def _said(response: Any) -> str:
+    """What an error answer says, with the id under which the cloud has logged it; "" = there is no answer."""
+    if response is None:
+        return ""
+    said = errors.message_of(response.content or b"", response.headers.get("Content-Type", ""))
+    request_id = response.headers.get("x-openstack-request-id")
+    return f"{said} ({request_id})" if request_id else said
+
+
+def _odd(error: Exception) -> bool:
+    """Did keystoneauth stumble over an answer that it did not expect?"""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    inside = trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("keystoneauth1.")
+    return inside and isinstance(error, (LookupError, TypeError, AttributeError, ValueError))
 
 
 def _read_json(response: Any) -> Any:

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 _ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}")
+#: What follows the seconds of a time in UTC.
+_AFTER_SECONDS: Final = re.compile(r"(?<=:\d\d)(\.\d+)?(Z|\+00:00)?$")
 
 #: What is read of the things that Neutron lists: it can be asked for these fields alone. Nova cannot.
 NETWORK_FIELDS: Final = ("id", "name", "router:external", "provider:physical_network")
 PORT_FIELDS: Final = ("id", "network_id", "status", "device_owner", "device_id", "fixed_ips")
 SUBNET_FIELDS: Final = ("id", "network_id", "gateway_ip")
-FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
+FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_address", "port_forwardings")
 
 ACTIVE: Final = "ACTIVE"
 BUILD: Final = "BUILD"
@@ -45,7 +47,7 @@ class Server(NamedTuple):
     :param cores: 0 when only the id of the flavor is known; so is ``ram`` (MiB).
     :param boot_volume: the volume that it boots from; None = none, or there are others, too.
     :param fault: of a server in ERROR, "" = none.
-    :param updated: as Nova writes it, e.g. ``2024-05-01T12:00:00Z``.
+    :param updated: in the one form in which texts can be compared, Nova's: ``2024-05-01T12:00:00Z``; "" = not known.
     """
 
     id: str
@@ -102,7 +104,7 @@ class Server(NamedTuple):
             volumes=volumes,
             boot_volume=volumes[0] if len(volumes) == 1 and not data.get("image") else None,
             fault=" ".join(str(fault.get(key)) for key in ("message", "details") if fault.get(key)),
-            updated=str(data.get("updated") or ""),
+            updated=_AFTER_SECONDS.sub("Z", str(data.get("updated") or ""), count=1),
         )
 
 
@@ -181,12 +183,16 @@ class Port(NamedTuple):
 
 
 class FloatingIp(NamedTuple):
-    """A floating IP; ``port`` is "" while it is attached to nothing."""
+    """A floating IP; ``port`` is "" while it is attached to no port.
+
+    :param forwards: it forwards single ports; then it is in use without a ``port``.
+    """
 
     id: str
     address: str
     port: str
     fixed_address: str
+    forwards: bool = False
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> FloatingIp:
@@ -195,6 +201,7 @@ class FloatingIp(NamedTuple):
             str(data.get("floating_ip_address") or ""),
             str(data.get("port_id") or ""),
             str(data.get("fixed_ip_address") or ""),
+            bool(data.get("port_forwardings")),
         )
 
 
@@ -206,6 +213,11 @@ class Volume(NamedTuple):
     size: int
     metadata: Mapping[str, str]
     attached: bool
+
+    @property
+    def deleting(self) -> bool:
+        """Has the cloud begun to delete it? That may take long: some overwrite it."""
+        return self.status == "deleting"
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Volume:
@@ -220,6 +232,8 @@ class Volume(NamedTuple):
 
 def limit(value: Any) -> float:
     """A quota limit: a negative one means that there is none, and so does one that is missing."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
     # Not "value < 0": there is NaN in JSON, too.
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
         return math.inf
@@ -263,4 +277,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    """A number, or one in a text; 0 = it is none."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0 else 0

@@ -20,7 +20,7 @@ from nodepool.exceptions import LaunchError
 
 log = logging.getLogger("nodepool.driver.openstack.volumes")
 
-_KEYS: Final = (metadata.NODE_KEY, metadata.POOL_KEY, metadata.PROVIDER_KEY)
+_KEYS: Final = (metadata.NODE_KEY, metadata.POOL_KEY, metadata.PROVIDER_KEY, metadata.INSTALLATION_KEY)
 
 
 class VolumeMarks:
@@ -90,9 +90,14 @@ class VolumeMarks:
                 log.warning("Provider %s: volume %s is marked as ours later: %s", self._provider, volume_id, error)
                 continue
             except CloudNotFound:
-                log.debug("Provider %s: volume %s is gone", self._provider, volume_id)
+                # Or the cloud does not know it yet.
+                log.debug("Provider %s: there is no volume %s", self._provider, volume_id)
             except LaunchError as error:
+                # Or the cloud is at work on it.
                 log.warning("Provider %s: volume %s is not marked as ours: %s", self._provider, volume_id, error)
+            else:
+                with self._lock:
+                    self._marked.add(volume_id)
+            # What is not marked now the deletion of the server, or the search for leaks, marks.
             with self._lock:
                 self._open.pop(volume_id, None)
-                self._marked.add(volume_id)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.listed_image import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
     from nodepool.driver.statemachine.instance import Instance, Resource
+    from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.driver.statemachine.machine import StateMachine
 
@@ -27,7 +28,7 @@ SWEEP_LIST_SECONDS: Final = 5.0
 Log = logging.LoggerAdapter[logging.Logger]
 
 
-def _nobody() -> None:
+def _nobody(*_: Any) -> None:
     """Stands for the framework until it uses the adapter."""
 
 
@@ -51,9 +52,24 @@ class Adapter:
     #: Set by the framework. Call it, from any thread, when a creation of `unansweredCreations` turned out to have made
     #: nothing, so that it counts no more: `InstanceCloud.on_room`. Neither blocks nor raises.
     on_room: Callable[[], None] = staticmethod(_nobody)
+    #: Set by the framework. Call it, from any thread, when an instance ended that was not deleted here, with the id of
+    #: its node, its own id as `InstanceCloud.record_id` gives it, the cloud's code, and a text. Neither blocks nor
+    #: raises.
+    on_lost: Callable[[str, str, str, str], None] = staticmethod(_nobody)
+    #: Does the driver count instances itself that lists show as ended (reference/metrics 9)?
+    counts_ends: ClassVar[bool] = False
+    #: What its machines share; None = it is not built on that.
+    instance_cloud: InstanceCloud[Any] | None = None
 
     def __init__(self, provider_config: ProviderConfig) -> None:
         pass
+
+    def use(self, cloud: InstanceCloud[Any]) -> None:
+        """For adapters whose machines share an `InstanceCloud`: its threads and its events are the framework's."""
+        self.instance_cloud = cloud
+        self.shared_threads = cloud.threads
+        cloud.on_room = lambda: self.on_room()
+        cloud.on_lost = lambda *lost: self.on_lost(*lost)
 
     def getCreateStateMachine(self, *args: Any, **kwargs: Any) -> StateMachine:
         """Make the machine that launches one instance. Should not block.
@@ -122,10 +138,17 @@ class Adapter:
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         """Why the instance of a node that is ready or in use is not listed any more: the cloud's code, and a text.
 
-        Must not block. Released Nodepool does not call it. Default: None, that is not known, or the driver tells of it
-        by itself.
+        Must not block. Released Nodepool does not call it. Default: None, that is not known.
         """
         return None
+
+    def isGone(self, external_id: Any) -> bool | None:
+        """Ask the cloud for one instance that its lists do not show: is there none? May block.
+
+        Only the cloud's own word that there is none counts (404); an error is raised. Released Nodepool does not call
+        it. Default: what the `InstanceCloud` says; without one None, the cloud cannot be asked for one instance.
+        """
+        return None if self.instance_cloud is None else self.instance_cloud.is_gone(external_id)
 
     def deleteResource(self, resource: Resource) -> None:
         """Delete one leaked thing of `listResources`; may block."""

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 from nodepool.clock import monotonic
@@ -83,17 +84,27 @@ class ConnectWaiter:
         with self._lock:
             late = self._stopping
             if not late:
-                self._new.append(wait)
                 if self._thread is None:
-                    self._wake_read, self._wake_write = os.pipe()
-                    os.set_blocking(self._wake_read, False)
-                    os.set_blocking(self._wake_write, False)
-                    self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                    self._thread.start()
-                else:
-                    self._wake()
+                    self._start()
+                self._new.append(wait)
+                self._wake()
         if late:
             answer("the provider stops")
+
+    def _start(self) -> None:
+        """Raises OSError or RuntimeError, and the next call tries again: the system may be short of something."""
+        with ExitStack() as undo:
+            selector = undo.enter_context(selectors.DefaultSelector())
+            read, write = os.pipe()
+            for end in (read, write):
+                undo.callback(os.close, end)
+                os.set_blocking(end, False)
+            selector.register(read, selectors.EVENT_READ)
+            self._selector, self._wake_read, self._wake_write = selector, read, write
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
+            undo.pop_all()
 
     def stop(self) -> None:
         """Give all up. Does not block."""
@@ -117,8 +128,7 @@ class ConnectWaiter:
     # -- the thread --
 
     def _run(self) -> None:
-        with selectors.DefaultSelector() as self._selector:
-            self._selector.register(self._wake_read, selectors.EVENT_READ)
+        with self._selector:
             while self._guarded_turn():
                 continue
         with self._lock:

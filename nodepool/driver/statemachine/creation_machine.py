@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import ClassVar, Final
 
+from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.statemachine import metadata as tags
 from nodepool.driver.statemachine.creation_hooks import GIVEN_UP_SECONDS, CreationHooks
 from nodepool.driver.statemachine.deletion_machine import DeletionMachine
@@ -272,6 +273,8 @@ class CreationMachine(CreationHooks[R]):
             except NotFound:
                 inventory.set_gone(record_id)
                 raise self.gone() from None
+            except NotFoundByProxy as error:
+                self.log.debug("Instance %s is in no list: %s", record_id, error)
             except NotImplementedError:
                 # How a driver says that its cloud has lists only: if it never shows, launch-timeout ends the attempt.
                 self.log.debug("Instance %s is in no list", record_id)

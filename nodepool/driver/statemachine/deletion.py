@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.driver.framework.held_time import HeldTime, TimeLimit
 from nodepool.driver.framework.node_log import node_logger
 from nodepool.driver.statemachine.finder import Search
 from nodepool.driver.statemachine.provider_view import CloudProviderView
-from nodepool.driver.statemachine.removal import Done, Removal
+from nodepool.driver.statemachine.removal import RETRY, Done, Removal
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.model import states
-from nodepool.plan.backoff import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 DELETE_SECONDS: Final = 590.0
 #: Pause while a launch of the same node is brought to its end.
 LAUNCH_END_SECONDS: Final = 0.1
-#: From a deletion of an instance that failed to the next attempt.
-RETRY: Final = Backoff(1.0, 60.0)
 
 
 class DeletingProvider(CloudProviderView, Protocol):
@@ -63,8 +61,8 @@ class NodeDeletion(Done):
         super().__init__()
         self._provider = provider
         self._node = node
-        self._clock = clock
-        self._deadline = clock() + DELETE_SECONDS
+        self.held = HeldTime(clock)
+        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
         self.log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
         self._phase: Callable[[], float | None] = self._begin
         self._search: Search | None = None
@@ -79,7 +77,7 @@ class NodeDeletion(Done):
         try:
             if self._node.lock is None:
                 self.log.warning("Deletion stops: the lock of the node was lost")
-            elif self._clock() >= self._deadline:
+            elif self._limit.left <= 0:
                 raise ServerDeleteTimeoutException(f"instance {self._node.external_id} is still there")
             else:
                 wait = self._phase()
@@ -181,28 +179,33 @@ class InstanceDeletion(Done):
         self._external_id = external_id
         self._log = log
         self._persistent = persistent
-        self._clock = clock
-        self._deadline = clock() + DELETE_SECONDS
+        self.held = HeldTime(clock)
+        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
         self._failures = 0
         self._removal: Removal | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is given up."""
+        return self._limit.left
 
     def _wake(self) -> None:
         self._provider.scheduler.wake(self)
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.scheduler.Task`."""
-        now = self._clock()
+        in_time = self._limit.left > 0
         try:
             if self._removal is None:
                 self._removal = self._provider.removal_of(self._external_id, self._log, self._wake)
             wait = self._removal.step()
-            if wait is not None and now < self._deadline:
+            if wait is not None and in_time:
                 return wait
             if wait is not None:
                 self.error = ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
         except Exception as error:  # noqa: BLE001 - logged below, raised by those who wait
             self._provider.calls.judge(error)
-            if self._persistent and now < self._deadline:
+            if self._persistent and in_time:
                 self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
                 self._removal = None
                 self._failures += 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import R
@@ -31,6 +32,9 @@ UNLISTED_SECONDS: Final = 1.0
 RETRY: Final = Backoff(0.5, 30.0)
 #: A cloud that does not answer so many times in a row is away: the framework must know.
 AWAY_ANSWERS: Final = 4
+#: A proxy may have its own page for each 404 of the cloud. An instance that so many complete lists in a row lack, each
+#: after such a page, is gone.
+PROXY_ANSWERS: Final = 4
 
 
 class DeletionMachine(InventoryMachine[R]):
@@ -55,9 +59,13 @@ class DeletionMachine(InventoryMachine[R]):
         self._accepted = 0
         #: Errors in a row.
         self._errors = 0
+        #: Deletions that were answered, by the cloud or by a proxy.
+        self._answers = 0
+        #: Answers 404 of a proxy about the instance, since a list has shown it.
+        self._by_proxy = 0
         #: Has a list shown the instance?
         self._shown = False
-        #: When the last deletion was accepted, and when to send the next.
+        #: When the last deletion was answered, and when to send the next.
         self._accepted_at = float("-inf")
         self._resend_at = float("inf")
         self._not_before = float("-inf")
@@ -128,7 +136,8 @@ class DeletionMachine(InventoryMachine[R]):
         except NotFound:
             return True
         except (LaunchError, OSError) as error:
-            if cloud_is_away(error):
+            # What a proxy says of it may be so for ever.
+            if cloud_is_away(error) and not isinstance(error, NotFoundByProxy):
                 return self._error(error)
             self.log.warning("What belongs to instance %s could not be removed: %s", self.external_id, error)
         return True
@@ -152,14 +161,18 @@ class DeletionMachine(InventoryMachine[R]):
             self.answer()
         except NotFound:
             return self._unknown()
+        except NotFoundByProxy as error:
+            self.log.warning("Instance %s: %s; lists will show whether it is there", self.external_id, error)
         except (LaunchError, OSError) as error:
             if cloud_is_away(error) or (isinstance(error, LaunchError) and self.busy(error)):
                 return self._error(error)
             raise
+        else:
+            self._accepted += 1
         self._errors = 0
-        self._accepted += 1
+        self._answers += 1
         self._accepted_at = self.clock()
-        self._resend_at = self._accepted_at + RESEND.pause(self._accepted)
+        self._resend_at = self._accepted_at + RESEND.pause(self._answers)
         return self.go(self.WAITING)
 
     def _unknown(self) -> bool:
@@ -186,6 +199,7 @@ class DeletionMachine(InventoryMachine[R]):
                 self.next_advance_seconds = UNLISTED_SECONDS
             return False
         self._shown = True
+        self._by_proxy = 0
         # What a list shows that began before the deletion was accepted, or too soon after, is no reason to repeat it.
         shows_at = self._accepted_at + self.cloud.lag_seconds
         due = max(self._resend_at, shows_at)
@@ -224,6 +238,12 @@ class DeletionMachine(InventoryMachine[R]):
         except (NotFound, NotImplementedError):
             # NotImplementedError: the cloud has lists only, and these do not have it.
             return self._gone()
+        except NotFoundByProxy as error:
+            self._by_proxy += 1
+            if self._by_proxy == PROXY_ANSWERS:
+                return self._gone()
+            self.log.debug("Instance %s: %s", self.external_id, error)
+            record = None
         if record is not None and record.gone:
             return self._gone()
         if self.clock() >= self._resend_at and not (record is not None and self.begun(record)):

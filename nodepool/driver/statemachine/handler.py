@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import ConfigPool
     from nodepool.driver.framework.worker_view import PoolWorkerView
+    from nodepool.driver.statemachine.lost_instances import LostInstances
     from nodepool.model.node import Node
+    from nodepool.model.pool_status import LaunchStatus
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
 
@@ -38,6 +40,11 @@ class ServingProvider(ProviderView, LaunchingProvider, Protocol):
 
     def roomFor(self, pool: ConfigPool, label: str) -> float:
         """How many more nodes of a label have room now; 0 = none, or nobody knows."""
+        ...
+
+    @property
+    def lost(self) -> LostInstances:
+        """Which ready nodes are in doubt?"""
         ...
 
     def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
@@ -97,6 +104,9 @@ class StateMachineHandler(NodeRequestHandler):
         """Launches in progress; their number has nothing to do with threads here. Any thread may ask."""
         return sum(1 for launch in list(self._launches.values()) if not launch.complete)
 
+    def launch_steps(self) -> Sequence[LaunchStatus]:
+        return [launch.steps.status() for launch in list(self._launches.values()) if not launch.complete]
+
     def imagesAvailable(self) -> bool:
         labels = self.pool.labels
         return all(gateway.label_ready(self.manager, labels[name]) for name in set(self.request.node_types))
@@ -128,6 +138,9 @@ class StateMachineHandler(NodeRequestHandler):
 
         It need not be one of the pool: those go from the configuration, and ``nova:host1`` is shown as ``nova``.
         """
+        if self.manager.lost.in_doubt(node.key):
+            self.log.info("Node %s is not used: its instance may be lost", node.key)
+            return False
         return self._az is None or node.az is None or node.az == self._az
 
     def nodeReusedNotification(self, node: Node) -> None:

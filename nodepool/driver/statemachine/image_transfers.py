@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nodepool.driver import gateway
+from nodepool.driver.framework.held_time import HeldTime, working_for
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.instance import Resource
@@ -74,7 +75,7 @@ class ImageTransfers:
         sha256: str | None = None,
     ) -> str:
         """See `nodepool.driver.interface.Provider.uploadImage`. The name of the provider is added to the metadata."""
-        with self.transfers:
+        with self.transfers, working_for((HeldTime(),)):
             return gateway.upload_image_to_cloud(
                 self.name,
                 self.adapter,
@@ -82,7 +83,7 @@ class ImageTransfers:
                 image_name,
                 filename,
                 image_format=image_type,
-                metadata={**(meta or {}), metadata.PROVIDER_KEY: self.name},
+                metadata={**(meta or {}), metadata.PROVIDER_KEY: self.name, **metadata.of_installation()},
                 md5=md5,
                 sha256=sha256,
             )
@@ -92,7 +93,7 @@ class ImageTransfers:
 
         :param id: what the upload gave, or what `listImages` shows.
         """
-        with self.transfers, contextlib.suppress(NotFound):
+        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
             if isinstance(id, Resource):
                 gateway.delete_resource(self.name, self.adapter, id)
             else:

@@ -21,6 +21,9 @@ class Instance:
 
     #: False: Zuul does not connect to the instance itself, and needs no ``interface_ip``.
     has_address = True
+    #: Of one that is listed, but ends, or was stopped by the cloud, so that it can be used no more: the cloud's code,
+    #: and a text (D-9).
+    ends: tuple[str, str] | None = None
 
     def __init__(self, *data: Any, **named: Any) -> None:
         self.ready = False

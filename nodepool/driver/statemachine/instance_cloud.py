@@ -23,6 +23,8 @@ from nodepool.metrics import leaks
 
 log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
 
+#: Code of an end for which the cloud gives no reason.
+GONE: Final = "NotFound"
 #: Of the provider's threads, so many are reserved for creations, and for all other calls.
 RESERVED_CREATE_THREADS: Final = 4
 RESERVED_OTHER_THREADS: Final = 3
@@ -70,7 +72,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
         )
         self.inventory.set_pace(self.shortest_list_pause, self.list_price)
         self.inventory.look_singly(SingleLooks(self.look_at, self.looks_singly))
-        self.inventory.on_news = self.delete_strays
+        self.inventory.on_news = self._news
         self.inventory.on_list = self._listed
         self.creations = LostCreations(provider, clock)
         #: Lists are made for creations without an answer while there is one. ``_lock`` guards it.
@@ -78,6 +80,8 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self._lock = threading.Lock()
         #: Told when such a creation turned out to have made nothing: it does not count any more. Any thread.
         self.on_room: Callable[[], None] = lambda: None
+        #: Called when an instance ended that was not deleted here, see `Adapter.on_lost`. Any thread; must not block.
+        self.on_lost: Callable[[str, str, str, str], None] = lambda *lost: None
         self.threads = SharedThreads(provider, self.most_threads)
         self.creators: Executor = self.threads.share("create", self.create_threads, RESERVED_CREATE_THREADS)
         self.others: Executor = self.threads.share("call", self.other_threads, RESERVED_OTHER_THREADS)
@@ -120,6 +124,34 @@ class InstanceCloud(abc.ABC, Generic[R]):
     def look_at(self, record_id: str) -> R:
         """One instance as a list would show it now; raises NotFound when it is gone. Only in the thread that lists."""
         return self.get_instance(record_id)
+
+    def record_id(self, external_id: Any) -> str | None:
+        """The id in lists of the instance that a node names, out of its record, where anything may stand; None = there
+        is none.
+        """
+        return external_id if isinstance(external_id, str) and external_id else None
+
+    def why_ended(self, record: R) -> tuple[str, str] | None:
+        """Why an instance ends, or was stopped by the cloud, so that it can be used no more: code and text.
+
+        None = it is well. Asked also for instances that are being made, or deleted here. Pure.
+        """
+        return (GONE, f"the cloud shows instance {record.id} as {record.status}") if record.gone else None
+
+    def ask_for(self, record_id: str) -> R | None:
+        """One instance that lists do not show, as it is now; None = the cloud says that there is none. Any thread."""
+        try:
+            return self.get_instance(record_id)
+        except NotFound:
+            return None
+
+    def is_gone(self, external_id: Any) -> bool | None:
+        """See `Adapter.isGone`. Blocks."""
+        record_id = self.record_id(external_id)
+        if record_id is None:
+            return None
+        record = self.ask_for(record_id)
+        return record is None or record.gone
 
     def begin_proof(self, record_id: str) -> Future[R | None]:
         """Find out whether an instance is gone that lists have shown, and do not show any more; does not block.
@@ -184,6 +216,20 @@ class InstanceCloud(abc.ABC, Generic[R]):
         """After each list."""
         if self._lost is not None:
             self.unanswered()
+
+    def _news(self, records: list[R]) -> None:
+        self.delete_strays(record for record in records if not record.gone)
+        for record in records:
+            self.tell_lost(record, self.why_ended(record))
+
+    def tell_lost(self, record: R, why: tuple[str, str] | None) -> None:
+        """An instance may have ended. Does not block.
+
+        :param why: see `why_ended`.
+        """
+        node_id = None if why is None else metadata.node_id_of(record.metadata, self.provider)
+        if why is not None and node_id is not None:
+            self.on_lost(node_id, record.id, *why)
 
     def delete_strays(self, records: Iterable[R]) -> None:
         """Instances whose creation was given up as lost, and that showed up late. Does not block."""

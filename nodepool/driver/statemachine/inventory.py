@@ -14,10 +14,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Set
+from functools import partial
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.framework.held_time import HeldTime, HeldTogether, held_work, working_for
 from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.list_pace import ListPace, Waiter
 from nodepool.driver.statemachine.single_looks import SingleLooks
@@ -54,6 +56,7 @@ class InventoryRecord(Protocol):
         """When it changed last, as a text that grows with time; "" where the cloud cannot list changes."""
 
 
+T = TypeVar("T")
 #: The records of a driver.
 R = TypeVar("R", bound=InventoryRecord)
 
@@ -110,6 +113,8 @@ class Inventory(Generic[R]):
         self._latest_change = ""
         self._by_changes = since is not no_changes
         self._pace = ListPace()
+        #: All that wait for an instance here wait while this does.
+        self.held = HeldTogether(self._work)
         #: Until when the thread waits; the past while it does not.
         self._waiting_until = float("-inf")
         #: Lists in a row that failed.
@@ -120,9 +125,9 @@ class Inventory(Generic[R]):
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True), clock)
-        #: Told after each list, in the thread that listed: instances that are new or changed.
+        #: Called after each list, in the thread that listed, with instances that are new or changed, or have ended.
         self.on_news: Callable[[list[R]], None] = lambda records: None
-        #: Told after each list, in the thread that listed, whether there is news or not.
+        #: Called after each list, in the thread that listed, whether anything changed or not.
         self.on_list: Callable[[], None] = lambda: None
 
     def set_pace(self, shortest_seconds: float, price_seconds: float) -> None:
@@ -155,6 +160,7 @@ class Inventory(Generic[R]):
             self._add(waiter)
             if self._thread is None and not self._stopped:
                 self._thread = self._start()
+        self.held.join(waiter.work)
         return waiter
 
     def _add(self, waiter: Waiter) -> None:
@@ -271,14 +277,23 @@ class Inventory(Generic[R]):
             latest = "" if complete or not self._by_changes else self._latest_change
         since = self._since(latest) if latest else None
         try:
-            records = list(self._fetch(since))
+            records = self._ask(lambda: list(self._fetch(since)))
         except ChangesNotListed as reason:
             log.info("Provider %s: changes are not listed, all instances are: %s", self.provider, reason)
             with self._changed:
                 self._by_changes = False
             since = None
-            records = list(self._fetch(None))
+            records = self._ask(lambda: list(self._fetch(None)))
         self._tell(*self._take(records, started, complete=since is None))
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """Ask the cloud, for the caller and for all that wait."""
+        with working_for((*held_work(), self.held)):
+            return ask()
+
+    def _work(self) -> set[HeldTime]:
+        with self._changed:
+            return self._pace.work()
 
     def _tell(self, news: list[R], wake: list[Waiter]) -> None:
         if news:
@@ -306,6 +321,7 @@ class Inventory(Generic[R]):
                     if record.id not in self._gone:
                         changed.add(record.id)
                         self._gone[record.id] = started
+                        news.append(record)
                     self._records.pop(record.id, None)
                     self._seen.pop(record.id, None)
                     continue
@@ -373,10 +389,10 @@ class Inventory(Generic[R]):
 
     def poll(self, complete: bool) -> None:
         """One turn of the thread: list, and decide when to list again. Does not raise."""
-        started = self._clock()
+        started, held = self._clock(), self.held.seconds
         try:
             if self._looks is not None and not complete and (few := self._few(self._looks)):
-                looked = self._looks.look(few)
+                looked = self._ask(partial(self._looks.look, few))
                 self._tell(*self._take(looked.found, started, complete=False, gone=looked.gone))
             elif complete or not self._by_changes:
                 # Others may want one, too, and nobody lists beside them.
@@ -394,4 +410,5 @@ class Inventory(Generic[R]):
             with self._changed:
                 self.failures = 0
                 now = self._clock()
-                self._pace.worked(now, took=now - started)
+                # What the list waited for in our own limits says nothing of how busy the cloud is.
+                self._pace.worked(now, took=now - started - (self.held.seconds - held))

@@ -9,6 +9,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import NotFoundByProxy
 from nodepool.driver.framework.shared_threads import ThreadShare
 from nodepool.driver.statemachine.adapter import Log
 from nodepool.driver.statemachine.instance import Instance
@@ -132,12 +133,13 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
 
         :param passing: such errors, beside those of a cloud that is away.
         :raises NotFound: it is gone: that is the proof.
+        :raises NotFoundByProxy: something before the cloud says so: that is none, but where all else says so, too.
         :raises NotImplementedError: lists are all that the cloud has.
         """
         nothing: tuple[type[Exception], ...] = (CloudUnavailableException, OSError, *passing)
         try:
             record: R = self.answer()
-        except NotFound:
+        except (NotFound, NotFoundByProxy):
             raise
         except nothing as error:
             self.log.debug("Instance %s: %s", self.record_id, error)

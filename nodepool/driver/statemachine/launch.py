@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.driver.framework.held_time import HeldTime, TimeLimit
 from nodepool.driver.statemachine import failed_scan
 from nodepool.driver.statemachine.phases.begin_phase import BeginPhase
 from nodepool.driver.statemachine.phases.clean_phase import CleanPhase
 from nodepool.driver.statemachine.phases.create_phase import CreatePhase
 from nodepool.driver.statemachine.phases.end_phase import EndPhase
 from nodepool.driver.statemachine.phases.look_phase import LookPhase
-from nodepool.driver.statemachine.phases.phase import LaunchOrder, Phase
+from nodepool.driver.statemachine.phases.phase import LaunchOrder, LaunchSteps, Phase
 from nodepool.driver.statemachine.phases.scan_phase import ScanPhase
 from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.removal import Driven
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.machine import StateMachine
     from nodepool.driver.statemachine.scans import Scans
     from nodepool.model.node import Node
+
+
+#: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
+_OF_THE_PLACE: Final = (Failure.SETUP, Failure.CAPACITY, Failure.INSTANCE, Failure.UNKNOWN)
 
 
 class LaunchingProvider(CloudProviderView, Protocol):
@@ -114,6 +119,7 @@ class NodeLaunch:
             label=node.type[0],
             trace_id=recorder.log_id(handler.request),
         )
+        self.steps = LaunchSteps(self._order)
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
         self.outcome: LaunchOutcome | None = None
         #: Somebody else deletes the node: end without a word.
@@ -121,6 +127,8 @@ class NodeLaunch:
         self._begun = clock()
         self._attempt = 1
         self._attempt_begun = self._begun
+        self.held = HeldTime(clock)
+        self._limit = TimeLimit(self._order.launch_timeout, self.held, clock)
         #: When the cloud said of the instance of the attempt that it runs.
         self._created_at = self._begun
         #: May any attempt have made an instance?
@@ -178,17 +186,16 @@ class NodeLaunch:
             return self._failed(error)
 
     def _go_on(self) -> float | None:
+        self.steps.note(self._phase, self._limit.left)
         wait = self._phase.step()
-        return self._then() if wait is None else wait
+        if wait is None:
+            return self._then()
+        self.steps.note(self._phase, self._limit.left)
+        return wait
 
     def _enter(self, phase: Phase, then: Callable[[], float | None]) -> float | None:
         self._phase, self._then = phase, then
         return self._go_on()
-
-    @property
-    def _deadline(self) -> float:
-        """When the attempt ends."""
-        return self._attempt_begun + self._order.launch_timeout
 
     # -- what follows which --
 
@@ -206,7 +213,7 @@ class NodeLaunch:
         worked = self._provider.calls.worked
         # A later attempt may have stored something else meanwhile, and has another name.
         stored = self._id_in_advance if self._attempt == 1 else None
-        phase = CreatePhase(self._order, self._zk, driven, worked, self._deadline, self._clock, self.log, stored)
+        phase = CreatePhase(self._order, self._zk, driven, worked, self._limit, self.log, stored)
         return self._enter(phase, self._created)
 
     def _created(self) -> float | None:
@@ -270,7 +277,7 @@ class NodeLaunch:
             provider.invalidateQuotaCache()
         elif kind is Failure.CONFIGURATION:
             provider.label_is_broken(label.name, error)
-        elif kind is Failure.SETUP:
+        elif kind in _OF_THE_PLACE:
             provider.zones_may_have_changed()
         self._error = error
         self._machine = None
@@ -283,7 +290,7 @@ class NodeLaunch:
             return self._decide(cloud_away=False)
         late = search is plan.SearchDepth.REPEATED
         looks = provider.finder.search(self.node.key, self._wake, may_be_late=late)
-        phase = LookPhase(self.node, looks, provider.calls, self._deadline, self._clock, self.log)
+        phase = LookPhase(self.node, looks, provider.calls, self._limit, self.log)
         return self._enter(phase, lambda: self._looked(phase))
 
     def _log_failure(self, error: Exception) -> None:
@@ -305,8 +312,10 @@ class NodeLaunch:
         if isinstance(decision, Retry):
             self._attempt += 1
             self._attempt_begun = self._clock() + decision.delay_seconds
+            seconds = decision.delay_seconds + self._order.launch_timeout
+            self._limit = TimeLimit(seconds, self.held, self._clock)
             self._phase = CleanPhase(
-                self.node, self._zk, self._others, self._removal_of, self._deadline, self._clock, self.log
+                self.node, self._zk, self._others, self._removal_of, self._not_deleted, self._limit, self.log
             )
             self._then = self._cleaned
             return decision.delay_seconds
@@ -318,8 +327,13 @@ class NodeLaunch:
     def _removal_of(self, external_id: Any) -> Any:
         return self._provider.removal_of(external_id, self.log, self._wake)
 
+    def _not_deleted(self, error: BaseException) -> bool:
+        """A deletion between two attempts failed; may the cloud do it later?"""
+        self._provider.calls.judge(error)
+        return not self._provider.calls.circuit_open
+
     def _cleaned(self) -> float | None:
-        if self._error is not None and classify(self._error) is Failure.SETUP:
+        if self._error is not None and classify(self._error) in _OF_THE_PLACE:
             node, order = self.node, self._order
             node.az = plan.zone_of_next_attempt(node.az, self._provider.zones(order.pool), order.request.key)
         self._begin()

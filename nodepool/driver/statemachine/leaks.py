@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from concurrent.futures import Executor, Future
 from logging import WARNING
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -83,6 +83,10 @@ class LeakSweep:
         self._counted: set[Hashable] = set()
         #: Deletions of second instances that are still listed.
         self._removals: dict[Hashable, CleanupTask] = {}
+        #: Other installation -> things that it made for a provider of our name. Replaced as a whole.
+        self.others: Mapping[str, int] = {}
+        #: Those that were logged.
+        self._logged: set[str] = set()
         #: Is a node's instance missing that was there before?
         self._missed = False
         self._busy = threading.Lock()
@@ -108,8 +112,10 @@ class LeakSweep:
     def _sweep(self) -> None:
         # First the cloud, then ZooKeeper: a node or upload is stored before anything is made for it. In this order both
         # lists cost one: drivers may take the instances among the resources from the list before.
+        alive = self._provider.lost.alive()
         instances = self._provider.calls.list_instances()
         resources = self._provider.calls.list_resources()
+        self._tell_foreign(resources)
         leaked = self._unknown(resources)
         certain = self._left_over.look(key for _, key in leaked)
         self._counted &= {_identity(resource) for resource, _ in leaked}
@@ -118,10 +124,21 @@ class LeakSweep:
             if key in certain and not self._provider.idle_now:
                 deleted += self._delete(resource)
         self._sweep_extra(instances)
-        self._missed = self._provider.lost.look(instances)
+        self._missed = self._provider.lost.look(alive, instances)
         if deleted:
             # They counted as used by others.
             self._provider.invalidateQuotaCache()
+
+    def _tell_foreign(self, resources: list[Resource]) -> None:
+        """D-10: what another installation made is left to it, and reported once for each."""
+        name = self._provider.name
+        self.others = others = metadata.others((resource.metadata for resource in resources), name)
+        for other in sorted(others.keys() - self._logged):
+            self.log.warning(
+                "Provider %s: %d thing(s) in its cloud belong to installation %s, not to this one (%s): they are left",
+                *(name, others[other], other, metadata.of_installation().get(metadata.INSTALLATION_KEY)),
+            )
+        self._logged |= others.keys()
 
     def _unknown(self, resources: list[Resource]) -> list[tuple[Resource, Hashable]]:
         """Resources of this provider whose node or upload is not in ZooKeeper, and a key to know them again."""

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
+from nodepool.driver.framework.held_time import HeldTime, held_work
 from nodepool.plan.backoff import Backoff
 
 #: Between two lists while something is about to happen; and when all have waited for long.
@@ -57,6 +58,16 @@ class Waiter:
         self.complete = complete
         #: Was it woken, and has not said yet that it still waits?
         self.told = False
+        #: Whose it is: they wait as long as a list waits for its turn.
+        self.work = held_work()
+        self._held_before = self._held()
+
+    def waited(self, now: float) -> float:
+        """Seconds that it waited for the cloud: the time in our own limits says nothing of the next wait."""
+        return now - self.since - (self._held() - self._held_before)
+
+    def _held(self) -> float:
+        return max((held.seconds for held in self.work), default=0.0)
 
 
 class ListPace:
@@ -119,9 +130,13 @@ class ListPace:
         self._discard(waiter)
         if happened:
             durations = self._durations.setdefault(waiter.kind, deque(maxlen=REMEMBERED_WAITS))
-            durations.append(now - waiter.since)
+            durations.append(waiter.waited(now))
             self._shortest[waiter.kind] = min(durations)
             self._paid = min(PAID_LISTS, self._paid + LISTS_PER_WAIT)
+
+    def work(self) -> set[HeldTime]:
+        """Of all waiters."""
+        return {held for waiter in self._waiters for held in waiter.work}
 
     def awaited(self) -> set[str] | None:
         """The instances of which news are waited for; None = somebody waits for something else."""

@@ -24,7 +24,7 @@ from nodepool.driver.statemachine.image_transfers import ImageTransfers, Running
 from nodepool.driver.statemachine.known import Known, NotKnown, Patience
 from nodepool.driver.statemachine.label_images import LabelImages
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
-from nodepool.driver.statemachine.lost_instances import LostInstances
+from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
 from nodepool.driver.statemachine.removal import Removal
 from nodepool.driver.statemachine.scans import Scans
 from nodepool.driver.statemachine.scheduler import Scheduler
@@ -36,7 +36,7 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.zk import image_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.check_result import CheckResult
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which answers of the adapter are not asked for again.
 AZ_AGE_SECONDS: Final = 300.0
+#: So much longer than a deletion may take its end is waited for.
+WAIT_LONGER_SECONDS: Final = 10.0
 #: So many nodes are remembered whose launches left nothing.
 MAX_UNMADE: Final = 10_000
 
@@ -102,6 +104,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks, patience=self.patience
         )
         adapter.on_room = self._room_came_free
+        adapter.on_lost = self._instance_ended
         self.transfers = RunningTransfers()
         self.lost = LostInstances(self, self.log, lag)
         self._leaks = LeakSweep(self, self.log)
@@ -112,10 +115,20 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     # -- life --
 
     def start(self, zk_conn: ZooKeeper) -> None:
-        """Begin to ask for the limits of the cloud; does not block."""
+        """Begin to ask for the limits of the cloud; blocks for ZooKeeper only."""
         self._zk = self.zk = zk_conn
+        if not metadata.of_installation():
+            # Each sweep asks again; a provider that is started anew must not wait for ZooKeeper.
+            self._know_installation()
         if zk_conn.cache is not None:
             self._known_limits.refresh()
+
+    def _know_installation(self) -> None:
+        """Before anything is made or deleted. Blocks for a round trip. Raises ZKException."""
+        # That of a driver written for 11.0.0 may be one of its own.
+        ids = getattr(self.zk, "installation_ids", None)
+        if ids is not None:
+            metadata.know_installation(ids())
 
     def idle(self) -> None:
         """Look for leaks no more: the successor does. Any thread; does not block."""
@@ -249,7 +262,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         """Take on a launch. Raises RuntimeError when the provider has ended."""
         with self._lock:
             self._launches[launch.node.key] = launch
-        if not self.scheduler.add(launch):
+        if not self.scheduler.add(launch, launch.held):
             self.launch_ended(launch)
             raise RuntimeError(f"provider {self.name} has ended")
 
@@ -283,7 +296,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
 
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)
-        if not self.scheduler.add(task):
+        if not self.scheduler.add(task, task.held):
             raise RuntimeError(f"provider {self.name} has ended")
         return task
 
@@ -296,14 +309,14 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     def delete_orphan(self, external_id: Any, log: Log) -> InstanceDeletion:
         """Delete an instance that nobody uses, in the background."""
         deletion = InstanceDeletion(self, external_id, log, persistent=True)
-        if not self.scheduler.add(deletion):
+        if not self.scheduler.add(deletion, deletion.held):
             # The provider has ended.
             deletion.set()
         return deletion
 
     def cleanupNode(self, node_id: Any) -> None:
         task = InstanceDeletion(self, node_id, self.log, persistent=False)
-        if not self.scheduler.add(task):
+        if not self.scheduler.add(task, task.held):
             raise RuntimeError(f"provider {self.name} has ended")
         with self._lock:
             self._cleanups[str(node_id)] = task
@@ -313,7 +326,8 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             task = self._cleanups.pop(str(node_id), None)
         if task is None:
             return
-        task.join(600)
+        while task.is_alive() and (left := task.left + WAIT_LONGER_SECONDS) > 0:
+            task.join(left)
         if task.is_alive():
             raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
@@ -322,7 +336,9 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     # -- nodepool check --
 
     def preflight(self) -> Iterator[CheckResult]:
-        return checks(self.provider, self.adapter, None if self.zk is None else self.newest_upload)
+        self._know_installation()
+        uploads = None if self.zk is None else self.newest_upload
+        return checks(self.provider, self.adapter, uploads, self.calls.list_instances, self.lost)
 
     # -- leaks --
 
@@ -340,15 +356,20 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     def lostInstances(self) -> Sequence[LostInstance]:
         return self.lost.take()
 
-    def living_nodes(self, states: Iterable[str]) -> dict[str, Any]:
-        """External ids of this provider's nodes in some states, by node id."""
-        wanted = frozenset(states)
-        nodes = () if self.zk is None else self.zk.nodeIterator()
-        return {
-            node.key: node.external_id
-            for node in nodes
-            if node.provider == self.name and node.state in wanted and node.external_id is not None
-        }
+    def missingInstances(self) -> Mapping[str, float]:
+        return self.lost.held
+
+    def otherInstallations(self) -> Mapping[str, int]:
+        return self._leaks.others
+
+    def _instance_ended(self, node_id: str, record_id: str, code: str, text: str) -> None:
+        """Called by lists and watches. Any thread; does not block."""
+        adapter, cloud = self.adapter, self.adapter.instance_cloud
+        node = None if self.zk is None else self.zk.getNode(node_id, only_cached=True)
+        if cloud is None or node is None or node.state not in ALIVE or self.idle_now:
+            return
+        if cloud.record_id(node.external_id) == record_id:
+            self._threads.asks.submit(self.lost.ended, node_id, code, text, counted=adapter.counts_ends)
 
     def sweep_leaks(self) -> bool:
         """Look for leaks now; blocks. Is another look worth while, soon: something seems to be left over?"""
@@ -357,6 +378,8 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         if self.calls.circuit_open:
             self.log.debug("Not looking for leaks: %s", self.calls.circuit_reason)
             return True
+        # An operator may have adopted what an earlier installation made.
+        self._know_installation()
         return self._leaks.sweep()
 
     def look_for_leaks_soon(self, looks: int = 2) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
 RESEND: Final = Backoff(20.0, math.inf)
+#: From a deletion of an instance that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
 
 
 class Driven:

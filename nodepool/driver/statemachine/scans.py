@@ -38,6 +38,8 @@ class _Scan:
         self.timeout = timeout
         self.ssh = ssh
         self.deadline = 0.0
+        #: When a thread was asked for.
+        self.submitted = 0.0
         self.slice_seconds = SLICE_SECONDS
         self.connected: socket.socket | None = None
         self.future: Future[tuple[str, ...]] = Future()
@@ -127,12 +129,15 @@ class Scans:
         self._connects.wait(scan.host, scan.port, max(0.0, scan.deadline - self._clock()), answer)
 
     def _submit(self, scan: _Scan) -> None:
+        scan.submitted = self._clock()
         try:
             self._exchanges.submit(self._exchange, scan)
         except RuntimeError:
             self._finish(scan, ScanFailed("the provider stops"))
 
     def _exchange(self, scan: _Scan) -> None:
+        # It has waited for one of our threads.
+        scan.deadline += self._clock() - scan.submitted
         left = scan.deadline - self._clock()
         with self._lock:
             connected, scan.connected = scan.connected, None

@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from nodepool.clock import monotonic, next_tick
+from nodepool.driver.framework.held_time import HeldTime, working_for
 from nodepool.guard import Guard
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")
@@ -37,10 +38,11 @@ class Task(Protocol):
 class _Entry:
     """A task and when it is due. ``turn`` tells an entry of the heap that is out of date."""
 
-    __slots__ = ("running", "task", "turn", "woken")
+    __slots__ = ("running", "task", "turn", "woken", "work")
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, work: tuple[HeldTime, ...]) -> None:
         self.task = task
+        self.work = work
         self.turn = 0
         self.running = False
         self.woken = False
@@ -82,16 +84,18 @@ class Scheduler:
         """Tasks that are not over."""
         return len(self._entries)
 
-    def add(self, task: Task) -> bool:
-        """Take on a task, due now. Any thread; does not block. False = too late, everything has ended."""
+    def add(self, task: Task, *work: HeldTime) -> bool:
+        """Take on a task, due now. Any thread; does not block. False = too late, everything has ended.
+
+        :param work: what the task is for, if it has a time-out. A step that is due may have to wait for a thread.
+        """
         with self._condition:
             if self._ended or self._abandoned:
                 return False
-            entry = self._entries[task] = _Entry(task)
-            self._dispatch(entry)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self._start()
+            entry = self._entries[task] = _Entry(task, work)
+            self._dispatch(entry)
             return True
 
     def wake(self, task: Task) -> None:
@@ -126,9 +130,14 @@ class Scheduler:
     def _start_ending(self) -> None:
         if self._thread is None and not self._ended:
             # Nothing ever ran; the end is still told in a thread of ours, because it may block.
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            self._start()
         self._condition.notify()
+
+    def _start(self) -> None:
+        """Raises RuntimeError, and the next call tries again: the system may have no more threads just now."""
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _dispatch(self, entry: _Entry) -> None:
         """Let a task take its step as soon as a thread is free: no other thread need wake for that."""
@@ -136,7 +145,8 @@ class Scheduler:
         entry.running = True
         entry.woken = False
         try:
-            self._executor.submit(self._step, entry)
+            with working_for(entry.work):
+                self._executor.submit(self._step, entry)
         except RuntimeError:
             # No more threads can be made just now. The step is in the executor's queue all the same.
             log.exception("%s: %d tasks", self._name, len(self._entries))
@@ -155,7 +165,7 @@ class Scheduler:
                     self._ended = True
                     break
                 self._waiting_until = self._heap[0][0] if self._heap else float("inf")
-                wait = self._waiting_until - self._clock() if self._heap else None
+                wait = min(self._waiting_until - self._clock(), threading.TIMEOUT_MAX) if self._heap else None
                 self._condition.wait(wait)
                 self._waiting_until = float("-inf")
         self._executor.shutdown(wait=True, cancel_futures=True)

@@ -45,6 +45,8 @@ class WatchedInventory(Inventory[R]):
         self.lists = False
         #: Called once, when somebody waits for the first time: begin to watch. Must not block.
         self.on_start: Callable[[], None] = lambda: None
+        #: Called, in the thread of the watch, with an instance that has ended, as it was known. Must not block.
+        self.on_end: Callable[[R], None] = lambda record: None
         self._heard_at = float("-inf")
 
     # -- what watches tell --
@@ -85,12 +87,14 @@ class WatchedInventory(Inventory[R]):
             if self._seen.get(record_id, float("-inf")) >= since:
                 return
             now = self._heard_at = self.listed_at = self._clock()
-            self._records.pop(record_id, None)
+            known = self._records.pop(record_id, None)
             self._seen.pop(record_id, None)
             if not another:
                 self._gone[record_id] = now
                 self._never_seen.discard(record_id)
             wake = self._pace.to_wake({record_id})
+        if known is not None and not another:
+            self.on_end(known)
         for waiter in wake:
             waiter.wake()
 

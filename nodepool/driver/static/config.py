@@ -160,7 +160,7 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "Slices of the provider.", name="pools")
 
     @classmethod
-    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str, bool]]:
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Hosts that are there again later on, where the last place counts, and hosts with an impossible port."""
         places: list[tuple[list[Hashable], Any, HostId]] = [
             (["pools", pool_index, "nodes", index, "name"], pool.get("name"), StaticNode(data).id)
@@ -172,10 +172,10 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
         for path, _, host in places:
             if _is_impossible(host.port):
                 text = f"there is no port {host.port}; a daemon leaves the host out"
-                yield [*path[:-1], "connection-port"], text, False
+                yield [*path[:-1], "connection-port"], text
             elif last[host][0] != path:
                 text = f"host {host} is in pool {last[host][1]} again, where it counts"
-                yield path, f"{text}; name, username and connection-port together must be unique in a provider", False
+                yield path, f"{text}; name, username and connection-port together must be unique in a provider"
 
     def hosts(self) -> dict[HostId, HostSpec]:
         """All hosts of all pools."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from logging import DEBUG
 from typing import TYPE_CHECKING
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool.turns import GRACE_SECONDS
 from nodepool.model import states
@@ -33,9 +33,17 @@ class Batch:
     """Owned by the pool worker's thread.
 
     :param request_changed: called with the id of a request that is to be judged again.
+    :param fail_too_large: called with the id of one that cannot be written.
     """
 
-    def __init__(self, view: PoolView, desk: Desk, handlers: Handlers, request_changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        view: PoolView,
+        desk: Desk,
+        handlers: Handlers,
+        request_changed: Callable[[str], None],
+        fail_too_large: Callable[[str], None],
+    ) -> None:
         self._view = view
         self._pool = view.pool
         self._room = view.room
@@ -43,6 +51,7 @@ class Batch:
         self._desk = desk
         self._handlers = handlers
         self._request_changed = request_changed
+        self._fail_too_large = fail_too_large
 
     def launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int) -> int:
         """Lock requests together and let their handlers gather. Blocks for some round trips.
@@ -95,17 +104,21 @@ class Batch:
 
         :param with_nodes: each is certain to get a new node, which is stored with its lock.
         """
-        ends: list[Callable[[], None]] = []
+        sent: list[tuple[NodeRequestHandler, Callable[[], None]]] = []
+        too_large: list[NodeRequestHandler] = []
         failed: Exception | None = None
         for each in handlers:
             try:
-                ends.append(self._send_lock(each, with_node=with_nodes))
+                sent.append((each, self._send_lock(each, with_node=with_nodes)))
+            except ZKTooLarge as error:
+                each.log.warning("It cannot be served: %s", error)
+                too_large.append(each)
             except Exception as error:  # noqa: BLE001 - raised below: what is sent already may be locked, and is ours
                 failed = error
                 break
         locked: list[NodeRequestHandler] = []
         # The last answer is waited for first: then the others are there, and this thread was woken once.
-        for each, end in zip(reversed(handlers[: len(ends)]), reversed(ends), strict=True):
+        for each, end in reversed(sent):
             try:
                 if self._is_locked(each, end):
                     locked.insert(0, each)
@@ -113,6 +126,10 @@ class Batch:
                 failed = error
         if failed is not None:
             raise failed
+        for each in too_large:
+            self._desk.move(each.request.key, Stage.WAITING)
+            self._desk.close(each.request.key)
+            self._fail_too_large(each.request.key)
         return locked
 
     def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:

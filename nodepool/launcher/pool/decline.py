@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.decline_lines import log_declined
-from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.launcher.pool import ended_requests
 from nodepool.logconfig import get_annotated_logger
-from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, Reason, ReasonCode
+from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, REQUEST_TOO_LARGE, Reason, ReasonCode
 from nodepool.plan import assignment
 from nodepool.plan.queue import Bucket, RequestQueue
 from nodepool.tracing import recorder
@@ -87,6 +87,15 @@ class Declines:
         for request, reply in sent:
             self._finish(request, reply, reason)
 
+    def fail_too_large(self, request_id: str) -> None:
+        """Let a request fail that cannot be written as it is: no pool can serve it. Blocks until it is answered."""
+        self._queue.discard(request_id)
+        cached = self._pool.open_request(request_id)
+        if cached is not None:
+            request = cached.copy()
+            request.fail_in_short()
+            self._finish(request, self._pool.zk.requests.send_unlocked(request), REQUEST_TOO_LARGE)
+
     @property
     def _just_started(self) -> bool:
         return monotonic() - self._begun_monotonic <= START_SECONDS
@@ -114,6 +123,13 @@ class Declines:
             self._wait_written(request, reply)
         except ZKConnectionError:
             raise
+        except ZKTooLarge as problem:
+            if reason is not REQUEST_TOO_LARGE:
+                self.fail_too_large(request.key)
+                return
+            self.log.error("Request %s cannot even be failed: %s", request.id, problem)
+            self._desk.defer(request.key, reason)
+            return
         except ZKException as problem:
             self.log.debug("Request %s was not declined: %s", request.id, problem)
             # Held by somebody for a moment: looked at again like one whose lock was taken.

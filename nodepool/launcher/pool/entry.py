@@ -47,9 +47,12 @@ class PoolEntry:
 
     @property
     def priority(self) -> int:
-        """As configured: lower is served first (A-4)."""
-        configured = self._context.pool_config.priority
-        return component.DEFAULT_PRIORITY if configured is None else configured
+        """As configured, of the pool or else of the provider: lower is served first (A-4)."""
+        # Drivers written for 11.0.0 do not give their pools that of the provider.
+        for section in (self._context.pool_config, self._context.config):
+            if section.priority is not None:
+                return int(section.priority)
+        return component.DEFAULT_PRIORITY
 
     def update(self, *, paused: bool) -> None:
         """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one.

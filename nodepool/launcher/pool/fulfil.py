@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.driver.framework.nodeset import allocate
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.launcher.pool import ended_requests
 from nodepool.model import states
 from nodepool.model.reasons import REQUEST_CHANGED, REQUEST_LOCKED, Reason
@@ -78,11 +78,17 @@ class FastPath:
         self._services: dict[str, _Service] = {}
         #: Requests that met a conflict -> when.
         self._conflicts: dict[str, float] = {}
+        #: Requests that are too large to be written together with their nodes.
+        self._too_large: set[str] = set()
 
     @property
     def busy(self) -> bool:
         """Is any request on its way?"""
         return bool(self._services)
+
+    def takes(self, request_id: str) -> bool:
+        """Can a request be written together with its nodes, as far as known? Else its nodes are taken one by one."""
+        return request_id not in self._too_large
 
     def start(self, handler: NodeRequestHandler, nodes: Sequence[Node]) -> None:
         """Reserve the nodes, begin their checks, and send the write as soon as all are good.
@@ -168,6 +174,13 @@ class FastPath:
             lock_held = path.startswith(f"{paths.REQUEST_LOCKS}/")
             again = self._conflicted_before(request_id)
             self._abandon(request_id, service, REQUEST_LOCKED if lock_held else REQUEST_CHANGED if again else None)
+            return
+        if isinstance(problem, ZKTooLarge):
+            if len(self._too_large) > 10_000:
+                self._too_large.clear()
+            self._too_large.add(request_id)
+            service.handler.log.debug("Not fulfilled at once: %s", problem)
+            self._abandon(request_id, service)
             return
         # The answer was lost. What was written comes back through the cache.
         service.handler.log.warning("No answer whether the request was fulfilled: %s", problem)

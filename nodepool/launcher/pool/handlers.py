@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.launcher.pool.desk import Desk
     from nodepool.launcher.pool.request_events import RequestEvents
+    from nodepool.model.pool_status import LaunchStatus
 
 #: A pass at least this often while there are handlers: some wait for room, and some drivers do not call ``pw.wake()``.
 POLL_SECONDS: Final = 1.0
@@ -99,6 +100,10 @@ class Handlers:
     def launches(self) -> int:
         """Launches in progress. Any thread may ask."""
         return sum(gateway.alive_thread_count(handler) for handler in self._desk.handlers())
+
+    def launching(self) -> list[LaunchStatus]:
+        """The steps of launches in progress. Any thread may ask."""
+        return [step for handler in self._desk.handlers() for step in handler.launch_steps()]
 
     def run_unfinished(self) -> None:
         """Requests that wait for room try again, in order; each unpauses alone (Q-10)."""

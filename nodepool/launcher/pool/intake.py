@@ -174,7 +174,7 @@ class Intake:
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
-        if isinstance(verdict, Fulfil):
+        if isinstance(verdict, Fulfil) and self._fast_path.takes(handler.request.key):
             self._fast_path.start(handler, verdict.nodes)
             self._view.room.taken(bucket.kind)
             self._fulfilled += 1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 AGE_SECONDS: Final = 900.0
 #: Nodes whose errors are remembered.
 MAX_ERRORS: Final = 1000
+#: Ready launches of a label of which the usual time follows, and how many it takes at least.
+USUAL_OF: Final = 20
+USUAL_LEAST: Final = 3
 #: They are counted by spans of so many seconds.
 SPAN_SECONDS: Final = 15.0
 
@@ -34,11 +38,25 @@ class LaunchLog:
         self._last_error: FailedLaunch | None = None
         #: Node -> why its last attempt failed, of the last nodes.
         self._errors: dict[str, str] = {}
+        #: Label -> seconds that its last launches took.
+        self._seconds: dict[str, deque[float]] = {}
 
-    def ready(self) -> None:
-        """A node is ready."""
+    def ready(self, label: str | None = None, begun: float | None = None) -> None:
+        """A node is ready.
+
+        :param begun: when its launch began, in seconds since the epoch; None = not known.
+        """
         with self._lock:
-            self._count(self._clock(), 1, 0)
+            now = self._clock()
+            self._count(now, 1, 0)
+            if label is not None and begun is not None:
+                self._seconds.setdefault(label, deque(maxlen=USUAL_OF)).append(max(0.0, now - begun))
+
+    def usual(self, label: str) -> float | None:
+        """How long a launch of a label takes, in seconds; None = too few were ready since the start."""
+        with self._lock:
+            known = self._seconds.get(label, ())
+            return round(statistics.median(known), 1) if len(known) >= USUAL_LEAST else None
 
     def failed(self, node_id: str | None, label: str | None, result: str, text: str) -> None:
         """An attempt failed.

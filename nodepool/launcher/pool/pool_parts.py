@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from nodepool.launcher.pool.context import PoolContext
     from nodepool.launcher.pool.pass_context import PassContext
-    from nodepool.model.pool_status import LaunchesStatus
     from nodepool.plan.queue import RequestKind
 
 
@@ -75,16 +74,16 @@ class PoolParts:
             *(pool, free.ready, room, Turns(launcher.free_counts)),
             make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
         )
-        events = RequestEvents(launcher.events, f"{socket.gethostname()} {pool.place}")
+        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
         slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
         self.handlers = handlers = Handlers(desk, pool.launcher_id, slowness, request_changed, events, log)
         self.fast_path = FastPath(pool, desk, free, wake, request_changed, log)
         declines = Declines(pool, desk, queue, events, log)
-        batch = Batch(self.view, desk, handlers, request_changed)
+        batch = Batch(self.view, desk, handlers, request_changed, declines.fail_too_large)
         self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, wake, log)
         self.waiting_lines = WaitingLines(pool, desk, queue, log)
         self.changes = Changes(pool, queue, desk, free, eviction)
-        sources = _status_sources(launcher, place, queue, desk, lambda: launch_log.status(handlers.launches()))
+        sources = _status_sources(launcher, place, queue, desk, launch_log, handlers)
         self.status = PoolStatusMaker(pool, sources, socket.gethostname(), launcher.version, launcher.config_digest)
 
 
@@ -93,7 +92,8 @@ def _status_sources(
     place: tuple[str, str],
     queue: RequestQueue,
     desk: Desk,
-    launches: Callable[[], LaunchesStatus],
+    launch_log: LaunchLog,
+    handlers: Handlers,
 ) -> StatusSources:
     def oldest(kind: RequestKind) -> float | None:
         request = launcher.cache.requests.get(queue.oldest(kind) or "")
@@ -101,7 +101,9 @@ def _status_sources(
 
     return StatusSources(
         desk,
-        launches=launches,
+        launches=lambda: launch_log.status(handlers.launches()),
+        launching=handlers.launching,
+        usual=launch_log.usual,
         oldest=oldest,
         ready=lambda: launcher.free_counts.of_pool(*place),
         tenant_use=launcher.known_tenant_use,

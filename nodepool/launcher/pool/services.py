@@ -74,7 +74,7 @@ class PoolServices:
 
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         if result == states.READY:
-            self._launch_log.ready()
+            self._launch_log.ready(node.type[0] if node.type else None, node.created_time)
         else:
             self._launch_log.failed(node.id, node.type[0] if node.type else None, result, text)
 

@@ -13,13 +13,14 @@ from nodepool.model.pool_status import (
     HostStatus,
     LabelStatus,
     LaunchesStatus,
+    LaunchStatus,
     LimitStatus,
     PauseStatus,
     PoolStatus,
     RequestStatus,
     WaitingStatus,
 )
-from nodepool.plan import maintenance_effect
+from nodepool.plan import launch_steps, maintenance_effect
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 MAX_DECLINED: Final = 100
 #: Requests that are told one by one: those that are where they are for longest.
 MAX_REQUESTS: Final = 200
+#: Launches in progress that are listed one by one: those that began first.
+MAX_LAUNCHES: Final = 100
 #: Kinds of waiting requests that are told: those that are known for longest.
 MAX_KINDS: Final = 200
 #: A provider is asked for its hosts again after so many seconds for each of them: thousands take their time.
@@ -47,7 +50,8 @@ MAX_HOST_SECONDS: Final = 10.0
 class StatusSources:
     """What a status is made of. Any thread may call all of it; nothing blocks, and nothing asks ZooKeeper or a cloud.
 
-    :param launches: launches of the pool, in progress and of late.
+    :param launches: launches of the pool, in progress and of late. ``launching``: the steps of those in progress.
+    :param usual: how long a launch of a label takes, in seconds; None = not known.
     :param oldest: when the oldest waiting request of a kind was submitted, seconds since the epoch; None = not known.
     :param ready: label -> ready nodes of the pool that nobody has.
     :param tenant_use: what all nodes of a tenant use, as far as it is known.
@@ -55,6 +59,8 @@ class StatusSources:
 
     desk: Desk
     launches: Callable[[], LaunchesStatus]
+    launching: Callable[[], Sequence[LaunchStatus]]
+    usual: Callable[[str], float | None]
     oldest: Callable[[RequestKind], float | None]
     ready: Callable[[], Mapping[str, int]]
     tenant_use: Callable[[str], QuotaInformation]
@@ -113,7 +119,11 @@ class PoolStatusMaker:
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
             launches=sources.launches(),
+            launching=self._launching(now),
             hosts=self._hosts(provider, now),
+            slow_calls=self._slow_calls(),
+            missing=dict(sorted(gateway.missing_instances(provider).items())),
+            other_installations=dict(sorted(gateway.other_installations(provider).items())),
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
         )
 
@@ -130,6 +140,19 @@ class PoolStatusMaker:
             for resource, amount in sorted(configured[tenant].items()):
                 found.append(LimitStatus(f"tenant:{tenant}", resource, amount, used.quota["compute"].get(resource, 0)))
         return found
+
+    def _launching(self, now: float) -> Sequence[LaunchStatus]:
+        found = []
+        for launch in sorted(self._sources.launching(), key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
+            if now - launch.begun >= launch_steps.REPORTED_SECONDS:
+                known = replace(launch, usual=self._sources.usual(launch.label))
+                found.append(replace(known, slow=launch_steps.is_slow(known, now)))
+        return found
+
+    def _slow_calls(self) -> dict[str, float]:
+        """Rounded down, so that a call that has not ended changes the record now and then only."""
+        found = gateway.slow_calls(self._pool.provider_name, launch_steps.SLOW_CALL_SECONDS)
+        return {hook: launch_steps.rounded(seconds) for hook, seconds in found.items()}
 
     def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
@@ -169,6 +192,7 @@ class PoolStatusMaker:
                     numbers=dict(waiting.reason.numbers),
                     since=min(since, waiting.since, now),
                     mark=kind.mark,
+                    min_ready=kind.min_ready,
                 )
             )
         return found

@@ -13,7 +13,19 @@ from nodepool.model.typed_record import as_json
 #: Most bytes of JSON of one record.
 MAX_BYTES: Final = 64 * 1024
 #: Lists and objects that may be cut.
-LISTS: Final = ("limits", "labels", "ready", "waiting", "requests", "declined", "hosts")
+LISTS: Final = (
+    "limits",
+    "labels",
+    "ready",
+    "waiting",
+    "requests",
+    "declined",
+    "launching",
+    "hosts",
+    "slow_calls",
+    "missing",
+    "other_installations",
+)
 #: Entries of one of them at most.
 MAX_ENTRIES: Final = 200
 #: Bytes that an entry is not longer than, as a rule: with fewer entries nobody counts.

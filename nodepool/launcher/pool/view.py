@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.logconfig import OnBehalfOf
-from nodepool.model.reasons import NO_READY_NODE, Reason, joined, reason_of
+from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of
 from nodepool.plan.assignment import PoolInfo, screen
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.
 OBJECTION_SECONDS: Final = 5.0
+#: Seconds between two attempts to keep a node ready where only the refusals of the cloud tell that it is full.
+PROBE_SECONDS: Final = 60.0
 #: Kinds of which answers are remembered at most.
 MAX_KINDS: Final = 10_000
 
@@ -55,6 +57,8 @@ class PoolView:
         self._verdicts: dict[RequestKind, Verdict] = {}
         #: What the driver said of a kind: until when that holds, for which configuration, and what.
         self._objections: dict[RequestKind, tuple[float, object, Reason | None]] = {}
+        #: Label -> when the next attempt may be made, see `may_probe` (monotonic seconds).
+        self._probe_at: dict[str, float] = {}
 
     def begin_pass(self, labels: frozenset[str], priority: int) -> None:
         """Look at the registered pools and the provider of this pass.
@@ -99,6 +103,14 @@ class PoolView:
             found = _reason(gateway.get_declined_reasons(handler))
         self._objections[kind] = (monotonic() + OBJECTION_SECONDS, handler.provider, found)
         return found
+
+    def may_probe(self, label: str) -> bool:
+        """May a ready node of a label be tried for now, although the cloud refused one? True = it is tried."""
+        now = monotonic()
+        due = now >= self._probe_at.get(label, now)
+        if due:
+            self._probe_at[label] = now + PROBE_SECONDS
+        return due
 
     def no_ready_node(self, labels: Sequence[str]) -> Reason:
         free = {label: self.ready.count(label) for label in labels}
@@ -196,6 +208,15 @@ class RequestView:
 
     def no_ready_node(self, labels: Sequence[str]) -> Reason:
         return self._view.no_ready_node(labels)
+
+    @property
+    def shortage(self) -> Reason | None:
+        handler, label = self.handler, self._request.node_types[0]
+        with OnBehalfOf(handler.log):
+            if gateway.has_room_now(handler, label):
+                return None
+            found = handler.node_set.why_no_room()
+        return None if found.code is ReasonCode.ROOM_HIDDEN and self._view.may_probe(label) else found
 
 
 def _reason(texts: Sequence[str]) -> Reason | None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.listing.overview import overview, problem_line
 from nodepool.listing.pools import used_of
 from nodepool.listing.table import Table
-from nodepool.model import states
 from nodepool.model.elapsed import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
@@ -130,11 +129,10 @@ def _waiting(seen: Observed) -> list[_Waiting]:
     """Open requests by their labels, those that wait longest first."""
     counts: Counter[tuple[str, ...]] = Counter()
     oldest: dict[tuple[str, ...], float] = {}
-    for request in seen.requests.values():
-        if request.state in (states.REQUESTED, states.PENDING):
-            labels = tuple(sorted(set(request.node_types)))
-            counts[labels] += 1
-            oldest[labels] = min(oldest.get(labels, seen.now), request.created_time or seen.now)
+    for request in seen.waiting:
+        labels = tuple(sorted(set(request.node_types)))
+        counts[labels] += 1
+        oldest[labels] = min(oldest.get(labels, seen.now), request.created_time or seen.now)
     order: Any = sorted(counts, key=lambda labels: (oldest[labels], labels))
     return [
         _Waiting(

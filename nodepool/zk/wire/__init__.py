@@ -3,7 +3,7 @@
 
 * what Kazoo documents: ``start_async``, ``get``, ``create``, ``retry``, ``Lock``, ...;
 * ``operations``, ``call``, ``watch_recursive``, ``make_chroot``, ``is_leased``, ``lease_until``, ``queued_calls``,
-  ``latency``, ``servers`` and ``connect_failures``.
+  ``latency``, ``servers``, ``connect_failures`` and ``has_died``.
 """
 
 from __future__ import annotations

@@ -24,22 +24,29 @@ NAMES: Final = {
         *("Transaction", "Watch", "int_struct", "multiheader_struct", "read_buffer", "read_string", "stat_struct"),
         "write_string",
     ),
-    "kazoo.protocol.states": ("KazooState", "ZnodeStat"),
+    "kazoo.protocol.states": ("KazooState", "KeeperState", "ZnodeStat"),
+    "kazoo.retry": ("ForceRetryError",),
 }
 #: Module, class -> its methods that ours call or replace, each with the number of its arguments.
 METHODS: Final = {
-    ("kazoo.client", "KazooClient"): {"_call": 2, "unchroot": 1},
+    ("kazoo.client", "KazooClient"): {"_call": 2, "_session_callback": 1, "unchroot": 1},
     ("kazoo.handlers.threading", "SequentialThreadingHandler"): {
         "select": 4,
         "create_connection": 1,
+        "dispatch_callback": 1,
         "create_socket_pair": 0,
     },
     ("kazoo.protocol.connection", "ConnectionHandler"): {
         "zk_loop": 0,
         "_connect": 3,
+        "_connect_loop": 1,
+        "_invoke": 3,
         "_expand_client_hosts": 0,
         "_send_ping": 1,
+        "_send_request": 2,
+        "_server_pinger": 0,
         "_submit": 3,
+        "_write": 2,
         "_read_socket": 1,
         "_read_header": 1,
         "_read_watch_event": 2,
@@ -47,10 +54,13 @@ METHODS: Final = {
 }
 #: What a client has before it is started, and what its connection has.
 CLIENT_FIELDS: Final = (
-    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue", "_stopped"),
-    *("chroot", "connected", "hosts", "randomize_hosts", "state"),
+    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
+    *("_session_timeout", "_stopped", "ca", "certfile", "chroot", "connected", "hosts", "keyfile"),
+    *("randomize_hosts", "state", "use_ssl"),
 )
-CONNECTION_FIELDS: Final = ("_read_sock", "_socket", "_write_sock", "_xid", "handler", "logger")
+#: What a lock of a client has before it is taken.
+LOCK_FIELDS: Final = ("create_path", "node")
+CONNECTION_FIELDS: Final = ("_connection_routine", "_read_sock", "_socket", "_write_sock", "_xid", "handler", "logger")
 
 
 @cache
@@ -82,6 +92,8 @@ def missing() -> list[str]:
     if not lacking:
         client = _find("kazoo.client", "KazooClient")()
         lacking += [f"KazooClient.{field}" for field in CLIENT_FIELDS if not hasattr(client, field)]
+        lock = client.Lock("/lock")
+        lacking += [f"Lock.{field}" for field in LOCK_FIELDS if not hasattr(lock, field)]
     if not lacking:
         connection = client._connection
         lacking += [f"ConnectionHandler.{field}" for field in CONNECTION_FIELDS if not hasattr(connection, field)]

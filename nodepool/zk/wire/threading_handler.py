@@ -10,6 +10,7 @@ for sockets more often than there is anything to wait for, each time with an epo
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import os
 import select
@@ -20,13 +21,16 @@ from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
 
+from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.guard import OnError
+from nodepool.guard import Guard, OnError
 from nodepool.zk.connect_failure import ConnectStep
 from nodepool.zk.wire.buffered_socket import BufferedSocket, TlsSocket
 from nodepool.zk.wire.wakeup import WakeReader, WakeWriter, wake_pair
 
 Readable = BufferedSocket | WakeReader
+
+log = logging.getLogger(log_names.ZOOKEEPER)
 
 
 @functools.lru_cache(maxsize=8)
@@ -84,6 +88,16 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
         self.stage = ConnectStep.CONNECT
         #: What was waited for the last time.
         self._sockets: _Sockets | None = None
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Have a watch function called in Kazoo's thread, by which waiting for locks ends, too. Does not block."""
+
+        def call() -> None:
+            # It may be a driver's: not even its sys.exit() ends the thread.
+            with Guard(log, "Error in a function that watches ZooKeeper"):
+                callback.func(*callback.args)
+
+        self.callback_queue.put(call)
 
     def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
         return wake_pair()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
 
+No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent is
+answered with the error.
+
 How long is it certain that the session lives? See `WatchConnection.lease_until`. And calls from the connection thread
 itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue is empty. A callback that
 makes another call then would keep it from ever being so. See `WatchConnection.call`.
@@ -15,15 +18,19 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.exceptions import ConnectionDropped, ConnectionLoss
 from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import Auth, ReplyHeader, Sync, Watch
+from kazoo.protocol.serialization import Auth, Connect, ReplyHeader, Sync, Watch, int_struct
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import ForceRetryError
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.exceptions import ZKConnectionError
+from nodepool.exceptions import ZKConnectionError, ZKTooLarge
+from nodepool.zk import codec
 from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.events import CHANGED, CREATED, DELETED
 from nodepool.zk.latency import Latency
@@ -45,6 +52,8 @@ _SPECIAL: Final = (None, Auth.type)
 #: are used and released there are dozens of them, one after the other, and to wake for each costs more than the event.
 GATHER_SECONDS: Final = 0.01
 _EVENT_XID: Final = struct.pack("!i", WATCH_XID)
+#: What data raises that is not as it should be, ours or the server's.
+_MISTAKES: Final = (AttributeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, struct.error)
 
 
 class WatchConnection(ConnectionHandler):  # type: ignore[misc]
@@ -68,6 +77,10 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self._thread_id = 0
         #: What Kazoo is to handle next, if it was read as a whole.
         self._packet: bytes | None = None
+        #: Who waits for the answer that is being handled.
+        self._answering: Any = None
+        #: The server, of those that we were connected to because they only read, that has found the others again.
+        self._writable: tuple[str, int] | None = None
         #: Is among the packets that are being handled an answer that a thread may have waited for?
         self._awaited = False
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
@@ -107,7 +120,12 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                 return False
             gathers = connection.gathers_until > monotonic()
             xid = self._xid % _LAST_XID + 1
-            self._submit(request, 0.0, xid)
+            try:
+                self._submit(request, 0.0, xid)
+            except _MISTAKES as error:
+                # It cannot be made a packet.
+                reply.set_exception(error)
+                return True
             self._xid = xid
             client._pending.append((request, reply, xid))
             try:
@@ -130,6 +148,24 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             with contextlib.suppress(OSError):
                 writer.wake()
 
+    @property
+    def has_died(self) -> bool:
+        """Has the thread ended although the client was not stopped?"""
+        thread = self._connection_routine
+        return thread is not None and not thread.is_alive() and not self.client._stopped.is_set()
+
+    def _connect_loop(self, retry: Any) -> Any:
+        """A round through all servers."""
+        try:
+            return super()._connect_loop(retry)
+        except ForceRetryError:
+            raise
+        except Exception as error:
+            # Whatever it is, the next round may be better.
+            log.exception("The connection to ZooKeeper ended by an unexpected error, connecting again")
+            self.client._session_callback(KeeperState.CONNECTING)
+            raise ForceRetryError(str(error)) from error
+
     def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
         """Addresses of all servers, in random order; a name that is unknown is left out. Blocks."""
         found: list[tuple[str, str, int]] = []
@@ -137,7 +173,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             host = name.strip()
             try:
                 answers = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
-            except OSError as error:
+            except (OSError, ValueError) as error:
+                # The latter: it cannot be a name at all, e.g. because two dots follow each other.
                 self.logger.warning("Cannot resolve %s: %s", host, error)
                 self.failures = {
                     **self.failures,
@@ -150,6 +187,9 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         return found
 
     def _connect(self, host: str, address: str, port: int) -> tuple[int, int]:
+        if (host, port) == self._writable:
+            # Kazoo gives the address of the server that it would have tried next.
+            address, self._writable = host, None
         try:
             timeouts = self._begin_session(host, address, port)
         except (ConnectionDropped, self.handler.timeout_exception) as error:
@@ -181,6 +221,47 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         self.lease_until = begun + self.lease_seconds
         return timeouts
 
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        answer = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and answer[0].passwd is None:
+            raise ConnectionDropped("the server gave a session without a password")
+        return answer
+
+    def _server_pinger(self) -> Iterator[tuple[str, int] | None]:
+        """While our server only reads: with each ping the next server is asked whether it also writes. Blocks."""
+        client = self.client
+        while True:
+            for name, port in client.hosts:
+                place = name.strip(), port
+                try:
+                    with self.handler.create_connection(
+                        place,
+                        hostname=place[0],
+                        timeout=client._session_timeout / 3000,
+                        use_ssl=client.use_ssl,
+                        ca=client.ca,
+                        certfile=client.certfile,
+                        keyfile=client.keyfile,
+                    ) as connection:
+                        connection.sendall(b"isro")
+                        self._writable = place if connection.recv() == b"rw" else None
+                except (OSError, ValueError):
+                    self._writable = None
+                yield self._writable
+
+    def _send_request(self, *arguments: Any) -> None:
+        queue = self.client._queue
+        first = queue[0] if queue else None
+        try:
+            super()._send_request(*arguments)
+        except _MISTAKES as error:
+            if first is None or not queue or queue[0] is not first:
+                raise
+            # It cannot be made a packet. The connection is as good as before.
+            queue.popleft()
+            self._read_sock.recv(1)
+            first[1].set_exception(error)
+
     def _send_ping(self, *arguments: Any) -> None:
         super()._send_ping(*arguments)
         # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
@@ -193,12 +274,20 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super()._submit(request, *arguments, **options)
         self._sent.append((begun, request.type in PASSED_ON))
 
+    def _write(self, msg: bytes, timeout: float) -> None:
+        size = len(msg) - int_struct.size
+        if size > codec.MOST_BYTES:
+            # The server would close the connection without giving a reason.
+            raise ZKTooLarge(f"{size} bytes are too many for ZooKeeper, which takes {codec.MOST_BYTES} at a time")
+        super()._write(msg, timeout)
+
     def _read_socket(self, *arguments: Any) -> Any:
         """Handle all packets that were read, until there is something to send.
 
         Kazoo handles one, and looks what is to be done next: for an event that costs more than the event.
         """
         self._awaited = False
+        self._answering = None
         packet = self._socket.packet()
         try:
             while True:
@@ -209,8 +298,12 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                     if not (self._awaited or self.client._pending or self.client._queue or self._socket.pending()):
                         self._socket.gathers_until = monotonic() + GATHER_SECONDS
                     return answer
-        except (struct.error, LookupError, RuntimeError, ValueError) as error:
-            # The next connection may be better. With any other error Kazoo's thread would end, and not come back.
+        except _MISTAKES as error:
+            # The next connection may be better.
+            answering, pending = self._answering, self.client._pending
+            if answering is not None and not (pending and pending[0][1] is answering):
+                # Kazoo has forgotten who waits for it.
+                answering.set_exception(ConnectionLoss())
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
 
     def _handle(self, packet: bytes | None, *arguments: Any) -> Any:
@@ -222,7 +315,10 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         # Caches read many znodes at once, and have nothing to ask after that. Others may, and soon.
         if pending and not isinstance(pending[0][0], MultiRead):
             self._awaited = True
-        return super()._read_socket(*arguments)
+        self._answering = pending[0][1] if pending else None
+        answer = super()._read_socket(*arguments)
+        self._answering = None
+        return answer
 
     def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
         buffer, self._packet = self._packet, None

@@ -74,6 +74,11 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return left > 0
 
     @property
+    def has_died(self) -> bool:
+        """Has the connection thread ended although the client was not stopped? ``start_async`` makes another one."""
+        return self._connection.has_died
+
+    @property
     def connect_failures(self) -> dict[ServerPlace, list[ConnectFailure]]:
         """Why the last attempts to connect failed, by server; empty with a session. Any thread; does not block."""
         return {server: list(failures.values()) for server, failures in self._connection.failures.items()}

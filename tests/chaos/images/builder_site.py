@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from nodepool.testing.openstack import SimulatorClient
+from simulators.openstack import SimulatorClient
 from tests.chaos.events import Events
 from tests.chaos.images.disks import Disk
 from tests.chaos.links import Links
@@ -97,7 +97,7 @@ class BuilderSite(Events):
     def _make_simulator(self, name: str, number: int) -> ChildProcess:
         knobs = json.dumps({"latency_seconds": [0.0, 0.03]})
         options = ["--clouds-yaml", str(self._entry_file(name)), "--cloud", name, "--seed", f"{self._seed + number}"]
-        command = [sys.executable, "-m", "nodepool.testing.openstack", *options, "--knobs", knobs]
+        command = [sys.executable, "-m", "simulators.openstack", *options, "--knobs", knobs]
         return ChildProcess(command, self.directory / f"{name}.log", cwd=ROOT)
 
     def _entry_file(self, name: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.functional.install.conftest import ROOT, SOURCE
 from tests.support.booted_debian import BootedDebian, why_not
 from tests.support.debian_tree import DebianTree

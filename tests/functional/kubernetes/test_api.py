@@ -6,9 +6,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.kubernetes_api_contract import KubernetesApiContract
+from tests.support.kubernetes_client import KubernetesClient
 from tests.support.kubernetes_contract import Place
 from tests.support.kubernetes_rig import KubernetesRig
 from tests.support.kubernetes_rights_contract import KubernetesRightsContract
+from tests.support.wait import wait_for
 
 
 class TestControlPlane(KubernetesApiContract, KubernetesRightsContract):
@@ -21,3 +23,7 @@ class TestControlPlane(KubernetesApiContract, KubernetesRightsContract):
             rig.start_api_server()
 
         return Place(rig.kubeconfig, expire)
+
+    def wait_filled(self, cluster: KubernetesClient, namespace: str) -> None:
+        """A controller adds the certificate of the cluster, and a watch of configuration maps has it."""
+        wait_for("its certificate", lambda: cluster.core.list_namespaced_config_map(namespace).items)

@@ -55,6 +55,7 @@ def test_what_a_server_says(place: Place, provider: OpenStackProvider) -> None:
     (node,) = place.use(request)
     assert server.metadata == {
         "groups": "real,ready,small",
+        "nodepool_installation_id": place.znodes.installation_id(),
         "nodepool_node_id": node_id,
         "nodepool_pool_name": "main",
         "nodepool_provider_name": "real",

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.functional.released_drivers.cloud import Surroundings
-from tests.functional.released_drivers.rows import ROWS
+from tests.functional.released_drivers.rows import CLUSTERS, ROWS
 from tests.functional.released_drivers.site import Site
 from tests.functional.released_drivers.table import results
 from tests.support.kubernetes_rig import KubernetesRig
@@ -23,6 +25,19 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubernetesRig]:
     made = KubernetesRig(tmp_path_factory.mktemp("kubernetes") / "rig")
     yield made
     made.stop()
+
+
+class RowScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no type hints
+    """Each row in one process, and those that share a control plane of Kubernetes in the same."""
+
+    # xdist's documentation names this method for schedulers of one's own.
+    def _split_scope(self, nodeid: str) -> str:
+        row = nodeid.partition("[")[2].rstrip("]")
+        return "kubernetes" if row in {each.driver for each in CLUSTERS} else row
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> RowScheduling:
+    return RowScheduling(config, log)
 
 
 @pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.driver)

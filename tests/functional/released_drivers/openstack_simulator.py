@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.functional.released_drivers.cloud import Cloud, Surroundings
 
 

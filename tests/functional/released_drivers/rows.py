@@ -30,3 +30,5 @@ ROWS: tuple[type[Cloud], ...] = (
     Fake,
     Test,
 )
+#: Those on a control plane of Kubernetes.
+CLUSTERS: tuple[type[Cloud], ...] = (Kubernetes, OpenShift, OpenShiftPods)

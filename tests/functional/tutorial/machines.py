@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.functional.install import debian_zookeeper
+from tests.functional.install.conftest import SOURCE
 from tests.support.debian_tree import DebianTree
 from tests.support.ports import free_ports
 from tests.support.process import ChildProcess
@@ -18,7 +19,7 @@ from tests.support.tutorial_page import Step
 #: The names of the pages are addresses of this machine.
 NAMES: Final = {"zk1.example.com": "127.0.0.1", "node1.example.com": "127.0.1.11", "node2.example.com": "127.0.1.12"}
 #: Commands that go on, each in a terminal of its own.
-DAEMON: Final = re.compile(r"(nodepool-launcher|zuul-\w+) -f$|-m (nodepool\.testing\.openstack) ")
+DAEMON: Final = re.compile(r"(nodepool-launcher|zuul-\w+) -f$|-m (simulators\.openstack) ")
 
 
 class Machines:
@@ -93,9 +94,10 @@ class Machines:
         self.transcript.append(f"wrote {step.path}\n")
 
     def _start(self, command: str, name: str) -> None:
-        process = self.main.daemon(
-            ["sh", "-ec", f"cd /; exec {self.differs(command)}"], self._directory / f"{name}.log"
-        )
+        # The simulator is a part of the source, and not installed.
+        place = SOURCE if name.startswith("simulators.") else "/"
+        script = f"cd {place}; exec {self.differs(command)}"
+        process = self.main.daemon(["sh", "-ec", script], self._directory / f"{name}.log")
         self._running.append(process)
         self.transcript.append(f"$ {command}\n")
 

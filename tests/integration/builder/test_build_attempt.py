@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.builder import build_attempt, build_logs
 from nodepool.builder.build_attempt import BuildAttempt
+from nodepool.builder.build_command import conversion_commands
 from nodepool.builder.build_worker import BuildWorker
+from nodepool.builder.image_files import allocated_bytes
+from nodepool.config.objects import Label
+from nodepool.driver.azure import AzureDriver
+from nodepool.driver.azure.config import AzureProviderConfig
+from nodepool.driver.azure.vhd import FOOTER_BYTES, MIB, problem_of
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import ImageBuild
 from tests.support.build_site import BuildSite, in_background
@@ -17,6 +26,7 @@ from tests.support.image_site import IMAGE
 from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
+from tests.unit.driver.azure.support import section
 
 
 def test_record_comes_first(place: BuildSite) -> None:
@@ -51,6 +61,76 @@ def test_exit_code(place: BuildSite) -> None:
     wait = place.once()
     assert wait is not None
     assert 50 < wait <= 60
+
+
+@pytest.fixture
+def azure_image(place: BuildSite) -> BuildSite:
+    """A provider in Azure uses the image; its disk is no whole number of MiB, as those of diskimage-builder are not."""
+    config = place.site.config
+    config.labels["small"] = Label("small")
+    config.diskimages[IMAGE].image_types.clear()
+    config.diskimages[IMAGE].env_vars["FAKE_BUILD_BYTES"] = str(MIB + 64 * 1024)
+    AzureDriver().getProviderConfig(section(diskimages=[{"name": IMAGE}])).load(config)
+    return place
+
+
+@pytest.mark.parametrize("more", [set(), {"raw"}])
+def test_form_that_a_cloud_takes(azure_image: BuildSite, more: set[str]) -> None:
+    """B-18: qemu-img makes a fixed VHD of whole MiB of the raw image, which goes if nothing else needs it."""
+    azure_image.site.config.diskimages[IMAGE].image_types |= more
+    azure_image.once()
+    (build,) = azure_image.builds()
+    assert (build.state, set(build.formats)) == ("ready", {"vhd", *more}), azure_image.log()
+    files = azure_image.site.files
+    assert files.formats(IMAGE, build.key) == {"vhd", *more}
+    vhd = files.path(IMAGE, build.key, "vhd")
+    assert problem_of(str(vhd)) is None
+    assert vhd.stat().st_size == 2 * MIB + FOOTER_BYTES
+    if more:
+        raw = files.path(IMAGE, build.key, "raw").read_bytes()
+        assert vhd.read_bytes()[:-FOOTER_BYTES] == raw + bytes(2 * MIB - len(raw))
+    assert "Making vhd of raw: qemu-img create" in azure_image.log()
+    assert azure_image.log().endswith("Exit code: 0\n")
+
+
+def test_what_is_empty_takes_no_room(tmp_path: Path) -> None:
+    """B-18: the made disk is as sparse as its source."""
+    conversion, source, target = AzureProviderConfig.image_conversion, tmp_path / "a.raw", tmp_path / "a.vhd"
+    assert conversion is not None
+    with source.open("wb") as file:
+        file.write(b"x" * 64 * 1024)
+        file.truncate(64 * MIB)
+    for words in conversion_commands(conversion, source, target, 64 * MIB):
+        subprocess.run(words, check=True)
+    assert problem_of(str(target)) is None
+    assert target.stat().st_size == 64 * MIB + FOOTER_BYTES
+    assert allocated_bytes(target) < MIB
+
+
+def test_no_qemu_img(azure_image: BuildSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """B-18: that is one line, before the build has taken its hour."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    azure_image.once()
+    assert azure_image.states() == ["failed"]
+    text = "qemu-img is missing, which makes vhd; install qemu-utils, or correct PATH: /nowhere"
+    assert text in caplog.text
+    assert azure_image.log() == f"{text}\n"
+
+
+def test_qemu_img_fails(
+    azure_image: BuildSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B-18, B-9: the build has failed, and leaves nothing."""
+    program = tmp_path / "programs" / "qemu-img"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho no space >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    azure_image.once()
+    assert azure_image.states() == ["failed"]
+    assert "qemu-img create: exit code 3" in caplog.text
+    assert "no space" in azure_image.log()
+    assert azure_image.files() == []
 
 
 def test_request_that_comes_late_is_not_lost(place: BuildSite, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
+from nodepool.zk import locks
 from nodepool.zk.client import ZooKeeperClient, connection_string
 from nodepool.zk.nodepool_cache import NodepoolCache
 from tests.support.certificates import Certificates, make_certificates
@@ -209,6 +211,35 @@ def test_lost_session(client: ZooKeeperClient, zookeeper: ZooKeeperServer) -> No
     wait_for("there is a new session", lambda: states[-1:] == ["connected"] and "lost" in states)
     assert client.session_epoch == 1
     assert client.kazoo.client_id != old
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_connection_thread_that_ends(
+    client: ZooKeeperClient,
+    cache: NodepoolCache,
+    znodes: PoolZnodes,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever ended it, the main thread of a daemon connects anew: what was locked is lost, caches follow again."""
+    lock = locks.acquire(client, "/nodepool/elections/stats")
+
+    def broken(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise SystemExit
+
+    monkeypatch.setattr(client.kazoo._connection, "_handle", broken)
+    with pytest.raises(ZKConnectionError):
+        locks.contenders(client, "/nodepool/elections/stats")
+    assert not client.connected
+    client.look_after()
+    assert client.wait_connected(30)
+    assert "The thread of the ZooKeeper connection has ended, connecting anew" in caplog.text
+    assert client.session_epoch == lock.epoch + 1
+    node_id = znodes.add_node("ready", type=["small"])
+    wait_for("the cache knows the node", lambda: cache.nodes.get(node_id) is not None)
+    client.look_after()
+    assert client.session_epoch == lock.epoch + 1
 
 
 def test_calls_wait_for_the_connection(shaky: ZooKeeperClient, proxy: TcpProxy) -> None:

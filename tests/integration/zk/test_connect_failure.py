@@ -140,10 +140,10 @@ def test_daemon_tells_it_while_it_waits(
     with ThreadPoolExecutor(1) as daemon:
         connecting = daemon.submit(client.connect)
         wait_for("it is told", lambda: "No connection to ZooKeeper" in caplog.text)
-        client.tell_trouble()
+        client.look_after()
         client.reset_hosts(zookeeper.tls_hosts())
         connecting.result(30)
-        client.tell_trouble()
+        client.look_after()
         client.disconnect()
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1

@@ -63,12 +63,15 @@ def test_leader_that_lost_its_connection(shaky: ZooKeeperClient, proxy: TcpProxy
     assert election.is_leader()
 
 
-def test_resigning_without_a_connection(shaky: ZooKeeperClient, proxy: TcpProxy) -> None:
+def test_resigning_without_a_connection(shaky: ZooKeeperClient, client: ZooKeeperClient, proxy: TcpProxy) -> None:
+    """It is not waited for, and nobody leads until it is back; the session goes on."""
     election = Election(shaky, "stats", "one")
     assert election.is_leader()
     proxy.take_down()
     wait_for("the loss is seen", lambda: shaky.suspended)
     election.resign()
+    proxy.bring_up()
+    wait_for("somebody else leads", Election(client, "stats", "two").is_leader)
 
 
 def test_closed_connection(client: ZooKeeperClient) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nodepool.exceptions import ZKConnectionError, ZKLockException
+from nodepool.exceptions import ZKConnectionError, ZKLockException, ZKLockTimeout
 from nodepool.zk import locks
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
@@ -62,7 +62,7 @@ def test_kazoo_blocks_us(client: ZooKeeperClient, competitor: Competitor) -> Non
     held = competitor.hold(DIR)
     with pytest.raises(ZKLockException, match="locked by another process"):
         locks.acquire(client, DIR, blocking=False)
-    with pytest.raises(ZKLockException, match=r"waited 0\.05 s"):
+    with pytest.raises(ZKLockTimeout, match=r"waited 0\.05 s"):
         locks.acquire(client, DIR, timeout=0.05)
     with pytest.raises(Exception, match="NotEmpty"):
         take_in_transaction(client, exists=True)
@@ -140,3 +140,26 @@ def test_held_since(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
     _, after = znodes.kazoo.get("/nodepool/nodes/0000000001")
     assert held is not None
     assert before.mzxid < held < after.mzxid
+
+
+def test_place_of_which_our_server_has_not_heard_yet(
+    client: ZooKeeperClient, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection broke after the place was taken, and the next server is behind: it is taken once, and goes."""
+    kazoo = client.kazoo
+    kazoo.ensure_path(DIR)
+    prefix = locks.contender_prefix(DIR)
+    place = locks.join(client, DIR, prefix, "ours")
+    sync, get_children = kazoo.sync, kazoo.get_children
+    caught_up: list[str] = []
+
+    def catch_up(path: str) -> object:
+        caught_up.append(path)
+        return sync(path)
+
+    monkeypatch.setattr(kazoo, "sync", catch_up)
+    monkeypatch.setattr(kazoo, "get_children", lambda path: get_children(path) if caught_up else [])
+    assert locks.join(client, DIR, prefix, "ours") == place
+    caught_up.clear()
+    locks.leave(client, prefix)
+    assert znodes.children(DIR) == []

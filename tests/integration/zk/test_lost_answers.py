@@ -5,19 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.zk import paths
+from nodepool.zk import locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
 from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.reply import Reply
 from nodepool.zk.zookeeper import ZooKeeper
+from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
@@ -44,15 +45,15 @@ class Outage:
     def lose_question(self, call: Callable[[], None]) -> Future[None]:
         """The write does not even arrive."""
         self._proxy.deaf = True
-        sent = self.client.kazoo.call
+        sent = self.client.kazoo._call
         seen: list[object] = []
 
-        def noting(request: object, reply: Reply) -> Reply:
-            found = sent(request, reply)
+        def noting(request: Any, async_object: Any) -> Any:
+            found = sent(request, async_object)
             seen.append(request)
             return found
 
-        self.client.kazoo.call = noting  # type: ignore[method-assign]
+        self.client.kazoo._call = noting  # type: ignore[method-assign]
         future = self._pool.submit(call)
         wait_for("it was sent", lambda: seen and not self.client.kazoo.queued_calls)
         self._cut()
@@ -132,40 +133,53 @@ def test_changed_by_somebody_else_meanwhile(
         saving.result(30)
 
 
-def test_node_lock_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    """We hold a lock that we do not know of, in a session that lives: it is given back."""
+@pytest.mark.parametrize("arrives", [True, False])
+def test_node_lock_without_an_answer(
+    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool
+) -> None:
+    """N-3: it is ours, whether it was taken before the connection broke or is taken after that."""
     session = zk.client.kazoo.client_id
     node.state = "building"
-    locking = outage.lose_answer(
-        lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key) and znodes.nodes("building")
-    )
-    with pytest.raises(ZKConnectionError):
-        locking.result(30)
+    if arrives:
+        locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
+    else:
+        locking = outage.lose_question(lambda: zk.nodes.lock_and_save(node))
+    # One who waits behind us, or who will not let us take it any more.
+    foreign = znodes.kazoo.create(f"{paths.node_lock(node.key)}/ffff__lock__", b"", sequence=True) if arrives else None
+    outage.end()
+    locking.result(30)
+    assert zk.nodes.surely_locked(node)
+    assert (znodes.nodes("building")[node.key]["state"], node.version) == ("building", 1)
+    assert len(znodes.node_lockers(node.key)) == (1 if foreign is None else 2)
+    zk.unlockNode(node)
+    assert len(znodes.node_lockers(node.key)) == (0 if foreign is None else 1)
+    assert (zk.client.kazoo.client_id, len(zk.client.orphans)) == (session, 0)
+
+
+def test_node_lock_of_which_nobody_asks_any_more(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+    """We hold a lock that we do not know of, in a session that lives: it is given back."""
+    node.state = "building"
+
+    def lock() -> None:
+        zk.nodes.send_lock_and_save(node, exists=False)
+
+    outage.lose_answer(lock, lambda: znodes.node_lockers(node.key))
     assert node.lock is None
-    assert len(znodes.node_lockers(node.key)) == 1
     outage.end()
     wait_for("the lock is free", lambda: not znodes.node_lockers(node.key))
     wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
-    assert zk.client.kazoo.client_id == session
 
 
-def test_node_lock_that_was_not_taken(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    locking = outage.lose_question(lambda: zk.nodes.lock_and_save(node))
-    with pytest.raises(ZKConnectionError):
-        locking.result(30)
-    outage.end()
-    wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
-    assert znodes.node_lockers(node.key) == []
-
-
-def test_lock_of_somebody_else_is_left_alone(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    """Only our own contender goes, not one that waits behind it."""
+def test_changed_by_somebody_else_after_it_was_locked(
+    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes
+) -> None:
+    node.state = "building"
     locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
-    with pytest.raises(ZKConnectionError):
-        locking.result(30)
-    foreign: str = znodes.kazoo.create(f"{paths.node_lock(node.id or '')}/ffff__lock__", b"", sequence=True)
+    znodes.change_node(node.key, comment="foreign")
     outage.end()
-    wait_for("ours is gone", lambda: znodes.node_lockers(node.key) == [foreign.rpartition("/")[2]])
+    with pytest.raises(ZKConflict):
+        locking.result(30)
+    wait_for("the lock is free", lambda: not znodes.node_lockers(node.key))
 
 
 def test_session_is_lost_too(
@@ -173,27 +187,75 @@ def test_session_is_lost_too(
 ) -> None:
     session = zk.client.kazoo.client_id
     locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
-    with pytest.raises(ZKConnectionError):
-        locking.result(30)
     expire_session(zookeeper.plain_hosts(), session)
     assert znodes.node_lockers(node.key) == []
     outage.end()
+    with pytest.raises(ZKConnectionError):
+        locking.result(30)
+    assert node.lock is None
     wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
 
 
+@pytest.mark.parametrize("arrives", [True, False])
 def test_request_lock_without_an_answer(
-    zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes
+    zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes, arrives: bool
 ) -> None:
+    """N-6: the node that is stored with it is known, too: nobody else would find it, and it takes up room."""
     request_id = request_.key
     zk.client.kazoo.ensure_path(paths.REQUEST_LOCKS)
+    zk.client.kazoo.ensure_path(paths.NODES)
     request_.state = "pending"
-    locking = outage.lose_answer(
-        lambda: zk.requests.lock_and_save(request_), lambda: znodes.request_state(request_id) == "pending"
-    )
-    with pytest.raises(ZKConnectionError):
-        locking.result(30)
+    made = Node("small")
+    made.allocated_to = request_id
+
+    def lock() -> None:
+        zk.requests.send_lock(request_, made)()
+
+    if arrives:
+        locking = outage.lose_answer(lock, lambda: znodes.request_state(request_id) == "pending")
+    else:
+        locking = outage.lose_question(lock)
+    # Not the last one.
+    others = [znodes.add_node("ready", type=["small"]) for _ in range(2)]
     outage.end()
-    wait_for("the lock is free", lambda: not znodes.request_lockers(request_id))
+    locking.result(30)
+    assert len(znodes.request_lockers(request_id)) == 1
+    assert set(znodes.nodes()) == {*others, made.key}
+    zk.nodes.lock_and_save(made)
+    zk.requests.finish(request_, [made])
+    assert znodes.children(paths.REQUEST_LOCKS) == []
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_place_behind_somebody_else_that_is_given_back_without_an_answer(
+    shaky: ZooKeeperClient,
+    competitor: Competitor,
+    outage: Outage,
+    znodes: PoolZnodes,
+    arrives: bool,
+    ephemeral: bool,
+) -> None:
+    """The session lives: a contender that nobody wants would keep the lock from all, without an end."""
+    lock_dir = paths.election("stats")
+    held = competitor.hold(lock_dir)
+    delete = shaky.kazoo.delete
+
+    def giving_back(path: str) -> Any:
+        shaky.kazoo.delete = delete
+        if arrives:
+            giving = outage.lose_answer(lambda: delete(path), lambda: len(znodes.children(lock_dir)) == 1)
+        else:
+            giving = outage.lose_question(lambda: delete(path))
+        return giving.result(30)
+
+    shaky.kazoo.delete = giving_back
+    with pytest.raises(ZKLockException):
+        locks.acquire(shaky, lock_dir, blocking=False, ephemeral=ephemeral)
+    outage.end()
+    held.release()
+    wait_for("the lock is free", lambda: not znodes.children(lock_dir))
+    wait_for("nothing is looked for any more", lambda: not shaky.orphans)
 
 
 @pytest.mark.parametrize("arrives", [True, False])
@@ -278,13 +340,59 @@ def test_not_removed_and_the_session_lost(
     assert node_id in znodes.children(paths.NODES)
 
 
-def test_creation_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
-    """Nobody knows the id: the caller is told that the outcome is unknown, rule C-10 removes what is there."""
-    zk.client.kazoo.ensure_path(paths.NODES)
-    creating = outage.lose_answer(lambda: zk.storeNode(Node("small")), znodes.nodes)
-    with pytest.raises(ZKConnectionError):
-        creating.result(30)
+@pytest.mark.parametrize("arrives", [True, False])
+@pytest.mark.parametrize("kind", [Node, NodeRequest])
+def test_creation_without_an_answer(
+    zk: ZooKeeper, outage: Outage, znodes: PoolZnodes, arrives: bool, kind: type[Node | NodeRequest]
+) -> None:
+    """The id was in the answer: it is found by what was written, and nothing is made twice."""
+    root = paths.NODES if kind is Node else paths.REQUESTS
+    zk.client.kazoo.ensure_path(root)
+    made = kind()
+
+    def create() -> None:
+        if isinstance(made, Node):
+            zk.storeNode(made)
+        else:
+            zk.storeNodeRequest(made)
+
+    if arrives:
+        creating = outage.lose_answer(create, lambda: znodes.children(root))
+        # One of another process, which is younger.
+        znodes.kazoo.create(f"{root}/", b"{}", sequence=True)
+    else:
+        creating = outage.lose_question(create)
     outage.end()
+    creating.result(30)
+    assert made.key in znodes.children(root)
+    assert len(znodes.children(root)) == (2 if arrives else 1)
+    made.state = "building" if isinstance(made, Node) else "pending"
+    if isinstance(made, Node):
+        zk.storeNode(made)
+    else:
+        zk.storeNodeRequest(made)
+
+
+@pytest.mark.parametrize("kind", [Node, NodeRequest])
+def test_creation_without_an_answer_and_taken_by_another_process(
+    zk: ZooKeeper, outage: Outage, znodes: PoolZnodes, kind: type[Node | NodeRequest]
+) -> None:
+    """S-10: a static host that another launcher hands out at once has one node, not two."""
+    root = paths.NODES if kind is Node else paths.REQUESTS
+    zk.client.kazoo.ensure_path(root)
+    made = kind()
+    store: Callable[[Any], None] = zk.storeNode if kind is Node else zk.storeNodeRequest
+    creating = outage.lose_answer(lambda: store(made), lambda: znodes.children(root))
+    (name,) = znodes.children(root)
+    if kind is Node:
+        znodes.change_node(name, state="in-use")
+    else:
+        znodes.change_request(name, state="pending")
+    outage.end()
+    creating.result(30)
+    assert (znodes.children(root), made.key) == ([name], name)
+    with pytest.raises(ZKConflict):
+        store(made)
 
 
 def registered_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> Registration:

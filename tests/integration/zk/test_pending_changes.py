@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool.exceptions import ZKConnectionError
+from nodepool.exceptions import ZKConnectionError, ZKTooLarge
 from nodepool.model.node import Node
 from nodepool.web import pending_changes
 from nodepool.web.actions import Actions, Wish
@@ -216,20 +216,18 @@ def test_record_is_gone_before_the_cache_knows_the_place(place: Place, monkeypat
     assert len(place.znodes.node_lockers(place.node_id)) == 1
 
 
-def test_place_cannot_be_given_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-101: it is tried again, until nobody stands there."""
+def test_node_that_cannot_be_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-101: it would be the same again and again."""
 
-    def away(_client: ZooKeeperClient, _lock_dir: str, _prefix: str) -> None:
-        raise ZKConnectionError("away")
+    def refuse(_node: Node) -> None:
+        raise ZKTooLarge("too many bytes")
 
     place.actions.hold(place.node_id, WISH, when_free=True)
-    with monkeypatch.context() as patched:
-        patched.setattr(locks, "leave", away)
-        place.actions.withdraw(place.node_id, WISH)
-    assert len(place.znodes.node_lockers(place.node_id)) == 2
-    assert not place.pending.idle, "it is looked at again"
-    place.look_until("it is given back", lambda: place.pending.idle)
-    assert len(place.znodes.node_lockers(place.node_id)) == 1
+    monkeypatch.setattr(place.zk, "storeNode", refuse)
+    place.lock.release()
+    place.look_until("it is given up", lambda: place.pending.idle)
+    assert place.told == [("hold", "given up: too many bytes")]
+    assert place.znodes.node_lockers(place.node_id) == []
 
 
 def test_the_daemon_stops(place: Place) -> None:

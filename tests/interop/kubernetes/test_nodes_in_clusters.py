@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodepool.testing.kubernetes.kinds import PODS
+from simulators.kubernetes.kinds import PODS
 from tests.support.kubernetes_client import KubernetesClient, refusal
 from tests.support.kubernetes_place import PROJECT, PodPlace, SimulatedCluster, every_driver
 

@@ -10,10 +10,19 @@ import pytest
 
 import nodepool
 from nodepool.builder import build_command
-from nodepool.builder.build_command import BuildJob, command_line, environment, make_job, temporary_directory
+from nodepool.builder.build_command import (
+    BuildJob,
+    command_line,
+    conversion_commands,
+    environment,
+    make_job,
+    temporary_directory,
+)
 from nodepool.config.objects import DiskImage
+from nodepool.driver.config import ImageConversion
 
 OUTPUT = Path("/images/debian-0123")
+VHD = ImageConversion("raw", "vpc", "subformat=fixed", 1000)
 
 
 def job(**fields: object) -> BuildJob:
@@ -114,7 +123,7 @@ def test_temporary_directory(variables: dict[str, str], base: dict[str, str], ex
 def test_job_of_the_configuration() -> None:
     image = DiskImage("debian")
     image.release, image.elements, image.env_vars, image.build_timeout = "12", ["vm"], {"A": "b"}, 60
-    made = make_job(image, "0123", {"raw", "qcow2"}, OUTPUT, "/elements")
+    made = make_job(image, "0123", {"raw", "qcow2"}, OUTPUT, "/elements", {"vhd": VHD})
     assert made == job(
         formats=["qcow2", "raw"],
         release="12",
@@ -125,3 +134,21 @@ def test_job_of_the_configuration() -> None:
     )
     assert made.name == "debian-0123"
     assert made.command == build_command.COMMAND
+
+
+@pytest.mark.parametrize(
+    ("formats", "made"), [({"vhd"}, ["raw"]), ({"vhd", "qcow2"}, ["qcow2", "raw"]), ({"vhd", "raw"}, ["raw"])]
+)
+def test_job_with_a_conversion(formats: set[str], made: list[str]) -> None:
+    """B-18: diskimage-builder makes what the other format is made of."""
+    found = make_job(DiskImage("debian"), "0123", formats, OUTPUT, None, {"vhd": VHD})
+    assert (found.formats, found.conversions) == (made, {"vhd": VHD})
+
+
+def test_conversion_commands() -> None:
+    """B-18: the disk is rounded up."""
+    create, convert = conversion_commands(VHD, Path("/i.raw"), Path("/i.vhd"), 2001)
+    assert create == ["qemu-img", "create", "-q", "-f", "vpc", "-o", "subformat=fixed", "/i.vhd", "3000"]
+    into = ["-n", "--target-is-zero", "-f", "raw", "-O", "vpc"]
+    assert convert == ["qemu-img", "convert", *into, "/i.raw", "/i.vhd"]
+    assert conversion_commands(VHD, Path("/i.raw"), Path("/i.vhd"), 2000)[0][-1] == "2000"

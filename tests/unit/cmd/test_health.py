@@ -7,7 +7,7 @@ import http.server
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,10 +17,19 @@ from nodepool.cmd.health import target_of_url, target_of_webapp
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """A daemon that is alive and not ready."""
+    """A daemon that is alive and not ready; below ``/served`` one that is ready."""
+
+    texts: ClassVar[dict[str, bytes]] = {
+        "/health/live": b"OK",
+        "/served/health/ready": b"OK",
+        "/served/health/status": b'{"reload_errors": ["provider a: no such\\ncloud", "' + b"b" * 300 + b'"]}',
+        "/old/health/ready": b"OK",
+        "/old/health/status": b"{}",
+    }
 
     def do_GET(self) -> None:
-        status, text = (200, b"OK") if self.path == "/health/live" else (503, b"not ok\nmore")
+        text = self.texts.get(self.path, b"not ok\nmore")
+        status = 200 if self.path in self.texts else 503
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -85,6 +94,16 @@ def test_answers(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"launcher: http://127.0.0.1:{port}/health/live: OK\n"
     assert cli.main(["health", "--builder", "--url", f"http://127.0.0.1:{port}/health/live"]) == 0
     assert capsys.readouterr().out.startswith("builder: ")
+
+
+def test_configuration_that_is_not_in_effect(port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """G-8: the daemon works, with the old one; the line says so."""
+    url = f"http://127.0.0.1:{port}"
+    assert cli.main(["health", "--url", f"{url}/served/health/ready"]) == 0
+    why = "; the changed configuration is not in effect: provider a: no such cloud; " + "b" * 300
+    assert capsys.readouterr().out == f"launcher: {url}/served/health/ready: OK{why}\n"
+    assert cli.main(["health", "--url", f"{url}/old/health/ready"]) == 0
+    assert capsys.readouterr().out == f"launcher: {url}/old/health/ready: OK\n"
 
 
 def test_no_server(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,14 @@ def test_nodes_of_a_request(fields: dict[str, Any], wanted: bool) -> None:
     assert look.wants("1", data(**fields), SimpleNamespace(mzxid=1)) is wanted
 
 
+def test_nodes_that_are_not_fetched() -> None:
+    """E-11: ready nodes of a fulfilled request take room, too."""
+    look = _RoomLook(request(7), ["cloud-1"], {"1", "2"})
+    ready = data(allocated_to="200-0000000008")
+    assert [look.wants(number, ready, SimpleNamespace(mzxid=1)) for number in "123"] == [True, True, False]
+    assert not look.wants("1", data(provider="cloud-2"), SimpleNamespace(mzxid=1))
+
+
 def test_nodes_in_use_for_the_longest_time() -> None:
     look = _RoomLook(request(7), ["cloud-1"])
     for number in range(30):

@@ -62,7 +62,7 @@ def test_no_command_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([]) == 1
     out = capsys.readouterr().out
     for command in (
-        *("list", "hold", "delete", "info", "erase", "request-list", "label-list", "config-validate"),
+        *("list", "hold", "delete", "info", "erase", "installation", "request-list", "label-list", "config-validate"),
         *("image-list", "dib-image-list", "image-status", "image-build", "image-pause", "image-unpause"),
         *("image-delete", "dib-image-delete", "alien-image-list", "image-upload", "image-rollback"),
         *("image-log",),

@@ -63,19 +63,24 @@ def test_stale_file_is_taken_over(tmp_path: Path) -> None:
     take_over(tmp_path, f"{dead_process()}\n")
 
 
-def test_number_of_another_program_is_taken_over(tmp_path: Path) -> None:
-    """Process numbers are used again: only a Nodepool counts."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+@pytest.mark.parametrize("program", ["python3", "nodepool-tail", "nodepool-launcher/tail"])
+def test_number_of_another_program_is_taken_over(tmp_path: Path, program: str) -> None:
+    """Process numbers are used again: a daemon counts, and not a directory or an argument with its name."""
+    script = tmp_path / "nodepool" / program
+    script.parent.mkdir(parents=True)
+    script.write_text("input()", encoding="utf-8")
+    with subprocess.Popen([sys.executable, str(script), "nodepool-launcher"], stdin=subprocess.PIPE) as other:
         take_over(tmp_path, f"{other.pid}\n")
 
 
-def test_running_daemon_without_flock_is_respected(tmp_path: Path) -> None:
-    """The released launcher does not use flock; its process number and command line tell."""
-    path = tmp_path / "daemon.pid"
-    command = [sys.executable, "-c", "input()", "nodepool-launcher"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
+@pytest.mark.parametrize("program", ["nodepool-launcher", "nodepool-builder"])
+def test_running_daemon_without_flock_is_respected(tmp_path: Path, program: str) -> None:
+    """The released daemons do not use flock; their process number and program are looked at."""
+    path, script = tmp_path / "daemon.pid", tmp_path / program
+    script.write_text("input()", encoding="utf-8")
+    with subprocess.Popen([sys.executable, "-u", str(script), "-f"], stdin=subprocess.PIPE) as other:
         path.write_text(f"{other.pid}\n", encoding="ascii")
-        wait_for("it runs", lambda: b"nodepool" in Path(f"/proc/{other.pid}/cmdline").read_bytes())
+        wait_for("it runs", lambda: program.encode() in Path(f"/proc/{other.pid}/cmdline").read_bytes())
         with pytest.raises(PidFileError, match=f"process {other.pid}"):
             PidFile(str(path), timeout=0).acquire()
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+from collections import deque
 
 import pytest
 
@@ -65,6 +66,23 @@ def when(event: threading.Event, action: object) -> threading.Thread:
     thread = threading.Thread(target=wait)
     thread.start()
     return thread
+
+
+def test_thread_that_ends_by_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so: stderr of a daemon may be nowhere."""
+
+    class Service(FakeService):
+        def run(self) -> None:
+            thread = threading.Thread(target=deque().popleft, name="odd")
+            thread.start()
+            thread.join()
+            os.kill(os.getpid(), signal.SIGTERM)
+            super().run()
+
+    before = threading.excepthook
+    assert ServiceRunner(Service(), FakeNotifier()).run() == 0
+    assert "Thread odd ended by an error" in caplog.text
+    assert threading.excepthook is before
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)

@@ -162,7 +162,7 @@ values = st.recursive(
     max_leaves=8,
 )
 
-fuzz = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+fuzz = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class Dumper(yaml.SafeDumper):

@@ -259,7 +259,7 @@ class TestBad:
         data = {"labels": 3, "diskimages": 3, "providers": [{**section, "pools": pools}]}
         file.write_text(yaml.safe_dump(data), encoding="utf-8")
         keys = [problem.key for problem in validate(str(file)) if problem.severity is Severity.ERROR]
-        assert keys == ["zookeeper-servers", "zookeeper-tls", "diskimages", "labels"]
+        assert keys == ["diskimages", "labels"]
 
 
 class TestOnlyThatProvider:

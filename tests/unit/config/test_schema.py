@@ -76,6 +76,23 @@ def test_words(text: str, expected: str) -> None:
     assert check(text) == [expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("boot-timeout: 2m", "; write 120 (seconds)"),
+        ("boot-timeout: 1h30m", "; write 5400 (seconds)"),
+        ("boot-timeout: soon", ""),
+        ("size: 2m", ""),
+    ],
+)
+def test_duration_with_a_unit(text: str, hint: str) -> None:
+    """What to write instead, where seconds are meant."""
+    key, _, got = text.partition(": ")
+    schema = {"boot-timeout": number(0), "size": integer(0)}
+    noun = "a number" if key == "boot-timeout" else "a whole number"
+    assert check(text, schema) == [f"f:1: {key}: expected {noun}, 0 or more, got '{got}'{hint}"]
+
+
 def test_unknown_key_is_no_error_by_itself() -> None:
     problems = Problems()
     document = parse(SourceText("f", "name: x\nprot: 1"), problems)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What daemons of Nodepool 11 take, and ours, too (reference/configuration 1): a warning with file and line.
 
-The tables were made with the released package: it loads each of these files. Its ``config-validate`` refuses those of
-the first table, and so does ours.
+The tables were made with the released package: it loads each of these files. Our ``config-validate`` refuses those of
+the first table: its ``config-validate`` refuses them, too, or a daemon leaves something out.
 """
 
 from __future__ import annotations
@@ -56,6 +56,16 @@ def table(severity: Severity, *rows: tuple[str, str, str, Check]) -> list[Any]:
 
 ERRORS = table(
     Severity.TOLERATED,
+    (
+        "image beside the spec of a pod",
+        f"{LABELS}providers: [{{name: p, driver: kubernetes, pools: [{{name: main, labels: [{{name: small, type: pod, "
+        "image: a, cpu: 2, python-path: /p, spec: {containers: []}}]}]}]\n",
+        "labels[0].image",
+        lambda c: (
+            [(one.spec, one.cpu, one.python_path) for one in pool(c, "main").labels.values()]
+            == [({"containers": []}, 2, "/p")]
+        ),
+    ),
     ("labels", "labels:\nproviders: []\n", "labels", lambda c: c.labels == {}),
     ("diskimages", f"{LABELS}diskimages:\n{STATIC}", "diskimages", lambda c: c.diskimages == {}),
     ("providers", f"{LABELS}providers:\n", "providers", lambda c: c.providers == {}),
@@ -180,6 +190,30 @@ ERRORS = table(
         )
         for key in ("rebuild-age", "build-timeout")
     ),
+    (
+        "pool twice",
+        LABELS + STATIC.replace("pools: [", "pools: [{name: a, nodes: [{name: x, labels: [big]}]}, "),
+        "pools[0].name",
+        lambda c: [h.id.name for h in pool(c).hosts] == ["h"] and c.labels["big"].pools == [],
+    ),
+    (
+        "image that the provider does not list",
+        LABELS + cloud().replace("small, diskimage: i", "small, diskimage: j"),
+        "labels[0].diskimage",
+        lambda c: pool(c).labels == {} and c.labels["small"].pools == [],
+    ),
+    (
+        "host in two pools",
+        LABELS + STATIC.replace("pools: [", "pools: [{name: b, nodes: [{name: h, labels: [big]}]}, "),
+        "pools[0].nodes[0].name",
+        lambda c: len(provider(c).hosts()) == 1 and pool(c, "b").hosts == [],
+    ),
+    (
+        "no port",
+        LABELS + STATIC.replace("nodes: [", "nodes: [{name: x, labels: [big], connection-port: 70000}, "),
+        "nodes[0].connection-port",
+        lambda c: [host.id.name for host in pool(c).hosts] == ["h"],
+    ),
 )
 WARNINGS = table(
     Severity.WARNING,
@@ -197,12 +231,6 @@ WARNINGS = table(
     ),
     ("key twice", f"{LABELS}max-hold-age: 1\nmax-hold-age: 2\n", "max-hold-age", lambda c: c.max_hold_age == 2),
     (
-        "pool twice",
-        LABELS + STATIC.replace("pools: [", "pools: [{name: a, nodes: [{name: x, labels: [big]}]}, "),
-        "pools[0].name",
-        lambda c: [h.id.name for h in pool(c).hosts] == ["h"] and c.labels["big"].pools == [],
-    ),
-    (
         "label of a pool twice",
         LABELS + cloud(label="}, {name: small, diskimage: i, min-ram: 2"),
         "labels[0].name",
@@ -215,28 +243,10 @@ WARNINGS = table(
         lambda c: provider(c).launch_retries == 1,
     ),
     (
-        "image that the provider does not list",
-        LABELS + cloud().replace("small, diskimage: i", "small, diskimage: j"),
-        "labels[0].diskimage",
-        lambda c: pool(c).labels == {} and c.labels["small"].pools == [],
-    ),
-    (
-        "host in two pools",
-        LABELS + STATIC.replace("pools: [", "pools: [{name: b, nodes: [{name: h, labels: [big]}]}, "),
-        "pools[0].nodes[0].name",
-        lambda c: len(provider(c).hosts()) == 1 and pool(c, "b").hosts == [],
-    ),
-    (
         "no time",
         LABELS + STATIC.replace("host-key: k", "timeout: 0"),
         "timeout",
         lambda c: pool(c).hosts[0].timeout_seconds == 5,
-    ),
-    (
-        "no port",
-        LABELS + STATIC.replace("nodes: [", "nodes: [{name: x, labels: [big], connection-port: 70000}, "),
-        "nodes[0].connection-port",
-        lambda c: [host.id.name for host in pool(c).hosts] == ["h"],
     ),
     (
         "truth value",

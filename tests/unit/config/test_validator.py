@@ -65,9 +65,10 @@ def test_everything_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_zookeeper_may_be_in_the_secure_file(tmp_path: Path) -> None:
-    """Without that file the launcher would refuse it, and so does the validator."""
+    """Without that file the launcher would refuse it, and so does ``check``; in the gate of a site it is a warning."""
     found = check(tmp_path, "labels: []\n")
-    assert [severity for severity, _ in found] == [Severity.ERROR] * 2
+    assert [severity for severity, _ in found] == [Severity.INCOMPLETE] * 2
+    assert [line.partition(":")[0] for line in here(tmp_path, "labels: []\n")] == ["warning"] * 2
     assert "zookeeper-servers: required, but missing: a list of servers" in found[0][1]
     assert found[0][1].endswith("if the secure file has it, name that file with -s")
     secure = tmp_path / "secure.yaml"
@@ -75,8 +76,9 @@ def test_zookeeper_may_be_in_the_secure_file(tmp_path: Path) -> None:
     assert validate(str(tmp_path / "f.yaml"), str(secure)) == []
     secure.write_text("zookeeper-servers: [{host: zk}]\n", encoding="utf-8")
     (problem,) = validate(str(tmp_path / "f.yaml"), str(secure))
-    assert (problem.key, problem.severity) == ("zookeeper-tls", Severity.ERROR)
+    assert (problem.key, problem.severity) == ("zookeeper-tls", Severity.INCOMPLETE)
     assert "-s" not in problem.message
+    assert validate_here(str(tmp_path / "f.yaml"), str(secure)) == [problem]
 
 
 def test_secure_file_that_is_not_there(tmp_path: Path) -> None:
@@ -102,6 +104,26 @@ def test_files_of_this_machine(tmp_path: Path) -> None:
     assert cert.startswith("warning: f.yaml:3:3: zookeeper-tls.cert: there is no file /no/c")
     assert key == "error: f.yaml:4:3: zookeeper-tls.key: k is no private key in PEM form"
     assert ca.startswith("warning: f.yaml:5:3: zookeeper-tls.ca: there is no file /no/a")
+
+
+def test_name_that_stands_twice(tmp_path: Path) -> None:
+    """A provider or a pool that does not count: a daemon goes on, as one of Nodepool 11 does; it is not valid."""
+    pool = "{name: m, nodes: []}"
+    providers = f"- {{name: p, driver: static, pools: [{pool}, {pool}]}}\n- {{name: p, driver: static, pools: []}}\n"
+    (found,) = check(tmp_path, f"{GOOD}providers:\n{providers}")
+    assert (found[0], found[1].split(": ")[1]) == (Severity.TOLERATED, "providers[0].name")
+    (found,) = check(tmp_path, f"{GOOD}providers:\n{providers.splitlines()[0]}\n")
+    assert (found[0], found[1].split(": ")[1]) == (Severity.TOLERATED, "providers[0].pools[0].name")
+
+
+def test_label_to_keep_ready_that_no_pool_has(tmp_path: Path) -> None:
+    providers = "providers: [{name: p, driver: static, pools: [{name: m, nodes: [{name: h, labels: [a]}]}]}]\n"
+    labels = "labels: [{name: a, min-ready: 1}, {name: b, min-ready: 1}, {name: c}]\n"
+    (found,) = check(tmp_path, GOOD + providers + labels)
+    assert found == (
+        Severity.WARNING,
+        "f.yaml:4: labels[1].min-ready: no pool of this file has the label; add it to a pool, or remove min-ready",
+    )
 
 
 def test_clouds_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

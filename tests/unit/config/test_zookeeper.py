@@ -86,11 +86,19 @@ def test_timeout(file: Path, value: float) -> None:
         ({"zookeeper_servers": [{"port": 1}]}, "zookeeper-servers[0]: host is required"),
         ({"zookeeper_servers": [{"host": 7}]}, "zookeeper-servers[0].host: host is required"),
         ({"zookeeper_servers": [{"host": " "}]}, "zookeeper-servers[0].host: host is required"),
+        (
+            {"zookeeper_servers": [{"host": "zk1..example.com"}]},
+            "zookeeper-servers[0].host: expected the name or address of a server, got 'zk1..example.com': ",
+        ),
         ({"zookeeper_servers": [{"host": "a", "port": 0}]}, "[0].port: expected a port, 1 to 65535, got 0"),
         ({"zookeeper_servers": [{"host": "a", "port": 65536}]}, "[0].port: expected a port, 1 to 65535, got 65536"),
         ({"zookeeper_servers": [{"host": "a", "port": "x"}]}, "[0].port: expected a port, 1 to 65535, got 'x'"),
         ({"zookeeper_servers": [{"host": "a", "port": True}]}, "[0].port: expected a port, 1 to 65535, got true"),
         ({"zookeeper_servers": [{"host": "a", "chroot": "x"}]}, "[0].chroot: expected a path that begins with '/'"),
+        (
+            {"zookeeper_servers": [{"host": "a"}, {"host": "b", "chroot": "/x/"}, {"host": "c", "chroot": "/y"}]},
+            "[2].chroot: expected '/x', as the servers before it have: all have the same chroot, got '/y'",
+        ),
         (
             {"zookeeper_servers": [{"host": "a", "chroot": 1}]},
             "[0].chroot: expected a path that begins with '/', got 1",
@@ -142,7 +150,8 @@ def test_empty(file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, nam
             load_config(write(file, **changes), str(secure)).zookeeper_servers[0].host
             == GOOD["zookeeper-servers"][0]["host"]
         )
-        assert f"{name}: there is nothing below it" in caplog.text
+        # What the secure file replaces is not judged.
+        assert (f"{name}: there is nothing below it" in caplog.text) == (secure is empty)
 
 
 def test_all_problems_at_once(file: Path) -> None:
@@ -183,6 +192,17 @@ def test_secure_file_wins(file: Path, tmp_path: Path) -> None:
     assert settings.zookeeper_servers == [ZooKeeperServer("s")]
     assert settings.zookeeper_tls_ca == "3"
     assert settings.zookeeper_timeout == 10.0
+
+
+def test_placeholders(file: Path, tmp_path: Path) -> None:
+    """G-15: what the secure file replaces is not judged; without it, it is."""
+    secure = tmp_path / "secure.yaml"
+    write(secure)
+    path = write(file, zookeeper_servers="SECRET", zookeeper_tls=["SECRET"])
+    for load in (load_zookeeper, load_config):
+        assert load(path, str(secure)).zookeeper_servers == [ZooKeeperServer("zk1")]
+        with pytest.raises(ConfigError, match="zookeeper-servers: expected a list of servers"):
+            load(path)
 
 
 def test_everything_in_the_secure_file(file: Path, tmp_path: Path) -> None:

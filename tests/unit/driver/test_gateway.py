@@ -28,7 +28,14 @@ CONTRACT: dict[str, tuple[type[Any], ...]] = {
 #: Called by the loading of the configuration, which is not a call of a provider.
 OF_THE_CONFIGURATION = {"reset", "getProviderConfig"}
 #: What a machine or an adapter asks of the framework, or tells it; and what words a handler of ours has for an answer.
-OF_THE_FRAMEWORK = {"wake", "wanted", "on_room", *("why_images_missing", "why_too_large", "why_no_room")}
+OF_THE_FRAMEWORK = {
+    "wake",
+    "wanted",
+    "on_room",
+    "on_lost",
+    "use",
+    *("why_images_missing", "why_too_large", "why_no_room"),
+}
 
 
 def provider(**methods: Callable[..., Any]) -> Any:

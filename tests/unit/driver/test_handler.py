@@ -82,8 +82,7 @@ def test_lines_of_a_request_that_fails(
     lines = [record for record in caplog.records if "ing node request" in record.getMessage()]
     assert [record.getMessage().split("] ")[-1] for record in lines] == [
         f"Declining node request: {cause} (small; job unit)",
-        f"Failing node request: every pool declined it: {place}: {cause}; "
-        "lab/main: label(s) small not available in this pool (small; job unit)",
+        f"Failing node request: every pool declined it: {place}: {cause} (small; job unit)",
     ]
     assert {vars(record)["code"] for record in lines} == {"launch.failed"}
     assert {(vars(record)["provider"], vars(record)["pool"]) for record in lines} == {tuple(place.split("/"))}

@@ -16,10 +16,11 @@ from nodepool.driver import gateway
 from nodepool.driver import hooks as hooks_module
 from nodepool.driver.framework.policies import Otherwise, Raises
 from nodepool.driver.framework.repeats import Repeats
-from nodepool.driver.framework.running_calls import AT_ONCE
+from nodepool.driver.framework.running_calls import AT_ONCE, RunningCalls
 from nodepool.driver.gateway import CallCount
 from nodepool.driver.hooks import Hook
 from nodepool.exceptions import CloudUnavailableException, NotFound
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_SECONDS
 
 
@@ -104,6 +105,27 @@ def test_call_that_must_not_block(
         hook(provider(method=lambda: None))
     assert caplog.messages == ["Provider cloud: method() took 2.5 s and held up others; it must not block"]
     assert hook.counts() == [CallCount("method", "cloud", 3, 0, 5.5)]
+
+
+def test_slow_calls(hooks: list[Hook[Any, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """E-10: questions to a cloud that took long at the last time, or have not returned yet; a quick one ends it."""
+    clock = ManualClock()
+    monkeypatch.setattr(hooks_module, "monotonic", clock)
+    monkeypatch.setattr(hooks_module, "RUNNING", RunningCalls(clock))
+    hook: hooks_module.NamedHook[[float], None] = hooks_module.NamedHook("listed", Raises(""))
+    other: hooks_module.ProviderHook[[], None] = hooks_module.ProviderHook("method", Raises(""))
+    seen = []
+
+    def listed(seconds: float) -> None:
+        clock.pass_seconds(seconds)
+        seen.append(gateway.slow_calls("cloud", 30.0))
+
+    cloud = provider(listed=listed, method=lambda: clock.pass_seconds(100))
+    other(cloud)
+    for seconds in (40.0, 1.0, 1.0):
+        hook("cloud", cloud, seconds)
+    assert seen == [{"listed": 40.0}, {"listed": 40.0}, {}]
+    assert gateway.slow_calls("elsewhere", 30.0) == {}
 
 
 def test_bounded(hooks: list[Hook[Any, Any]], caplog: pytest.LogCaptureFixture) -> None:

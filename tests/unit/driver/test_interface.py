@@ -56,6 +56,7 @@ def test_what_is_told_without_a_hook(monkeypatch: pytest.MonkeyPatch) -> None:
     provider.zk = None
     assert (gateway.limit_status(provider, "main"), gateway.host_status(provider)) == ([], [])
     assert (gateway.label_errors(provider), gateway.pause_status(provider)) == ({}, None)
+    assert gateway.other_installations(provider) == gateway.missing_instances(provider) == {}
     monkeypatch.setattr(Least, "errorLabels", lambda self: ["gpu"])
     monkeypatch.setattr(Least, "pausedReason", lambda self: "HTTP 503")
     assert gateway.label_errors(provider) == {"gpu": UNKNOWN}

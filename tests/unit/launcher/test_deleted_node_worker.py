@@ -14,12 +14,14 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
+from nodepool.driver.framework.held_time import HeldTime
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import deleted_node_worker
 from nodepool.plan.backoff import Backoff
 from nodepool.zk.node_store import NodeStore
 from nodepool.zk.reply import Reply
 from tests.support.local_launcher import fake_provider
+from tests.support.manual_clock import ManualClock
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
@@ -211,6 +213,42 @@ def test_deletion_that_takes_too_long(
     assert znodes.node_lockers(node_id) == []
     assert (znodes.node(node_id) or {"state": "deleting"})["state"] == "deleting"
     launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
+
+
+def test_deletion_that_waits_for_a_limit_of_our_own(
+    launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X-5: a driver says for how long it did; that time does not count."""
+
+    class Waits:
+        def __init__(self, clock: ManualClock) -> None:
+            self.held = HeldTime(clock)
+            self.held.begin()
+
+        def is_alive(self) -> bool:
+            return True
+
+        def join(self, timeout: float | None = None) -> None:
+            """It does not end."""
+
+    monkeypatch.setattr(deleted_node_worker, "CHECK_SECONDS", 0.0)
+    clock = ManualClock()
+    task = Waits(clock)
+    monkeypatch.setattr(deleted_node_worker, "monotonic", clock)
+    monkeypatch.setattr(FakeProvider, "startNodeCleanup", lambda provider, node: task)
+    node_id = znodes.add_node("used")
+    worker = launcher.nodepool.deletion.current
+    launcher.passes(worker, "it began", lambda: znodes.node_lockers(node_id))
+    clock.now += 1000
+    worker.run_once()
+    assert znodes.node_lockers(node_id)
+    task.held.end()
+    clock.now += 599
+    worker.run_once()
+    assert znodes.node_lockers(node_id)
+    clock.now += 2
+    worker.run_once()
+    assert znodes.node_lockers(node_id) == []
 
 
 def test_only_nodes_of_a_gone_request_are_looked_at(

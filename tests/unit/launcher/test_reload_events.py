@@ -30,7 +30,7 @@ def test_without_any_change() -> None:
 def test_a_refused_one() -> None:
     last, events = reloaded(False, "np.yaml:3: labels: unknown key")
     assert last == ReloadStatus(5.0, False, "np.yaml:3: labels: unknown key")
-    assert [what for _, what, _ in events] == ["reload refused"]
+    assert [what for _, what, _ in events] == ["reload failed"]
 
 
 def test_many_changes_do_not_push_out_other_events() -> None:

@@ -17,7 +17,10 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.model import component
+from nodepool.plan.backoff import Backoff
+from nodepool.runtime import reload
 from nodepool.runtime.parts import Thread
+from nodepool.runtime.providers import Providers
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
@@ -143,6 +146,30 @@ def test_broken_file(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) 
     caplog.clear()
     nodepool.run_once()
     assert "refused" not in caplog.text
+
+
+def test_reload_that_fails_half_way(launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-8: the file is in effect when all of it is; until then the launcher says what is not, and tries again."""
+    nodepool, apply = launcher.nodepool, type(launcher.nodepool.providers).apply
+    before, errors = nodepool.configuration.current, [RuntimeError("no way")]
+
+    def fail_once(providers: Providers, configs: Any) -> None:
+        if errors:
+            raise errors.pop()
+        apply(providers, configs)
+
+    monkeypatch.setattr(Providers, "apply", fail_once)
+    monkeypatch.setattr(reload, "RETRY", Backoff(0.0, 0.0))
+    launcher.local.settings["max-hold-age"] = 77
+    rewrite(launcher)
+    failed = ["providers could not be changed: RuntimeError: no way", "changed: the connection, traces"]
+    assert (nodepool.configuration.current, nodepool.reload_errors) == (before, failed)
+    last = nodepool.reload_events.last
+    assert last is not None
+    assert (last.ok, last.text) == (False, "; ".join(failed))
+    nodepool.run_once()
+    assert (nodepool.configuration.current.max_hold_age, nodepool.reload_errors) == (77, [])
+    assert nodepool.configuration.current.digest != before.digest
 
 
 def test_broken_section(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) -> None:

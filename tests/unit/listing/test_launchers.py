@@ -38,7 +38,7 @@ def test_with_those_of_older_releases() -> None:
 
 
 def test_a_reload_as_text() -> None:
-    assert "refused: unknown key" in render(launcher_table([L1], [], 50.0))
+    assert "failed: unknown key" in render(launcher_table([L1], [], 50.0))
 
 
 def test_one_that_tells_little() -> None:

@@ -10,7 +10,6 @@ from nodepool.listing.table import Table, render
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.pool_status import LimitStatus, PoolStatus, WaitingStatus
-from nodepool.model.request import NodeRequest
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.long_waits import LongWait, WaitCause
 from nodepool.plan.node_index import NodeIndex
@@ -23,33 +22,22 @@ ARM = LongWait(("arm",), WaitCause("cloud-2/main", "provider.circuit-open", "HTT
 GONE = StatusProblem("provider", "provider cloud-2 is unavailable: HTTP 503", NOON - 7200, NOON + 12, "explain cloud-2")
 
 
-def requests(*of: str) -> list[NodeRequest]:
-    found = []
-    for state in of:
-        found.append(NodeRequest("200-1"))
-        found[-1].state = state
-    return found
-
-
 def test_the_sentence() -> None:
-    assert sentence([GPU, ARM], [GONE], []) == (
+    assert sentence([GPU, ARM], [GONE], 0) == (
         "12 requests wait longer than 5 min: 9 for gpu (cloud-1/main: cores 80 of 80), "
         "3 for arm (cloud-2/main: HTTP 503)."
     )
     one = LongWait(("a", "b"), WaitCause(text="no pool tells why"), 1, NOON, ["200-1"])
-    assert sentence([one], [], []) == "1 request waits longer than 5 min: 1 for a,b (no pool tells why)."
+    assert sentence([one], [], 0) == "1 request waits longer than 5 min: 1 for a,b (no pool tells why)."
     long = LongWait(("a",), WaitCause(text="x" * 100), 1, NOON, ["200-1"])
-    assert sentence([long], [], []).endswith(f"1 for a ({'x' * 80}...).")
-    assert sentence([GPU, ARM, one, one, one], [], []).endswith("1 for a,b (no pool tells why), 2 for others.")
+    assert sentence([long], [], 0).endswith(f"1 for a ({'x' * 80}...).")
+    assert sentence([GPU, ARM, one, one, one], [], 0).endswith("1 for a,b (no pool tells why), 2 for others.")
 
 
 def test_the_sentence_when_nothing_waits() -> None:
-    found = requests(states.REQUESTED, states.PENDING, states.FULFILLED)
-    assert sentence([], [], found) == "All is well. No request waits longer than 5 min (2 wait now)."
-    assert (
-        sentence([], [GONE], found[:1]) == "No request waits longer than 5 min (1 waits now); 1 thing needs attention."
-    )
-    assert sentence([], [GONE, GONE], []).endswith("2 things need attention.")
+    assert sentence([], [], 2) == "All is well. No request waits longer than 5 min (2 wait now)."
+    assert sentence([], [GONE], 1) == "No request waits longer than 5 min (1 waits now); 1 thing needs attention."
+    assert sentence([], [GONE, GONE], 0).endswith("2 things need attention.")
 
 
 def test_a_problem_in_a_line() -> None:

@@ -24,8 +24,7 @@ NOON = 1795435200.0
         ),
         (
             ServedConfig("l1", 42, False, "1a2b", "/n.yaml", None, "n.yaml:5: not YAML\x1b", NOON - 60),
-            "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) was refused: "
-            "n.yaml:5: not YAML ",
+            "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) failed: n.yaml:5: not YAML ",
         ),
         (ServedConfig("l1"), "launcher l1 does not report what it serves, like all launchers of Nodepool 11"),
     ],

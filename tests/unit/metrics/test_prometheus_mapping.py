@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.driver.openstack import session
+from nodepool.driver.openstack import service_client
+from nodepool.driver.openstack.clouds import StatsdPlace
 from nodepool.metrics import catalog, gauges
 from nodepool.metrics.statsd_sink import statsd_names
 from nodepool.model.component import PoolComponent
@@ -164,12 +165,14 @@ def test_counted_calls_are_mapped(mappings: list[dict[str, Any]], monkeypatch: p
         def timing(self, name: str, _milliseconds: int) -> None:
             sent.append((name, "observer"))
 
-    monkeypatch.setattr(session, "shared_client", lambda: SimpleNamespace(pipeline=Pipe))
-    session.count("compute", "GET", "/servers/detail?limit=1", "200", 0.1)
+    client = SimpleNamespace(pipeline=Pipe, resolved=True)
+    monkeypatch.setattr(service_client, "client_of", lambda host, port: client)
+    metrics = service_client.StatsdCounts(StatsdPlace("localhost", 8125, "openstack.api"))
+    metrics.count("compute", "GET", "/servers/detail?limit=1", "200", 0.1)
     assert [found[1]["outcome"] for name, kind in sent if (found := prometheus(mappings, name, kind))] == [
+        "200",
+        "200",
         "attempted",
-        "200",
-        "200",
     ]
 
 

@@ -19,6 +19,7 @@ def test_records_of_all_builders() -> None:
     )
     assert status.build("deb", "b1") == BuildStatus("install", 60)
     assert status.upload("deb", "b0", "lab", "1") == UploadStatus(12.5, 7, 100)
+    assert status.providers == {}
     assert status.build("deb", "b0") == BuildStatus()
     assert status.upload("deb", "b0", "other", "1") == UploadStatus()
 
@@ -26,6 +27,16 @@ def test_records_of_all_builders() -> None:
 @pytest.mark.parametrize("record", [{}, {"builds": None, "uploads": []}, {"builds": {"a/b": 1}, "uploads": {"a": "b"}}])
 def test_odd_records_tell_nothing(record: dict[str, Any]) -> None:
     assert BuilderStatus.of_records([record]) == BuilderStatus()
+
+
+def test_providers_that_builders_look_after() -> None:
+    """OV-8: those of two processes on a host are one builder's."""
+    records: list[dict[str, Any]] = [
+        {"host": "a", "providers": ["x"]},
+        {"host": "a", "providers": ["y"]},
+        {"host": "b"},
+    ]
+    assert BuilderStatus.of_records(records).providers == {"a": {"x", "y"}}
 
 
 def test_odd_values_are_not_told() -> None:

@@ -23,7 +23,7 @@ FULL = LauncherStatus(
     tenant_limits={"t1": {"cores": 80}},
     reload=ReloadStatus(1763809100, False, "nodepool.yaml:3: providers[0].drivr: unknown key"),
     maintenance="launcher l1 is drained by alice: upgrade",
-    events=(Event(1763809100, "l1", "launcher l1", "reload refused"),),
+    events=(Event(1763809100, "l1", "launcher l1", "reload failed"),),
     omitted=1,
 )
 

@@ -72,12 +72,10 @@ def test_reasons_with_a_cause() -> None:
     assert paused.text == (
         "the pool is paused: another request waits for room (200-7: quota: 2 of 2 instances of pool main in use)"
     )
-    filler = reasons.min_ready_without_room(cause)
-    assert filler.text == "it would exceed quota: 2 of 2 instances of pool main in use"
     second = reasons.tenant_order("poor", cause)
-    assert all(reason.numbers == cause.numbers for reason in (paused, filler, second))
-    assert [reason.code.value for reason in (paused, filler, second)] == [
-        *("wait.pool-paused", "min-ready.without-room", "wait.tenant-order"),
+    assert all(reason.numbers == cause.numbers for reason in (paused, second))
+    assert [reason.code.value for reason in (paused, second)] == [
+        *("wait.pool-paused", "wait.tenant-order"),
     ]
 
 

@@ -11,9 +11,10 @@ from nodepool.model import states
 from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
+from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, PoolStatus
+from nodepool.model.request import NodeRequest
 from nodepool.plan.attention import Registered, StatusProblem, named, problems
-from nodepool.plan.node_index import NodeIndex
+from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import summarize
 
 NOW = 10_000.0
@@ -28,7 +29,8 @@ def found(
     nodes: Sequence[Node] = (),
     maintenance: Sequence[Maintenance] = (),
 ) -> list[StatusProblem]:
-    return problems(summarize(pools), launchers, registered, NodeIndex.of(nodes), maintenance, NOW)
+    seen = Observed(now=NOW, nodes={one.key: one for one in nodes}, maintenance=maintenance)
+    return problems(summarize(pools), launchers, registered, seen)
 
 
 def node(number: int, state: str, age: float, **fields: Any) -> Node:
@@ -133,7 +135,7 @@ def test_holds_without_an_end() -> None:
 def test_a_refused_configuration() -> None:
     refused = replace(L1, reload=ReloadStatus(70.0, False, "np.yaml:3: labels: unknown key"))
     (problem,) = found(launchers=[refused, replace(refused, host="l2")])
-    assert problem.text == "the changed configuration is refused by l1, l2: np.yaml:3: labels: unknown key"
+    assert problem.text == "the changed configuration is not in effect on l1, l2: np.yaml:3: labels: unknown key"
     assert found(launchers=[replace(L1, reload=ReloadStatus(70.0, True, "x"))]) == []
 
 
@@ -150,3 +152,70 @@ def test_launchers_that_differ() -> None:
 def test_some_names_in_a_sentence() -> None:
     assert named(["a", "b"]) == "a, b"
     assert named([str(number) for number in range(6)]) == "0, 1, 2, 3, 4 and 1 more"
+
+
+def test_launches_that_take_long() -> None:
+    """OV-2: which step, since when, what is usual, and what ends it."""
+    slow = LaunchStatus(
+        "0000000001", "gpu", "build", "building", NOW - 75, NOW - 70, NOW + 3525, "launch-timeout", 4.0, slow=True
+    )
+    pool = replace(POOL, launches=LaunchesStatus(running=3), launching=[slow, replace(slow, slow=False)])
+    (problem,) = found(pool)
+    assert (problem.kind, problem.since, problem.command) == ("launch", NOW - 75, "explain cloud/main")
+    assert problem.text == (
+        "cloud/main: 1 of 3 launches takes long: it waits for the cloud, which has it and does not run it yet, "
+        "for 1 min (the launch began 1 min ago, usually it takes 4 s; launch-timeout ends the attempt in 58 min)"
+    )
+    assert found(replace(pool, launching=[replace(slow, slow=False)])) == []
+
+
+def test_nodes_that_are_not_fetched() -> None:
+    """OV-2"""
+    requests = [NodeRequest(f"200-{number}") for number in (1, 2)]
+    for one in requests:
+        one.requestor, one.nodes, one.state_time = "zuul-1", [f"000000000{one.key[-1]}"], 100.0
+    nodes = {"0000000001": node(1, states.READY, 9999, allocated_to="200-1")}
+    for one in requests:
+        one.state = states.FULFILLED
+    nodes["0000000002"] = node(2, states.READY, 9999, allocated_to="200-2")
+    (problem,) = problems([], [L1], [], Observed(now=NOW, nodes=nodes, requests={one.key: one for one in requests}))
+    assert problem == StatusProblem(
+        *("node", "zuul-1 has not fetched 2 ready nodes of 2 requests, which others cannot have", 100.0),
+        command="explain 200-1",
+    )
+
+
+def test_slow_calls() -> None:
+    """E-10, OV-2: once for a provider, with the longest time of those that ask."""
+    one = replace(POOL, slow_calls={"getQuotaLimits": 36.0, "other": 30.0})
+    (problem,) = found(one, replace(one, pool="gpu", slow_calls={"listInstances": 120.0, "getQuotaLimits": 48.0}))
+    assert problem.text == (
+        "the cloud of provider cloud answers slowly: "
+        "a list of instances takes 2 min, the look-up of limits takes 48 s, other takes 30 s"
+    )
+    assert (problem.kind, problem.command) == ("provider", "explain cloud")
+
+
+def test_missing_instances() -> None:
+    """OV-2, D-9: once for a provider, whatever number of its pools and launchers see the same."""
+    one = replace(POOL, missing={"0000000001": 200.0, "0000000002": 100.0})
+    (problem,) = found(one, replace(one, host="l2"), replace(one, pool="gpu"))
+    assert (problem.kind, problem.next, problem.command) == ("provider", 100.0, "explain cloud")
+    assert problem.text == (
+        "the cloud of provider cloud shows no instance of 2 nodes any more (0000000001, 0000000002): "
+        "they are not used; correct the project, region or credentials of the provider, or nodepool delete "
+        "replaces the nodes at once"
+    )
+
+
+def test_other_installations() -> None:
+    """OV-2, D-10: once for a provider, whatever number of its pools and launchers see the same."""
+    one = replace(POOL, other_installations={"fedcba9876543210": 1})
+    pools = [one, replace(one, host="l2", other_installations={"fedcba9876543210": 3}), replace(one, pool="gpu")]
+    (problem,) = found(*pools)
+    assert (problem.kind, problem.command) == ("provider", "explain cloud")
+    assert problem.text == (
+        "another installation, fedcba9876543210, has 3 things in the cloud of provider cloud: if it is in use, give "
+        "provider cloud another name in one of the two installations; if its ZooKeeper was lost, "
+        "nodepool installation adopt fedcba9876543210 takes it over"
+    )

@@ -141,6 +141,25 @@ def test_no_secret(texts: Callable[[Edit], list[str]], edit: Edit) -> None:
     assert not any("hunter2" in line or "swordfish" in line for line in lines)
 
 
+def test_logins(texts: Callable[[Edit], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may log in, and who may change something; never a secret."""
+    login = {"name": "sso", "driver": "HS256", "client_id": "c", "issuer_id": "i", "secret": "hunter2"}
+
+    def with_logins(data: dict[str, Any], secret: str = "hunter2") -> None:
+        auth = {"authenticators": [{**login, "secret": secret}], "operators": [{"claim": "groups", "contains": "ops"}]}
+        data["webapp"] = {"auth": auth}
+
+    added = ["webapp.auth.authenticators[sso] added", "webapp.auth.operators[groups ops] added"]
+    assert texts(with_logins) == added
+    with monkeypatch.context() as patch:
+        patch.setitem(BASE, "webapp", {"auth": {"authenticators": [login], "operators": []}})
+        assert texts(lambda data: with_logins(data, "hunter3")) == [
+            "webapp.auth.authenticators[sso].secret changed",
+            "webapp.auth.operators[groups ops] added",
+        ]
+        assert texts(lambda data: data.pop("webapp")) == ["webapp.auth.authenticators[sso] removed"]
+
+
 def test_of_a_mapping_only_the_keys(texts: Callable[[Edit], list[str]]) -> None:
     """J-1."""
     assert texts(lambda data: data["diskimages"][0]["env-vars"].update({"PASS": "x", "PIN": "1"})) == [

@@ -10,11 +10,11 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.event import Event
-from nodepool.model.pool_status import LabelStatus, RequestStatus
+from nodepool.model.pool_status import LabelStatus, LaunchStatus, RequestStatus
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan import explain
 from nodepool.plan.explained import ExplainedRequest
-from nodepool.plan.observed import Observed
+from nodepool.plan.observed import UNFETCHED_SECONDS, Observed
 from nodepool.plan.queue import RequestKind
 from tests.support.observed import FULL, NOW, component, known, node, pool_id, request, seen, status, waiting
 
@@ -44,10 +44,37 @@ def test_waits_for_room() -> None:
     assert found.age_seconds == 412
     assert [(one.pool, one.verdict, one.code, one.since) for one in found.pools] == [
         ("cloud-1/main", "waits", "room.cores", NOW - 60),
-        ("cloud-2/main", "absent", "provider.circuit-open", NOW - 940),
+        ("cloud-2/main", "absent", "provider.circuit-open", NOW - 412),
     ]
     assert "cloud-2/main would serve it, but: HTTP 503" in found.remedies
-    assert [moment.what for moment in found.history] == ["absent", "submitted", "waits"]
+    assert [moment.what for moment in found.history] == ["submitted", "absent", "waits"]
+
+
+def test_nothing_before_its_submission() -> None:
+    """E-9: its kind, its provider, its label and its node may be older than a request; its history is not."""
+    new = request()
+    new.created_time = NOW - 2
+    older = {
+        "a": status("a", waiting=[waiting("gpu", since=NOW - 60)]),
+        "b": status("b", state="unavailable", code="provider.circuit-open", text="HTTP 503", since=NOW - 353),
+        "c": status("c", labels={"gpu": LabelStatus("label.broken", "no flavor", NOW - 9)}),
+        "d": status("d", waiting=[waiting("gpu", code="turn.of-label", since=NOW - 30)]),
+    }
+    ready = node()
+    ready.allocated_to = new.key
+    found = explained(
+        seen(
+            new,
+            registered=[component(name, "gpu") for name in older],
+            statuses=list(older.values()),
+            nodes=known(ready),
+        )
+    )
+    assert sorted(one.verdict for one in found.pools) == ["absent", "declined", "leaves", "waits"]
+    assert {one.since for one in found.pools} == {NOW - 2}
+    assert found.history[0].what == "submitted"
+    assert {moment.at for moment in found.history} == {NOW - 2}
+    assert len(found.history) == 6
 
 
 def test_json() -> None:
@@ -224,3 +251,45 @@ def test_kinds_with_the_same_labels() -> None:
     assert [explained(observed, number).code for number in (0, 1)] == ["room.cores", "wait.order"]
     declined.declined_by.append("and another")
     assert explained(observed, 1).code in ("room.cores", "wait.order"), "what is told of its like"
+
+
+def test_a_request_whose_launches_take_long_in_a_cloud_that_is_away() -> None:
+    """E-10: it is served, and this is what it waits for."""
+    launch = LaunchStatus(
+        "0000000001", "gpu", "build", "building", NOW - 75, NOW - 70, NOW + 3525, "launch-timeout", 4.0, slow=True
+    )
+    made, building = request(state=states.PENDING), node(1, state=states.BUILDING)
+    building.allocated_to = made.key
+    told = RequestStatus(made.key, "launching", "served.launching", "its nodes are being launched", {}, NOW - 75)
+    away = status("cloud-1", state="unavailable", text="HTTP 503", requests=[told], launching=[launch])
+    found = explained(seen(made, registered=[component("cloud-1", "gpu")], statuses=[away], nodes=known(building)))
+    assert found.text == (
+        "is served by cloud-1/main: its nodes are being launched; cloud-1/main launches nothing new: HTTP 503; "
+        "node 0000000001 waits for the cloud, which has it and does not run it yet (it is building) for 1 min "
+        "(the launch began 1 min ago, usually it takes 4 s; launch-timeout ends the attempt in 58 min)"
+    )
+
+
+def test_nodes_that_are_not_fetched() -> None:
+    """E-11: their requestor may have gone; others wait for their room meanwhile."""
+    made, ready = request(state=states.FULFILLED), node(1)
+    made.nodes, made.requestor, made.state_time = [ready.key], "zuul-1", NOW - UNFETCHED_SECONDS - 1
+    ready.allocated_to = made.key
+    waiting_one = request(8)
+    full = status("cloud-1", waiting=[waiting("gpu")])
+    observed = seen(made, waiting_one, registered=[component("cloud-1", "gpu")], statuses=[full], nodes=known(ready))
+    found = explained(observed)
+    assert found.text == "is fulfilled with node 0000000001; they are ready, and it has not fetched them"
+    assert found.remedies == [
+        "zuul-1 has not fetched the nodes for 5 min: look whether it works, and whether its executors take jobs; "
+        "nodepool delete 0000000001 takes the nodes away from the job; "
+        "they are free by themselves when its session with ZooKeeper ends"
+    ]
+    about = explain.explain("0000000001", "node", observed)
+    assert found.remedies[0] in about.to_dict()["remedies"]
+    assert (
+        f"nodes of request {made.key} are ready and not fetched; nodepool explain {made.key} tells more"
+        in explained(observed, 1).remedies
+    )
+    made.state_time = NOW - UNFETCHED_SECONDS + 1
+    assert explained(replace(observed)).remedies == []

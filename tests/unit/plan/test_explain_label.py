@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nodepool.model import states
@@ -10,7 +12,7 @@ from nodepool.model.event import Event
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.pool_status import LabelStatus
 from nodepool.plan.explain_label import RECENT_SECONDS, explain_label
-from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
+from tests.support.observed import FULL, NOW, component, known, node, request, seen, status, waiting
 
 
 def test_served() -> None:
@@ -90,6 +92,19 @@ def test_one_queue_of_several_launchers() -> None:
     statuses.append(status("cloud-2", waiting=[waiting("gpu", code="turn.of-priority", text="another pool")]))
     observed = seen(registered=[component("cloud-1", "gpu")], statuses=statuses)
     assert [(group.pool, group.count) for group in explain_label("gpu", observed).waiting] == [("cloud-1/main", 3)]
+
+
+def test_min_ready_that_waits_for_room() -> None:
+    """M-7: it waits in the pool that has the label and is full; no job does."""
+    filler = replace(waiting("gpu"), min_ready=True)
+    found = explain_label(
+        "gpu", seen(registered=[component("cloud-1", "gpu")], statuses=[status("cloud-1", waiting=[filler])])
+    )
+    assert found.text == (
+        "is served by cloud-1/main; 0 free nodes; 0 requests want it; "
+        f"min-ready: 3 more ready nodes wait in cloud-1/main: {FULL[1]}"
+    )
+    assert found.waiting == []
 
 
 @pytest.mark.parametrize(("ago", "told"), [(5, True), (RECENT_SECONDS + 1, False)], ids=["just now", "long ago"])

@@ -10,7 +10,7 @@ import pytest
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
+from nodepool.model.pool_status import FailedLaunch, LaunchesStatus, LaunchStatus
 from nodepool.plan.explain_node import explain_node
 from nodepool.plan.explained import ExplainedNode
 from tests.support.observed import NOW, component, known, node, request, seen, status
@@ -63,6 +63,13 @@ def test_free_node_that_nobody_takes() -> None:
     )
 
 
+def test_missing_instance() -> None:
+    """D-9: it may be in another place."""
+    found = explained(node(1), statuses=[status("cloud-1", missing={node(1).key: 1.0})])
+    assert found.text == "is ready, but the cloud does not show its instance any more: it is not used"
+    assert "nodepool explain cloud-1 shows why, and what ends it" in found.remedies
+
+
 def test_locked_node() -> None:
     found = explained(node(1), locked=frozenset({"0000000001"}))
     assert (found.locked, found.text) == (True, "is ready and locked: a launcher checks or takes it")
@@ -95,13 +102,28 @@ def test_launch_that_failed() -> None:
 
 def test_node_of_nobody() -> None:
     found = explained(node(1, state=states.USED), registered=[])
-    assert found.remedies == ["no launcher has provider cloud-1: nobody looks after the node"]
+    assert found.remedies == ["no launcher serves provider cloud-1"]
 
 
 def test_node_of_a_request_that_waits() -> None:
-    found = explained(allocated(states.BUILDING), request(7, state=states.PENDING))
+    found = explained(allocated(states.READY), request(7, state=states.PENDING))
     assert found.remedies == ["nodepool explain 200-0000000007 tells what its request waits for"]
 
 
 def test_unknown_state() -> None:
     assert explained(node(1, state=states.TESTING)).text == "is testing"
+
+
+def test_a_launch_that_takes_long() -> None:
+    """E-10: the step, and where to look; its request has no more to say of it."""
+    launch = LaunchStatus(
+        "0000000001", "gpu", "build", "building", NOW - 75, NOW - 70, NOW + 3525, "launch-timeout", 4.0, slow=True
+    )
+    one = allocated(states.BUILDING)
+    one.external_id = "server-1"
+    found = explained(one, request(7, state=states.PENDING), statuses=[status("cloud-1", launching=[launch])])
+    assert "; it waits for the cloud, which has it and does not run it yet (it is building) for 1 min" in found.text
+    assert found.remedies == [
+        "look at instance server-1 in the cloud of provider cloud-1; launch-timeout ends the attempt"
+    ]
+    assert explained(one, request(7, state=states.PENDING)).remedies == []

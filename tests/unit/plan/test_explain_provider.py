@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
+from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus
 from nodepool.plan.explain import kind_of, similar
 from nodepool.plan.explain_provider import explain_provider
 from tests.support.observed import NOW, component, known, node, seen, status, waiting
@@ -126,3 +128,49 @@ def test_served_by_one_of_two() -> None:
     )
     assert (found.state, found.text) == ("running", "works")
     assert found.remedies[0] == "launcher l2 does not serve it: no such cloud"
+
+
+def test_launches_that_take_long() -> None:
+    """E-10: a cloud that is slow or stuck does not simply work."""
+    launch = LaunchStatus(
+        "0000000001", "gpu", "build", "building", NOW - 75, NOW - 70, NOW + 3525, "launch-timeout", 4.0, slow=True
+    )
+    slow = status("cloud-1", launches=LaunchesStatus(running=2), launching=[launch])
+    found = explain_provider("cloud-1", seen(registered=[component("cloud-1", "gpu")], statuses=[slow]))
+    assert found.text.startswith("works slowly; 1 of 2 launches takes long: it waits for the cloud")
+    full = explain_provider(
+        "cloud-1",
+        seen(
+            registered=[component("cloud-1", "gpu")], statuses=[replace(slow, state="paused", text="4 of 4 instances")]
+        ),
+    )
+    assert full.text.startswith("pool main is paused: 4 of 4 instances; 1 of 2 launches takes long: it waits")
+    assert "nodepool explain 0000000001 shows the launch of cloud-1/main that waits for longest" in found.remedies
+
+
+def test_slow_calls() -> None:
+    """E-10"""
+    found = explain_provider(
+        "cloud-1",
+        seen(
+            registered=[component("cloud-1", "gpu")],
+            statuses=[status("cloud-1", state="running", slow_calls={"listInstances": 42.0})],
+        ),
+    )
+    assert found.text == "works slowly; a list of instances takes 42 s"
+
+
+def test_missing_instances() -> None:
+    """D-9"""
+    missing = {"0000000001": NOW + 60.0}
+    (remedy,) = explain_provider("cloud-1", seen(statuses=[status("cloud-1", missing=missing)])).remedies
+    assert remedy.startswith("the cloud of provider cloud-1 shows no instance of 1 nodes any more (0000000001): ")
+    assert remedy.endswith("; they count as lost in 60 s")
+
+
+def test_other_installation() -> None:
+    """D-10"""
+    found = explain_provider("cloud-1", seen(statuses=[status("cloud-1", other_installations={"fedcba9876543210": 2})]))
+    (remedy,) = found.remedies
+    assert remedy.startswith("another installation, fedcba9876543210, has 2 things in the cloud of provider cloud-1: ")
+    assert "nodepool installation adopt fedcba9876543210" in remedy

@@ -6,10 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.pool_status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
+from nodepool.plan import long_waits as module
+from nodepool.plan.explain import explain_request
+from nodepool.plan.explained import ExplainedRequest
 from nodepool.plan.long_waits import LONG_SECONDS, LongWait, WaitCause, causes, long_waits
 from nodepool.plan.observed import Observed
 
@@ -124,3 +129,17 @@ def test_cause_of_each_request() -> None:
     assert {key: found[key] for key in sorted(found)[:2]} == {"200-0000000001": room, "200-0000000002": room}
     assert found["200-0000000003"].text == "launching 1 node"
     assert len(found) == 3
+
+
+def test_requests_that_are_served_are_not_compared_with_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is explained, so the cost must not grow with the square of their number."""
+    sizes = []
+
+    def explained(one: NodeRequest, seen: Observed) -> ExplainedRequest:
+        sizes.append(len(seen.requests))
+        return explain_request(one, seen)
+
+    monkeypatch.setattr(module, "explain_request", explained)
+    (found,) = waits([request(number, state=states.PENDING) for number in range(200)], pool())
+    assert found.count == len(sizes) == 200
+    assert max(sizes) <= 64

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import hypothesis.strategies as st
+from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nodepool.model.request import NodeRequest
@@ -136,3 +137,4 @@ def test_oldest_of_a_kind_that_is_gone() -> None:
 
 
 TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=40)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, PoolStatus
+from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, PoolStatus
 from nodepool.plan.status_events import merged, pool_events
 
 POOL = PoolStatus(host="l1", provider="cloud", pool="main", state="running", since=10.0)
@@ -87,3 +87,16 @@ def test_a_provider_that_comes_and_goes() -> None:
 
 def test_older_ones_are_left_out() -> None:
     assert merged([Event(1, "l1", "x 1"), Event(2, "l1", "x 2")], since=2) == [Event(2, "l1", "x 2")]
+
+
+def test_launches_that_take_long() -> None:
+    """OV-4: when the first one does, and when none does any more."""
+    launch = LaunchStatus("1", "gpu", "call", begun=30.0, since=30.0, slow=True)
+    slow = replace(POOL, launches=LaunchesStatus(running=1), launching=[launch])
+    ((at, subject, what, _, text),) = told(POOL, slow)
+    assert (at, subject, what) == (NOW, "pool cloud/main", "launches slow")
+    assert text.startswith("1 of 1 launch takes long: it waits for the answer of the cloud")
+    assert told(slow, replace(slow, launching=[launch, replace(launch, node="2")])) == []
+    assert told(slow, replace(slow, launching=[replace(launch, slow=False)])) == [
+        (NOW, "pool cloud/main", "launches as usual", "", "")
+    ]

@@ -15,7 +15,7 @@ from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
 from nodepool.plan.node_choice import ReadyNodes
-from nodepool.plan.queue import RequestKind
+from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind
 from nodepool.plan.triage import Fulfil, HeadVerdict, KindVerdict, Launch, Wait, triage, triage_kind
 
 TENANT_FULL = reasons.tenant_limit("poor", "instances", limit=2, used=2, needed=1)
@@ -49,14 +49,15 @@ class View:
     objection: Reason | None = None
     tenant_limited: bool = False
     tenant_order: Reason | None = None
-    shortage: Reason | None = None
+    tenant_full: Reason | None = None
     shortage_of_ready: Reason | None = None
+    shortage: Reason | None = None
     verdict: Verdict = field(default_factory=Consider)
     agreed: bool = False
     hold: Reason | None = None
 
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
-        return self.shortage if nodes is None else self.shortage_of_ready
+        return self.tenant_full if nodes is None else self.shortage_of_ready
 
     def no_ready_node(self, labels: Sequence[str]) -> Reason:
         return reasons.NO_READY_NODE
@@ -196,8 +197,8 @@ def test_max_concurrency(running: int, full: bool) -> None:
 
 def test_tenant() -> None:
     """A-8: the first one that does not fit keeps the room for itself; an order comes before a limit."""
-    assert judge(View(shortage=TENANT_FULL), "small") == Wait(TENANT_FULL, first_of_tenant=True)
-    assert judge(View(shortage=TENANT_FULL, tenant_order=TENANT_ORDER), "small") == Wait(TENANT_ORDER)
+    assert judge(View(tenant_full=TENANT_FULL), "small") == Wait(TENANT_FULL, first_of_tenant=True)
+    assert judge(View(tenant_full=TENANT_FULL, tenant_order=TENANT_ORDER), "small") == Wait(TENANT_ORDER)
 
 
 def test_ready_nodes_of_a_limited_tenant() -> None:
@@ -216,3 +217,15 @@ def test_provider_that_launches_nothing_now() -> None:
     view = View(provider_paused="HTTP 503", ready=ready("small"))
     assert isinstance(judge(view, "small"), Fulfil)
     assert judge(view, "big") == Wait(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, "HTTP 503"))
+
+
+def test_what_keeps_nodes_ready_waits_for_room_in_the_queue() -> None:
+    """Q-7, M-7: it is taken when there is room. Others are taken at once: they pause the pool, and make room."""
+    full = reasons.quota_used_up("pool main", "instances", limit=4, used=4, needed=1)
+    head = request("small", reuse=False)
+    assert triage(RequestKind.of(head), head, View(shortage=full)) == Launch()
+    head.requestor = MIN_READY_REQUESTOR
+    kind = RequestKind.of(head)
+    assert triage(kind, head, View(shortage=full)) == Wait(full)
+    assert triage(kind, head, View(shortage=full, objection=reasons.EXCEEDS_QUOTA)) == Decline(reasons.EXCEEDS_QUOTA)
+    assert triage(kind, head, View()) == Launch()

@@ -25,6 +25,7 @@ class Client:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.connected = error is None
+        self.hosts, self.tls_files = "localhost:2281", ("c", "k", "a")
         self.error = error
         self.disconnected = threading.Event()
         self.told = 0
@@ -33,7 +34,7 @@ class Client:
         if self.error is not None:
             raise self.error
 
-    def tell_trouble(self) -> None:
+    def look_after(self) -> None:
         self.told += 1
 
     def disconnect(self) -> None:
@@ -95,7 +96,7 @@ def test_order_of_its_life(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon.join()
     daemon.stop()
     assert daemon.calls == ["check", "build", "begin", "turn", "end"]
-    assert client.told == 1, "each turn tells of trouble with ZooKeeper"
+    assert client.told == 1, "each turn looks after the connection"
 
 
 def test_configuration_that_it_refuses(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

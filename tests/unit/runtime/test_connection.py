@@ -16,13 +16,14 @@ from nodepool.runtime import connection
 class Client:
     """`ZooKeeperClient` as far as it takes another list of servers."""
 
-    def __init__(self) -> None:
-        self.hosts: list[str] = []
+    def __init__(self, hosts: str, cert: str | None = None) -> None:
+        self.hosts = hosts
+        self.tls_files = (cert, None, None)
 
     def reset_hosts(self, hosts: str) -> None:
         if "bad" in hosts:
             raise ZKException("another chroot")
-        self.hosts.append(hosts)
+        self.hosts = hosts
 
 
 def config(host: str, cert: str | None = None) -> Config:
@@ -32,22 +33,22 @@ def config(host: str, cert: str | None = None) -> Config:
     return made
 
 
-def follow(old: Config, new: Config) -> list[str]:
-    client: Any = Client()
-    connection.follow(client, old, new)
-    hosts: list[str] = client.hosts
+def follow(new: Config) -> str:
+    client: Any = Client("one:2181")
+    connection.follow(client, new)
+    hosts: str = client.hosts
     return hosts
 
 
 def test_other_servers(caplog: pytest.LogCaptureFixture) -> None:
     """They are used from now on."""
-    assert follow(config("one"), config("one")) == []
-    assert follow(config("one"), config("two")) == ["two:2181"]
+    assert follow(config("one")) == "one:2181"
+    assert follow(config("two")) == "two:2181"
     assert caplog.messages == []
 
 
 def test_what_needs_a_restart_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    assert follow(config("one"), config("bad", cert="new.pem")) == []
+    assert follow(config("bad", cert="new.pem")) == "one:2181"
     assert caplog.messages == [
         "zookeeper-servers: another chroot; this takes effect after a restart",
         "zookeeper-tls changed: this takes effect after a restart",

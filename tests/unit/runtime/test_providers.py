@@ -85,6 +85,24 @@ def test_only_what_changed(providers: Providers, driver: Driver) -> None:
     assert [call for call in driver.calls if call[0] == "d"] == ["d.start"]
 
 
+def test_sections_that_cannot_be_compared(
+    providers: Providers, driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """G-5, G-8: a driver whose classes raise there is started anew, and the others follow their sections."""
+
+    class Odd(StaticProviderConfig):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            raise AttributeError("no pools")
+
+    providers.apply({"a": Odd({"name": "a", "priority": 1})})
+    driver.calls.clear()
+    providers.apply({"a": Odd({"name": "a", "priority": 2}), **configs(b={})})
+    assert driver.calls == ["b.start", "a1.idle", "a2.start", "a1.idle", "a1.stop"]
+    assert "Provider a: its sections cannot be compared, it is started anew" in caplog.text
+
+
 def test_broken_one_stops_nothing_else(providers: Providers, driver: Driver) -> None:
     """G-9: it is absent, the others start."""
     providers.apply(configs(a={"fails": "start"}, b={}, c={"fails": "idle"}))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from nodepool.config.objects import Config, DiskImage, Label
-from nodepool.driver.config import ProviderConfig
+from nodepool.driver.config import ImageConversion, ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
@@ -18,13 +18,15 @@ from nodepool.metrics.catalog import RELOADS
 from nodepool.runtime import reload
 from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
 from tests.support.counted import Counted
+from tests.support.manual_clock import ManualClock
 
 
 class Files:
     """The configuration files; ``next`` is what they hold now."""
 
     def __init__(self) -> None:
-        self.next: Config | ConfigError = Config()
+        self.next: Config | Exception = Config()
+        self.loads = 0
         self._loaded: object = None
 
     def files(self) -> list[str]:
@@ -34,29 +36,39 @@ class Files:
         return self.next is not self._loaded
 
     def load(self) -> Config:
+        self.loads += 1
         self._loaded = self.next
-        if isinstance(self.next, ConfigError):
+        if isinstance(self.next, Exception):
             raise self.next
         return self.next
 
 
 class Daemon:
+    """Two parts follow its configuration: ``cables`` and ``pools``."""
+
     def __init__(self) -> None:
         self.files = Files()
-        self.applied: list[tuple[Config, Config]] = []
+        self.cables: list[Config] = []
+        self.applied: list[Config] = []
         self.error: Exception | None = None
-        self.configuration = Configuration(self.files, self.apply, logging.getLogger("test.reload"))
+        self.seen: list[Config] = []
+        self.clock = ManualClock()
+        parts = {"cables": self.cables.append, "pools": self.apply}
+        log = logging.getLogger("test.reload")
+        self.configuration = Configuration(self.files, parts, self.look_again, log, self.clock)
         self.phases: list[str] = []
         self.configuration.on_reload = self.phases.append
         self.outcomes: list[tuple[bool, Sequence[str]]] = []
         self.configuration.on_outcome = lambda ok, texts: self.outcomes.append((ok, texts))
         self.first = self.configuration.load()
 
-    def apply(self, old: Config, new: Config) -> None:
-        assert self.configuration.current is new
-        self.applied.append((old, new))
+    def apply(self, new: Config) -> None:
         if self.error is not None:
             raise self.error
+        self.applied.append(new)
+
+    def look_again(self) -> None:
+        self.seen.append(self.configuration.current)
 
 
 @pytest.fixture
@@ -74,7 +86,8 @@ def test_changed_file(daemon: Daemon) -> None:
     new = daemon.files.next = Config()
     daemon.configuration.follow()
     daemon.configuration.follow()
-    assert daemon.applied == [(daemon.first, new)]
+    assert daemon.applied == [new]
+    assert daemon.seen == [new]
     assert daemon.phases == ["reloading", "serving"]
     assert daemon.outcomes == [(True, [])]
 
@@ -102,10 +115,11 @@ def test_changes_that_cannot_be_told(
     monkeypatch.setattr(reload, "config_changes", fail)
     new = daemon.files.next = Config()
     daemon.configuration.follow()
-    assert daemon.applied == [(daemon.first, new)]
+    assert daemon.applied == [new]
+    assert daemon.seen == [new]
     assert daemon.phases == ["reloading", "serving"]
-    assert "What the configuration changes cannot be told" in caplog.text
-    assert daemon.outcomes == [(True, ["what it changes cannot be told, the log says why"])]
+    assert "What the configuration changes is not known" in caplog.text
+    assert daemon.outcomes == [(True, ["what it changes is not known, the log says why"])]
 
 
 def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
@@ -157,11 +171,14 @@ class TestBrokenProvider:
             config.diskimages = {name: DiskImage(name) for name in ("mine", "other")}
         provider: Any = old.providers["a"]
         provider.diskimages = {"mine": object(), "gone": object()}
+        conversion = ImageConversion("raw", "vpc")
         old.diskimages["mine"].image_types.add("raw")
+        old.diskimages["mine"].conversions["vhd"] = conversion
         old.diskimages["other"].image_types.add("raw")
         new.diskimages["mine"].image_types.add("qcow2")
         assert list(keep_usable(old, new)) == ["a"]
         assert new.diskimages["mine"].image_types == {"qcow2", "raw"}
+        assert new.diskimages["mine"].conversions == {"vhd": conversion}
         assert new.diskimages["other"].image_types == set()
 
     def test_mended(self, daemon: Daemon) -> None:
@@ -195,18 +212,76 @@ class TestBrokenProvider:
         assert new.labels == {}
 
 
-def test_error_while_it_is_put_into_effect(daemon: Daemon) -> None:
-    daemon.files.next, daemon.error = Config(), RuntimeError("no way")
-    with pytest.raises(RuntimeError, match="no way"):
+def test_error_while_it_is_put_into_effect(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """G-8: the other parts have it; it is current when all have it. What has it is told, once."""
+    counted = Counted(RELOADS)
+    new = daemon.files.next = Config()
+    new.max_hold_age = 60
+    daemon.error = RuntimeError("no way")
+    daemon.configuration.follow()
+    assert (daemon.cables, daemon.applied) == ([new], [])
+    assert daemon.configuration.current is daemon.first
+    assert daemon.seen == [daemon.first]
+    assert daemon.phases == ["reloading", "serving; the changed configuration file is not wholly in effect"]
+    told = ["pools could not be changed: RuntimeError: no way", "changed: cables"]
+    assert daemon.outcomes == [(False, told)]
+    assert daemon.configuration.trouble == told
+    assert f"The reload failed, it is tried again in 1 s: {'; '.join(told)}" in caplog.messages
+    daemon.configuration.follow()
+    assert len(daemon.cables) == 1
+    for pause in (1.0, 2.0):
+        daemon.clock.pass_seconds(pause - 0.01)
         daemon.configuration.follow()
-    assert daemon.phases == ["reloading", "failed"]
+        daemon.clock.pass_seconds(0.01)
+        daemon.configuration.follow()
+    assert len(daemon.cables) == 3
+    assert len(daemon.outcomes) == 1
+    daemon.error = None
+    daemon.clock.pass_seconds(4.0)
+    daemon.configuration.follow()
+    assert daemon.configuration.current is new
+    assert (daemon.applied, daemon.seen[-1]) == ([new], new)
+    assert daemon.outcomes[1:] == [(True, ["max-hold-age: 0 -> 60"])]
+    assert daemon.configuration.trouble == []
+    assert counted.new() == {("failed",): 1, ("applied",): 1}
+    daemon.clock.pass_seconds(3600.0)
+    daemon.configuration.follow()
+    assert daemon.files.loads == 2
+
+
+def test_file_that_cannot_be_loaded(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """G-8: an error that nobody foresaw, e.g. of a library of a driver: it is loaded again, though it is the same."""
+    daemon.files.next = OSError("no more files")
+    daemon.configuration.follow()
+    assert daemon.configuration.current is daemon.first
+    assert daemon.outcomes == [(False, ["the configuration could not be loaded: OSError: no more files"])]
+    assert "Reload: the configuration could not be loaded" in caplog.text
+    daemon.configuration.follow()
+    assert daemon.files.loads == 2
+    daemon.clock.pass_seconds(1.0)
+    daemon.configuration.follow()
+    assert daemon.files.loads == 3
+
+
+def test_refused_while_another_one_is_half_in_effect(daemon: Daemon) -> None:
+    """G-8: the one that can be used is put into effect; that the file is refused stays the news."""
+    half = daemon.files.next = Config()
+    daemon.error = RuntimeError("no way")
+    daemon.configuration.follow()
+    daemon.files.next, daemon.error = ConfigError("line 3: no such label"), None
+    daemon.configuration.follow()
+    daemon.clock.pass_seconds(1.0)
+    daemon.configuration.follow()
+    assert daemon.configuration.current is half
+    assert daemon.outcomes[-1] == (False, ["line 3: no such label"])
+    assert daemon.configuration.trouble == ["line 3: no such label"]
 
 
 def test_first_file_is_refused() -> None:
     files = Files()
     files.next = ConfigError("empty")
     with pytest.raises(ConfigError, match="empty"):
-        Configuration(files, lambda old, new: None, logging.getLogger("test.reload")).load()
+        Configuration(files, {}, lambda: None, logging.getLogger("test.reload")).load()
 
 
 def test_what_changed_is_logged(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:

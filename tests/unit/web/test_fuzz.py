@@ -81,7 +81,7 @@ METHODS = st.sampled_from(["GET", "GET", "GET", "HEAD", "POST", "DELETE", "OPTIO
 CLIENT = TestClient(make_app(WebSite(full()).site), base_url="http://nodepool.example", raise_server_exceptions=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(METHODS, WHERE, QUERIES, HEADERS)
 @example("GET", f"{ROOT}/nodes", "cursor=W2ZhbHNlLGZhbHNlLDEsIiIsIiJd", {})
 @example("GET", "/node-list", "fields=%ff", {"accept": b"\xff"})

@@ -236,7 +236,9 @@ def test_server_stops_beside_a_slow_viewer(
         server.stop()
         server.join(SECONDS / 2)
         assert not server.is_alive()
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    # Without the client of ZooKeeper: a session ends where the machine stands still.
+    own = [record for record in caplog.records if record.name.startswith("nodepool")]
+    assert not [record for record in own if record.levelno >= logging.WARNING]
 
 
 def test_head() -> None:

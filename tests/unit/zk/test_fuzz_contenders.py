@@ -97,7 +97,7 @@ def client_of(kazoo: Kazoo) -> Any:
     return SimpleNamespace(kazoo=kazoo, connected=True, add_session_listener=lambda listener: None, session_epoch=0)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @example({f"{'a' * 32}__lock__x": b"nobody", f"{'b' * 32}__lock__0000000002": b"us"}, 0)
 @example({f"{'a' * 32}__lock__-000000001": b"late", f"{'b' * 32}__lock__2147483647": b"early"}, 0)
 @given(directories, st.integers(0, 2))
@@ -127,7 +127,7 @@ def is_utf8(value: bytes) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 @example({f"{'a' * 32}__lock__0000000000zzzz": b"", f"{'b' * 32}__lock__0000000002": OWNER.encode()}, ["x"])
 @given(directories, st.lists(names | st.builds("/".join, st.tuples(names, names)), max_size=4))
 def test_a_cache_hears_of_it(directory: dict[str, bytes], events: list[str]) -> None:

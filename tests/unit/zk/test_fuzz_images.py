@@ -54,7 +54,7 @@ def trees(draw: st.DrawFn) -> ImageTree:
     return tree
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(trees())
 def test_every_decision_can_be_taken(tree: ImageTree) -> None:
     """R-17"""

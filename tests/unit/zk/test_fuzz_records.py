@@ -57,7 +57,7 @@ GOOD_BUILD: dict[str, Any] = {**ImageBuild("debian", "1").to_dict(NOW), "builder
 GOOD_UPLOAD: dict[str, Any] = {**ImageUpload("debian", "1", "cloud", "1").to_dict(NOW), "external_id": "i"}
 
 fuzz = settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -44,8 +44,8 @@ class QuickAnswer(NamedTuple):
     keep: bool
 
     def json(self) -> Any:
-        """The value in the content. Raises ValueError."""
-        return fast_json.loads(self.content)
+        """The value in the content. Raises ValueError, RecursionError."""
+        return fast_json.loads_any(self.content)
 
 
 class _Message:

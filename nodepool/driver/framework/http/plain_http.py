@@ -9,6 +9,7 @@ Imported when a provider is made, because requests takes long to import.
 
 from __future__ import annotations
 
+import codecs
 import http.cookiejar
 import logging
 import socket
@@ -58,8 +59,11 @@ class HttpAnswer(NamedTuple):
     content: bytes
 
     def json(self) -> Any:
-        """The value in the content; None = there is no content. Raises ValueError."""
-        return fast_json.loads(self.content) if self.content else None
+        """The value in the content, without a byte order mark; None = there is no content. Raises ValueError."""
+        content = self.content.removeprefix(codecs.BOM_UTF8)
+        if not content:
+            return None
+        return fast_json.loads_any(content)
 
 
 class _Adapter(bounded.BoundedAdapter):

@@ -9,16 +9,18 @@ server. Any other call without an answer is the matter of the caller: it may hav
 from __future__ import annotations
 
 import abc
+import contextlib
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.driver.framework.cloud_errors import CloudAway, NotFoundByProxy
 from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.retry_after import retry_after
+from nodepool.driver.framework.http.retry_after import asks_for_a_pause, retry_after
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.framework.rate_classes import Call, RateClasses
 from nodepool.driver.framework.token_bucket import BucketSize
@@ -36,6 +38,38 @@ READ_ATTEMPTS: Final = 3
 READ_AGAIN: Final = Backoff(0.5, 4.0)
 #: Methods that change nothing.
 _READS: Final = ("GET", "HEAD")
+#: Statuses that a proxy may have of its own, with a page: the login or the thing that was asked for is not to blame. By
+#: 404 and 410 of a PUT an object store says that an upload is over.
+_OF_PROXIES: Final = (401, 403, 404, 407, 410)
+_OF_UPLOADS: Final = (404, 410)
+_NOT_FOUND: Final = 404
+#: Longest part of an answer in an error.
+_SHOWN: Final = 120
+#: What an operator reads where the answer is not the cloud's.
+PROXY: Final = "is it a proxy that answers there?"
+
+T = TypeVar("T")
+#: Scheme, host and port of a URL. What programs read in different ways, such as a login or a backslash, is not in it.
+_ORIGIN: Final = re.compile(r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]*))?(?=[/?#]|$)", re.IGNORECASE)
+_PORTS: Final = {"http": "80", "https": "443"}
+
+
+def same_server(url: object, ours: str) -> bool:
+    """Does a URL that a cloud gave lead to a server of ours? No other server may see our token. Pure.
+
+    Clouds add the default port, and change the case of host names: ``https://management.azure.com:443/...``.
+
+    :param ours: URL of the API, of the configuration.
+    """
+    found = _ORIGIN.match(url) if isinstance(url, str) else None
+    wanted = _ORIGIN.match(ours)
+    return found is not None and wanted is not None and _server(found) == _server(wanted)
+
+
+def _server(origin: re.Match[str]) -> tuple[str, str, int]:
+    """Scheme, host and port."""
+    scheme = origin[1].lower()
+    return scheme, origin[2].lower(), int(origin[3] or _PORTS[scheme])
 
 
 class RestAnswer(NamedTuple):
@@ -140,6 +174,8 @@ class RestCalls:
         for attempt in range(1, attempts + 1):
             try:
                 answer = self._send(kind, method, url, what, given, content, query, seconds, permit, again)
+                if answer.status in _OF_PROXIES and not (method == "PUT" and answer.status in _OF_UPLOADS):
+                    self._check_no_page(answer, what, method)
                 if answer.status >= 400:
                     raise self._api.error(self._head(what), answer)
                 return RestAnswer(answer.status, self._data(answer, what), answer.headers)
@@ -149,6 +185,20 @@ class RestCalls:
                 log.debug("Provider %s: %s, trying again", self.provider, error)
                 self._sleep(READ_AGAIN.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
+
+    def read(self, what: str, of: Callable[[Any], T], data: Any) -> T:
+        """What a part of an answer says.
+
+        :param what: for errors, as in `call`.
+        :param of: makes a value of it.
+        :raises CloudAway: it lacks what it must have, or has it in another form.
+        """
+        try:
+            return of(data)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            shown = one_line(str(data)[:_SHOWN])
+            text = f"{self._head(what)}: the answer cannot be understood ({type(error).__name__}: {error}): {shown}"
+            raise CloudAway(text) from error
 
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
@@ -172,33 +222,36 @@ class RestCalls:
     ) -> HttpAnswer:
         """One call with an answer of any status but those of throttling and of an old login."""
         renewed = False
+        # How long data take says nothing of the cloud.
+        name = what if content is None or "json" in headers.get("Content-Type", "") else ""
         for attempt in range(1, THROTTLED_ATTEMPTS + 1):
-            turn = self._wait_turn(kind, what)
-            login = self._login.headers()
-            permit()
-            answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
-            if self._api.throttled(answer):
-                pause = turn.throttled(retry_after(answer.headers))
-                log.info(
-                    "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
-                    *(self.provider, what, answer.status, pause),
-                )
-                if attempt < THROTTLED_ATTEMPTS and again:
-                    continue
-            elif answer.status == 401 and not renewed:
-                renewed = True
-                self._login.refused(login)
-                if again:
-                    continue
-            else:
-                self._accepted(kind, turn, answer)
-            return answer
+            with self._turn(kind, what, name) as turn:
+                login = self._login.headers()
+                permit()
+                answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
+                throttled = self._api.throttled(answer)
+                if throttled or asks_for_a_pause(answer.status, answer.headers):
+                    pause = turn.throttled(retry_after(answer.headers))
+                    log.info(
+                        "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
+                        *(self.provider, what, answer.status, pause),
+                    )
+                    if throttled and attempt < THROTTLED_ATTEMPTS and again:
+                        continue
+                elif answer.status == 401 and not renewed:
+                    renewed = True
+                    self._login.refused(login)
+                    if again:
+                        continue
+                else:
+                    self._accepted(kind, turn, answer)
+                return answer
         return answer
 
     def _accepted(self, kind: str, turn: Call, answer: HttpAnswer) -> None:
         seconds = self._api.seconds_left_alone(kind, answer)
         if seconds is None:
-            turn.worked()
+            turn.worked(done=answer.status < 400)
         else:
             turn.throttled(seconds)
 
@@ -233,21 +286,36 @@ class RestCalls:
         try:
             return answer.json()
         except (ValueError, RecursionError):
-            said = one_line(answer.content[:400].decode("utf-8", "replace"))
-            raise CloudAway(
-                f"{self._head(what)}: the answer is not JSON but {said[:120]!r}; is it a proxy that answers there?"
-            ) from None
+            text = f"{self._head(what)}: the answer is not JSON but {_shown(answer)!r}; {PROXY}"
+            raise CloudAway(text) from None
+
+    def _check_no_page(self, answer: HttpAnswer, what: str, method: str) -> None:
+        """:raises CloudAway: not the cloud answers, but a proxy with a page. A read is sent again."""
+        if is_page(answer):
+            text = f"{self._head(what)}: the answer {answer.status} is not the cloud's but {_shown(answer)!r}; {PROXY}"
+            kind = NotFoundByProxy if answer.status == _NOT_FOUND else CloudAway
+            raise kind(text, maybe_done=method in _READS, code=str(answer.status))
 
     def _head(self, what: str) -> str:
         return f"Provider {self.provider}: {what} failed"
 
-    def _wait_turn(self, kind: str, what: str) -> Call:
+    def _turn(self, kind: str, what: str, name: str) -> contextlib.AbstractContextManager[Call]:
         if self.stopped.is_set():
             raise CloudAway(f"{self._head(what)}: the provider was stopped", maybe_done=False)
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
-        return self._classes.wait(kind)
+        return self._classes.call(kind, name)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
             raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+
+
+def is_page(answer: HttpAnswer) -> bool:
+    """Is an answer a web page, and so that of a proxy?"""
+    return answer.content[:100].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+
+
+def _shown(answer: HttpAnswer) -> str:
+    """The beginning of an answer."""
+    return one_line(answer.content[:400].decode("utf-8", "replace"))[:_SHOWN]

@@ -9,6 +9,15 @@ from collections.abc import Mapping
 from nodepool.clock import wall_time
 
 
+def asks_for_a_pause(status: int, headers: Mapping[str, str]) -> bool:
+    """Does an answer say that there were too many calls? 429 always does, 413 and 503 with ``Retry-After``.
+
+    413 with ``Retry-After: 0`` is how Cinder says that a quota is used up.
+    """
+    after = headers.get("Retry-After")
+    return status == 429 or (status == 503 and after is not None) or (status == 413 and after not in (None, "0"))
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds of ``Retry-After``, which may be a number or a date (RFC 9110, 10.2.3); None = it is not there."""
     text = headers.get("Retry-After")

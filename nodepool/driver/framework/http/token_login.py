@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`TokenLogin`: the bearer token of one provider, renewed before it ends."""
+"""`TokenLogin`: the bearer token of one provider, renewed before it ends; and how metadata services are asked."""
 
 from __future__ import annotations
 
 import abc
 import logging
+import os
 import threading
-from collections.abc import Callable, Mapping
-from typing import Final
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
+from nodepool.driver.framework.http.rest_calls import PROXY, is_page
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.http.plain_http import HttpAnswer
 
 log = logging.getLogger("nodepool.driver.framework.TokenLogin")
 
@@ -18,6 +25,74 @@ log = logging.getLogger("nodepool.driver.framework.TokenLogin")
 RENEW_SECONDS: Final = 300.0
 #: After a refusal nobody asks again for so long: an account is locked for less.
 REFUSED_SECONDS: Final = 10.0
+#: Where a machine or a container asks for its own identity. The addresses are those of all clouds, and of Google in
+#: IPv6 (GCE_METADATA_HOST in GoogleCloudPlatform/k8s-config-connector); of EC2 in IPv6; of ECS; of EKS; then the names
+#: of Google and of IBM.
+_METADATA_HOSTS: Final = (
+    *("169.254.169.254", "fd20:ce::254", "fd00:ec2::254", "169.254.170.2", "169.254.170.23", "fd00:ec2::23"),
+    *("metadata.google.internal", "api.metadata.cloud.ibm.com"),
+)
+#: Variables by which google-auth and botocore find them elsewhere: a host, or an address.
+_METADATA_VARIABLES: Final = (
+    *("GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP", "AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+)
+#: Statuses by which a metadata service says that it is not ready yet, or that the identity is not.
+_NOT_READY: Final = (404, 410, 429)
+#: What an operator reads then.
+NOT_READY: Final = "the metadata service is asked again; if this lasts, assign an identity to this machine"
+
+
+def keep_metadata_direct() -> None:
+    """Keep calls of metadata services away from the proxies of the environment, whichever library makes them.
+
+    A proxy would answer for itself: with an error, or with the identity of another machine. requests, urllib and
+    botocore read ``no_proxy``, which gets the addresses. Without a proxy the environment stays as it is.
+    """
+    proxies = urllib.request.getproxies_environment()
+    present = proxies.pop("no", "")
+    if not proxies or present.strip() == "*":
+        return
+    known = {name.strip() for name in present.split(",")}
+    # requests compares a host without brackets, urllib and botocore one with them.
+    hosts = [form for host in _metadata_hosts() for form in ((host, f"[{host}]") if ":" in host else (host,))]
+    if missing := [host for host in hosts if host not in known]:
+        os.environ["no_proxy"] = ",".join(filter(None, [present, *missing]))
+
+
+def _metadata_hosts() -> Iterator[str]:
+    yield from _METADATA_HOSTS
+    for name in _METADATA_VARIABLES:
+        text = os.environ.get(name, "")
+        host = urllib.parse.urlsplit(text if "://" in text else f"//{text}").hostname
+        if host:
+            yield host
+
+
+def is_metadata(url: str) -> bool:
+    """Is an address that of a metadata service?"""
+    return urllib.parse.urlsplit(url).hostname in set(_metadata_hosts())
+
+
+def is_away(answer: HttpAnswer, *, metadata: bool) -> bool:
+    """Does an answer to a login say nothing about the credentials? Then the login is tried again.
+
+    :param metadata: a metadata service answered.
+    """
+    status = answer.status
+    return status == 429 or status >= 500 or is_page(answer) or (metadata and status in _NOT_READY)
+
+
+def login_error(text: str, answer: HttpAnswer, code: str, remedy: str, *, metadata: bool) -> CloudAway:
+    """The error for an answer to a login.
+
+    :param text: whose login failed, and what the answer says.
+    :param remedy: what corrects the credentials, such as ``correct credentials-file``.
+    :param metadata: a metadata service answered.
+    """
+    if not is_away(answer, metadata=metadata):
+        return LoginRefused(f"{text}; {remedy}", code)
+    advice = PROXY if is_page(answer) else NOT_READY if metadata else ""
+    return CloudAway("; ".join(filter(None, (text, advice))), maybe_done=False, code=code)
 
 
 class TokenLogin(abc.ABC):
@@ -30,6 +105,7 @@ class TokenLogin(abc.ABC):
     """
 
     def __init__(self, provider: str, clock: Callable[[], float] = monotonic) -> None:
+        keep_metadata_direct()
         self.provider = provider
         self._clock = clock
         self._lock = threading.Lock()

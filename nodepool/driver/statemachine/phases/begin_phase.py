@@ -23,6 +23,8 @@ class BeginPhase:
     :param make_machine: `Adapter.getCreateStateMachine`.
     """
 
+    name = "begin"
+
     def __init__(
         self,
         order: LaunchOrder,

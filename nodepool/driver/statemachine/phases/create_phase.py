@@ -13,6 +13,7 @@ from nodepool.driver.statemachine.removal import Driven
 from nodepool.exceptions import LaunchNetworkException, LaunchStatusException, ServerCreateTimeoutException
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.held_time import TimeLimit
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.machine import StateMachine
@@ -28,7 +29,7 @@ class CreatePhase:
     """Result: the fields of the node.
 
     :param worked: notified when the cloud did what it was asked.
-    :param deadline: when the attempt ends, monotonic seconds.
+    :param limit: of the attempt.
     :param id_in_advance: what ZooKeeper has as the id of the instance already; the node says it when the machine does.
     """
 
@@ -38,8 +39,7 @@ class CreatePhase:
         zk: NodeWrites,
         driven: Driven,
         worked: Callable[[], None],
-        deadline: float,
-        clock: Callable[[], float],
+        limit: TimeLimit,
         log: Log,
         id_in_advance: Any = None,
     ) -> None:
@@ -47,15 +47,27 @@ class CreatePhase:
         self._zk = zk
         self._driven = driven
         self._worked = worked
-        self._deadline = deadline
-        self._clock = clock
+        self._limit = limit
         self._log = log
         self._id_in_advance = id_in_advance
+
+    @property
+    def name(self) -> str:
+        machine = self._driven.machine
+        if machine.external_id and not getattr(machine, "announced", False):
+            return "build"
+        return "call" if getattr(machine, "calling", False) else "wait"
+
+    @property
+    def text(self) -> str:
+        """Where the machine is, or what it says that it waits for."""
+        machine = self._driven.machine
+        return str(getattr(machine, "waits_for", "") or machine.state)
 
     def step(self) -> float | None:
         """See `nodepool.driver.statemachine.phases.phase.Phase`."""
         machine = self._driven.machine
-        left = self._deadline - self._clock()
+        left = self._limit.left
         if left <= 0:
             raise ServerCreateTimeoutException(
                 f"no instance within launch-timeout of {self._order.launch_timeout:g} s, "

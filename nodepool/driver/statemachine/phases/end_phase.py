@@ -20,6 +20,8 @@ class EndPhase:
     :param state: of the node: `ready`, `failed` or `aborted`.
     """
 
+    name = "end"
+
     def __init__(self, node: Node, zk: NodeWrites, state: str, log: Log) -> None:
         self._node = node
         self._zk = zk

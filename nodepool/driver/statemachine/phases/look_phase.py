@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nodepool.driver.statemachine.finder import Search
 from nodepool.plan import launch_attempt as plan
 
 if TYPE_CHECKING:
+    from nodepool.driver.framework.held_time import TimeLimit
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.node import Node
 
@@ -27,23 +27,23 @@ class LookPhase:
     Two instances for one node must never be. And it shows whether the cloud is there at all.
 
     :param search: of instances of the node.
-    :param deadline: how long to ask a cloud that does not answer, monotonic seconds.
+    :param limit: how long to ask a cloud that does not answer.
     """
+
+    name = "search"
 
     def __init__(
         self,
         node: Node,
         search: Search,
         health: CloudHealth,
-        deadline: float,
-        clock: Callable[[], float],
+        limit: TimeLimit,
         log: Log,
     ) -> None:
         self._node = node
         self._search = search
         self._health = health
-        self._deadline = deadline
-        self._clock = clock
+        self._limit = limit
         self._log = log
         self.found: list[Any] = []
         self.cloud_away = False
@@ -53,7 +53,7 @@ class LookPhase:
         try:
             wait = self._search.step()
         except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
-            if self._health.circuit_open or self._clock() >= self._deadline:
+            if self._health.circuit_open or self._limit.left <= 0:
                 self.cloud_away = True
                 return None
             self._log.warning("Instances cannot be listed, asking again: %s", error)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from nodepool.clock import wall_time
+from nodepool.model.pool_status import LaunchStatus
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings
@@ -20,6 +23,11 @@ BOOT_SECONDS: Final = 120.0
 
 class Phase(Protocol):
     """A part of a launch that goes on in steps."""
+
+    @property
+    def name(self) -> str:
+        """Of its step, see `nodepool.model.pool_status.LaunchStatus`. Any thread."""
+        ...
 
     def step(self) -> float | None:
         """Do what can be done now; blocks for single round trips at most.
@@ -65,3 +73,29 @@ class LaunchOrder:
     @property
     def boot_timeout(self) -> float:
         return float(getattr(self.settings, "boot_timeout", BOOT_SECONDS))
+
+
+class LaunchSteps:
+    """In which step a launch is, and since when. The task of the launch notes it; any thread may read it."""
+
+    def __init__(self, order: LaunchOrder) -> None:
+        self._order = order
+        self._begun = wall_time()
+        self._now = LaunchStatus(step="begin", since=self._begun)
+
+    def note(self, phase: Phase, left: float) -> None:
+        """The launch is in this phase now. :param left: of the time of the attempt, in seconds."""
+        name, text = phase.name, getattr(phase, "text", "")
+        if (name, text) == (self._now.step, self._now.text):
+            return
+        now = wall_time()
+        since = self._now.since if name == self._now.step else now
+        if name == "keys":
+            ends, option = now + self._order.boot_timeout, "boot-timeout"
+        else:
+            ends, option = now + left, "launch-timeout"
+        self._now = LaunchStatus(step=name, text=text, since=since, ends=ends, option=option)
+
+    def status(self) -> LaunchStatus:
+        """The step, and what the launch is for."""
+        return replace(self._now, node=self._order.node.key, label=self._order.label.name, begun=self._begun)

@@ -25,6 +25,8 @@ class ScanPhase:
     :param wake: makes the next step due now.
     """
 
+    name = "keys"
+
     def __init__(
         self, order: LaunchOrder, scans: KeyScans, tell_failure: Callable[[], None], wake: Callable[[], None]
     ) -> None:

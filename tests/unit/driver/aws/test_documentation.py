@@ -25,7 +25,7 @@ IMAGES = ("image_calls.py", "object_store.py")
 #: Calls in the code: ``"ec2", t.READ, "DescribeImages"``; lists of EC2 without the first two.
 CALL = re.compile(r'"([a-z0-9-]+)", t\.\w+, "(\w+)"|_list\(\s*"(\w+)"')
 #: Calls of S3: ``_call("HeadObject"``.
-OBJECT_CALL = re.compile(r'_call\("(\w+)"')
+OBJECT_CALL = re.compile(r'_(?:call|pages)\("(\w+)"')
 #: What IAM calls them.
 OBJECT_ACTIONS = {
     "AbortMultipartUpload": {"AbortMultipartUpload"},

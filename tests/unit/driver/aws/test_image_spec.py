@@ -34,6 +34,15 @@ def test_key_says_whose_it_is(tmp_path: Path) -> None:
     assert image_spec.metadata_of_key("nodepool/readme") == {}
 
 
+def test_key_of_an_installation(tmp_path: Path) -> None:
+    """D-10: so the objects of another one are left to it."""
+    job = ImageRig(tmp_path).job()
+    tags = {**IDS, "nodepool_installation_id": "0123456789abcdef"}
+    named = dataclasses.replace(job, tags=tags)
+    assert image_spec.metadata_of_key(named.key) == tags
+    assert named.key.startswith(job.build_prefix)
+
+
 def test_tags_of_an_object() -> None:
     """AW-17: S3 takes ten, and not all characters: ours come first."""
     many = {f"tag-{number}": "value" for number in range(20)}

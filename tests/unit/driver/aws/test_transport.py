@@ -12,6 +12,7 @@ from botocore.parsers import ResponseParserError
 
 from nodepool.driver.aws import transport as t
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudSetup
+from nodepool.driver.framework.http.token_login import REFUSED_SECONDS
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.aws.support import Region, error
 
@@ -182,6 +183,28 @@ def test_making_it_asks_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -
     transport = t.AwsTransport("north", "eu-north-1", "ci", 2)
     with pytest.raises(CloudAway, match=r"profile \(ci\) could not be found; check the credentials"):
         call(transport)
+    transport.close()
+
+
+def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """AW-1: a machine gets its role, or its metadata service is ready, after the daemon was started."""
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    clock = ManualClock()
+    transport = t.AwsTransport("north", "eu-north-1", None, 0, clock=clock)
+    for _ in range(2):
+        with pytest.raises(CloudAway, match="Unable to locate credentials; check the credentials"):
+            transport.call("ec2", t.READ, "DescribeInstances", {})
+        # As a role does that the metadata service begins to show.
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    clock.now += REFUSED_SECONDS
+    with pytest.raises(CloudAway, match="Could not connect"):
+        transport.call("ec2", t.READ, "DescribeInstances", {})
     transport.close()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.block_upload import BLOCK_BYTES
 from nodepool.driver.framework import upload_progress
-from nodepool.testing.aws import AwsSimulator
-from nodepool.testing.aws.cloud import Region
+from simulators.aws import AwsSimulator
+from simulators.aws.cloud import Region
 from tests.unit.driver.aws.support import PROVIDER, load, section
 
 BUILD = "b" * 32

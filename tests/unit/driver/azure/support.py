@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.adapter import AzureAdapter
 from nodepool.driver.azure.config import AzureProviderConfig
 from nodepool.driver.statemachine import metadata
-from nodepool.testing.azure import AzureSettings, AzureSimulator
+from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.provider_sections import load_section, section_with
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
@@ -75,3 +80,24 @@ def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iter
         auth = simulator.write_auth_file(directory / "auth.json")
         with simulated(simulator, AzureAdapter(load({**data, "auth-path": str(auth)})), uncounted=["images"]) as made:
             yield made
+
+
+def certificate_pem() -> bytes:
+    """A certificate that signs itself, and its key."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nodepool")])
+    begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(begin)
+        .not_valid_after(begin + datetime.timedelta(days=3650))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM) + private

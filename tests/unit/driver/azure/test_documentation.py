@@ -11,7 +11,7 @@ import pytest
 from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
 from nodepool.driver.azure.vhd import MIB, fixed_footer
 from nodepool.exceptions import LaunchStatusException
-from nodepool.testing.azure import ArmErrorRule, VmBootRule
+from simulators.azure import ArmErrorRule, VmBootRule
 from tests.unit.driver.azure.support import Here, at_simulator, section
 from tests.unit.driver.simulated_adapter import HOST
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.errors import ArmApi, AzureError, errors_in, meaning, pause_before_throttling
+from nodepool.driver.azure.errors import ArmApi, AzureError, CloudBusy, errors_in, meaning, pause_before_throttling
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNoCapacity,
@@ -44,7 +44,7 @@ def told(code: str, message: str = "it says", status: int = 409) -> Exception:
         ("AuthorizationFailed", "no", 403, CloudSetup),
         ("RequestDisallowedByPolicy", "no", 403, CloudSetup),
         ("ResourceNotFound", "no", 404, CloudNotFound),
-        ("NicReservedForAnotherVm", "wait", 400, CloudRefused),
+        ("NicReservedForAnotherVm", "wait", 400, CloudBusy),
         ("InternalServerError", "sorry", 500, CloudAway),
         ("Whatever", "sorry", 503, CloudAway),
         ("TooManyRequests", "slow down", 429, CloudAway),
@@ -61,7 +61,8 @@ def test_kinds(code: str, message: str, status: int, kind: type[Exception]) -> N
 
 def test_operation_not_allowed_without_quota() -> None:
     """AZ-10: the same code means other things, too."""
-    assert type(told("OperationNotAllowed", "The VM is being deleted.")) is CloudRefused
+    assert type(told("OperationNotAllowed", "The VM is being deleted.")) is CloudBusy
+    assert type(told("OperationNotAllowed", "The disk is attached to VM x.")) is CloudRefused
 
 
 def test_no_mapping() -> None:

@@ -18,8 +18,10 @@ from nodepool.driver.azure.auth_file import read_auth_file
 from nodepool.driver.azure.client_assertion import client_assertion
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
-from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
+from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
+from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.manual_clock import ManualClock
+from tests.unit.driver.azure.support import certificate_pem
 
 ACCOUNT = {"subscriptionId": "sub", "tenantId": "tenant", "clientId": "client", "clientSecret": "swordfish"}
 
@@ -191,22 +193,48 @@ def test_managed_identity(tmp_path: Path) -> None:
     }
 
 
-def test_certificate(tmp_path: Path, pem: bytes) -> None:
-    """AZ-1 (today): a JWT that the certificate's key signs."""
-    (tmp_path / "client.pem").write_bytes(pem)
+@pytest.mark.parametrize("status", [404, 410, 429])
+def test_identity_that_is_not_ready(tmp_path: Path, status: int) -> None:
+    """AZ-1 (today): IMDS is updated, or the identity was assigned a moment ago: nothing is to be corrected."""
     http = Http()
+    http.answers.append(HttpAnswer(status, {}, b""))
     http.token("one")
-    bearer(login(tmp_path, http, clientSecret=None, clientCertificate="client.pem"))
-    assert http.sent[0][3]["client_assertion"].count(".") == 2
+    made = login(tmp_path, http, clientSecret=None, tenantId=None, managedIdentity=True)
+    with pytest.raises(CloudAway, match=f"{status}: status {status}; the metadata service is asked again") as caught:
+        made.headers()
+    assert not isinstance(caught.value, LoginRefused)
+    assert bearer(made) == "one"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_certificate(tmp_path: Path, pem: bytes, known: bool) -> None:
+    """AZ-1 (today): a JWT that the certificate's key signs; the simulator verifies it."""
+    (tmp_path / "client.pem").write_bytes(pem)
+    other = certificate_pem()
+    with AzureSimulator(AzureSettings(certificate=(pem if known else other).decode())) as simulator:
+        path = simulator.write_auth_file(tmp_path / "auth.json")
+        told = json.loads(path.read_text())
+        told["clientCertificate"] = "client.pem"
+        del told["clientSecret"]
+        path.write_text(json.dumps(told))
+        made = AzureLogin("north", str(path), PlainHttp(1))
+        if known:
+            assert bearer(made)
+        else:
+            with pytest.raises(LoginRefused, match="AADSTS700027"):
+                made.headers()
 
 
 def test_assertion(pem: bytes) -> None:
-    """RFC 7523, RFC 7515."""
+    """RFC 7523, RFC 7515; learn.microsoft.com/entra/identity-platform/certificate-credentials: PS256, ``x5t#S256``.
+
+    With the same certificate MSAL makes the same: ``msal/application.py``.
+    """
     head, claims, signature = client_assertion(pem, "client", "https://login/token", 1000, 600).split(".")
     certificate = x509.load_pem_x509_certificate(pem)
     decoded = [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (head, claims)]
     print_of = base64.urlsafe_b64encode(certificate.fingerprint(hashes.SHA256())).rstrip(b"=").decode()
-    assert decoded[0] == {"alg": "RS256", "typ": "JWT", "x5t#S256": print_of}
+    assert decoded[0] == {"alg": "PS256", "typ": "JWT", "x5t#S256": print_of}
     del decoded[1]["jti"]
     assert decoded[1] == {
         "aud": "https://login/token",
@@ -218,7 +246,8 @@ def test_assertion(pem: bytes) -> None:
     key = certificate.public_key()
     assert isinstance(key, rsa.RSAPublicKey)
     signed = base64.urlsafe_b64decode(signature + "==")
-    key.verify(signed, f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
+    pss = padding.PSS(padding.MGF1(hashes.SHA256()), hashes.SHA256.digest_size)
+    key.verify(signed, f"{head}.{claims}".encode(), pss, hashes.SHA256())
 
 
 @pytest.mark.parametrize(

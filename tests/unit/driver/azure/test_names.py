@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.driver.azure.names import disk_metadata, disk_name
-from nodepool.driver.statemachine.metadata import node_id_of
+from nodepool.driver.statemachine.metadata import know_installation, node_id_of
 
 
 def test_disks_say_whose_they_are() -> None:
@@ -15,3 +15,17 @@ def test_disks_say_whose_they_are() -> None:
         assert disk_metadata(disk, "south") == {}
     assert disk_metadata("np0000000042-os", "north") == {}
     assert disk_metadata("somebody-elses", "north") == {}
+
+
+def test_disks_of_another_installation() -> None:
+    """D-10: its name has a mark of the installation; those of earlier releases, and of an adopted one, are ours."""
+    unmarked = disk_name("np0000000042", "north")
+    for installations in (("0" * 16,), ("1" * 16, "0" * 16)):
+        know_installation(installations)
+        disk = disk_name("np0000000042", "north")
+        assert node_id_of(disk_metadata(disk, "north"), "north") == "0000000042"
+        assert node_id_of(disk_metadata(unmarked, "north"), "north") == "0000000042"
+    know_installation(("2" * 16,))
+    assert disk_metadata(disk, "north") == {}
+    know_installation(("2" * 16, "1" * 16))
+    assert node_id_of(disk_metadata(disk, "north"), "north") == "0000000042"

@@ -150,4 +150,4 @@ def test_why_a_vm_failed() -> None:
         ]
     }
     assert VmRecord.failures_in(view) == [("AllocationFailed", "none")]
-    assert VmRecord.failures_in([]) == []
+    assert VmRecord.failures_in({}) == []

@@ -12,7 +12,7 @@ from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.example import ExampleDriver
 from nodepool.driver.example.adapter import ExampleAdapter
 from nodepool.driver.example.config import ExampleProviderConfig
-from nodepool.testing.example_cloud import ExampleCloud
+from simulators.example_cloud import ExampleCloud
 
 
 @pytest.fixture

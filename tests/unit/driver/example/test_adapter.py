@@ -30,7 +30,7 @@ from nodepool.exceptions import (
     RuntimeConfigurationException,
 )
 from nodepool.plan.backoff import Backoff
-from nodepool.testing.example_cloud import ExampleCloud
+from simulators.example_cloud import ExampleCloud
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 METADATA = {"nodepool_provider_name": "somewhere", "nodepool_build_id": "1", "nodepool_upload_id": "2"}

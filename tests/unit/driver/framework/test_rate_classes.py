@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from nodepool.driver.framework.rate_classes import SPREAD_SECONDS, RateClasses
-from nodepool.driver.framework.token_bucket import BucketSize
+from nodepool.driver.framework.token_bucket import MOST_AT_ONCE, BucketSize
+from tests.support.wait import wait_for
 
 
 class Paced(RateClasses):
@@ -84,3 +87,86 @@ def test_pause_that_ends_with_the_provider() -> None:
     classes.wait("change")
     with pytest.raises(RuntimeError, match="stopped"):
         classes.wait("change")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_without_a_rate_calls_wait_for_the_end_of_others(fails: bool) -> None:
+    """As many as the window allows are under way, whatever becomes of them; a class with a rate has no window."""
+    classes = Paced(open=BucketSize(1, 0), paced=BucketSize(100, 100))
+    go, running, most = threading.Semaphore(0), [0], [0]
+
+    def call() -> None:
+        try:
+            with classes.call("open", "creating") as call:
+                running[0] += 1
+                most[0] = max(most[0], running[0])
+                go.acquire()
+                running[0] -= 1
+                if fails:
+                    raise RuntimeError("no answer")
+                call.worked()
+        except RuntimeError:
+            assert fails
+
+    threads = [threading.Thread(target=call) for _ in range(MOST_AT_ONCE + 5)]
+    for thread in threads:
+        thread.start()
+    wait_for("the window is full", lambda: running[0] == MOST_AT_ONCE)
+    for _ in range(MOST_AT_ONCE + 5):
+        with classes.call("paced"):
+            pass
+        go.release()
+    for thread in threads:
+        thread.join()
+    assert most[0] == MOST_AT_ONCE
+
+
+def test_who_came_first_goes_first() -> None:
+    """One that comes when there is room does not overtake those who wait for it, nor do these each other."""
+    classes = Paced(open=BucketSize(1, 0))
+    calls = [classes.call("open", "reading") for _ in range(MOST_AT_ONCE)]
+    for call in calls:
+        call.__enter__()
+    queue, order, go = classes._class("open").queue, [], threading.Semaphore(0)
+
+    def late(number: int) -> None:
+        with classes.call("open", "reading"):
+            order.append(number)
+            go.acquire()
+
+    threads = [threading.Thread(target=late, args=(number,)) for number in range(5)]
+    for number, thread in enumerate(threads, 1):
+        thread.start()
+        wait_for("it waits", lambda number=number: len(queue) == number)  # type: ignore[misc]
+    for call in calls[:3]:
+        call.__exit__(None, None, None)
+    wait_for("three have begun", lambda: len(order) == 3)
+    for call in calls[3:]:
+        call.__exit__(None, None, None)
+    for _ in threads:
+        go.release()
+    for thread in threads:
+        thread.join()
+    # What begins together may note it in any order.
+    assert (set(order[:3]), set(order[3:])) == ({0, 1, 2}, {3, 4})
+
+
+def test_who_waits_for_the_end_of_a_call_ends_with_the_provider() -> None:
+    classes = Paced(open=BucketSize(1, 0))
+    calls = [classes.call("open", "reading") for _ in range(MOST_AT_ONCE)]
+    for call in calls:
+        call.__enter__()
+
+    def stopped(seconds: float) -> None:
+        raise RuntimeError("stopped")
+
+    classes._sleep = stopped
+    with pytest.raises(RuntimeError, match="stopped"), classes.call("open", "reading"):
+        pass
+    # Data may take hours.
+    with classes.call("open"):
+        pass
+    for call in calls:
+        call.__exit__(None, None, None)
+    with classes.call("open", "reading"):
+        pass

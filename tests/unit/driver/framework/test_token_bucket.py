@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from nodepool.driver.framework.token_bucket import (
+    LEAST_AT_ONCE,
     LOWEST_RATE,
+    MOST_AT_ONCE,
+    MOST_NAMES,
     RECOVERY_SECONDS,
     THROTTLED,
     TOGETHER_SECONDS,
     BucketSize,
+    CallWindow,
     TokenBucket,
 )
 
@@ -158,3 +164,75 @@ def test_lowest(rate: float, lowest: float) -> None:
     for _ in range(20):
         bucket.throttled(0.0, bucket.take(0.0), 0.0)
     assert bucket.rate(0.0) == lowest
+
+
+class Cloud:
+    """Callers that have the next call ready when one has ended, and how a cloud answers them.
+
+    :param takes: seconds of a call, out of the time and the number of calls under way with it.
+    """
+
+    def __init__(self, takes: Callable[[float, int], float]) -> None:
+        self.window = CallWindow()
+        self.now = 0.0
+        self.takes = takes
+        self.under_way: list[tuple[float, float]] = []
+        self.ended = 0
+
+    def run(self, seconds: float, callers: int = MOST_AT_ONCE) -> float:
+        """The calls per second that were answered."""
+        end, before = self.now + seconds, self.ended
+        while self.now < end:
+            while not self.window.full and len(self.under_way) < callers:
+                self.window.running += 1
+                took = self.takes(self.now, len(self.under_way) + 1)
+                heapq.heappush(self.under_way, (self.now + took, self.now))
+            self.now, begun = heapq.heappop(self.under_way)
+            self.window.answered(self.now, begun, "creating")
+            self.window.running -= 1
+            self.ended += 1
+        return (self.ended - before) / seconds
+
+
+def test_a_cloud_that_answers_late_has_fewer_calls_at_once() -> None:
+    """It works on four calls at a time, the others wait there. As much is done, and answers come in time again."""
+    cloud = Cloud(lambda now, calls: max(1.0, calls / 4))
+    cloud.run(20, callers=1)
+    assert cloud.run(300) >= 3.9
+    assert cloud.window.limit < MOST_AT_ONCE
+    begun = [begun for _, begun in cloud.under_way]
+    assert max(end - begin for end, begin in cloud.under_way) <= 4.5, begun
+
+
+def test_a_cloud_that_is_slow_whatever_we_do() -> None:
+    """Fewer calls do not help: there are as many as before, or the launcher would do less than it could."""
+    cloud = Cloud(lambda now, calls: 0.2 if now < 10 else 5.0)
+    cloud.run(10)
+    assert cloud.window.limit == MOST_AT_ONCE
+    cloud.run(60)
+    assert cloud.run(60) >= 0.95 * MOST_AT_ONCE / 5.0
+
+
+def test_a_cloud_that_hardly_answers() -> None:
+    """Many calls at once are worse than few: there are fewer, and more again when answers come in time."""
+    cloud = Cloud(lambda now, calls: 0.2 if now < 10 or now > 400 else 0.1 * calls**2)
+    cloud.run(10)
+    cloud.run(380)
+    assert LEAST_AT_ONCE <= cloud.window.limit <= MOST_AT_ONCE * 3 / 4
+    cloud.run(20)
+    cloud.run(60)
+    assert cloud.window.limit == MOST_AT_ONCE
+
+
+def test_one_late_answer_says_nothing() -> None:
+    """Neither do answers that are late beside what is usual, but come within a second."""
+    cloud = Cloud(lambda now, calls: 30.0 if 5 < now < 5.05 else 0.05 if now < 20 else 0.9)
+    cloud.run(60, callers=1)
+    assert cloud.window.limit == MOST_AT_ONCE
+
+
+def test_names_of_calls_are_not_remembered_for_ever() -> None:
+    window = CallWindow()
+    for number in range(10 * MOST_NAMES):
+        window.answered(1.0, 0.0, f"reading thing {number}")
+    assert len(window._answers) == MOST_NAMES

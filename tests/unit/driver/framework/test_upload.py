@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework.held_time import HeldTime, TimeLimit
 from nodepool.driver.framework.upload import ImageUploader, Segment
 from nodepool.exceptions import ImageCreateException
 
@@ -286,7 +287,7 @@ def test_time_is_over_in_a_hook(image: Path) -> None:
     class Slow(Uploader):
         def finishUpload(self) -> Any:
             self.checkTimeout()
-            self._deadline = 0.0
+            self._limit = TimeLimit(0.0, HeldTime())
             self.checkTimeout()
 
     with pytest.raises(ImageCreateException):

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from nodepool.driver.gce.adapter import GceAdapter
 from nodepool.driver.statemachine import metadata
-from nodepool.testing.gce import GceSettings, GceSimulator
-from nodepool.testing.gce.cloud import BUCKET
+from simulators.gce import GceSettings, GceSimulator
+from simulators.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROVIDER, load
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 

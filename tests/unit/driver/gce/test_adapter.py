@@ -21,7 +21,7 @@ from nodepool.driver.statemachine.metadata import for_node
 from nodepool.exceptions import CapacityException, LaunchStatusException, RuntimeConfigurationException
 from nodepool.model.request import NodeRequest
 from nodepool.plan.backoff import Backoff
-from nodepool.testing.gce import GceBootRule, GceErrorRule, ZoneCapacity
+from simulators.gce import GceBootRule, GceErrorRule, ZoneCapacity
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, section
 from tests.unit.driver.gce.support import METADATA, Here, at_simulator
 from tests.unit.driver.simulated_adapter import HOST, LOG, drive

@@ -12,7 +12,7 @@ from nodepool.driver.framework.cloud_errors import CloudNoCapacity
 from nodepool.driver.gce import tarball
 from nodepool.driver.gce.client import CALLS_A_MINUTE, group_sizes
 from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
-from nodepool.testing.gce import ZoneCapacity
+from simulators.gce import ZoneCapacity
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, section
 from tests.unit.driver.gce.support import at_simulator
 from tests.unit.driver.simulated_adapter import HOST

@@ -7,18 +7,21 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.driver.framework.listed_image import ListedImage
 from nodepool.driver.framework.upload_progress import UploadGivenUp
 from nodepool.driver.gce import object_upload, tarball
+from nodepool.driver.gce.image_calls import GceImageCalls
 from nodepool.driver.gce.images import image_labels
 from nodepool.exceptions import ImageCreateException
 from nodepool.plan.backoff import Backoff
-from nodepool.testing.gce import GceErrorRule
+from simulators.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, section
 from tests.unit.driver.gce.support import Here, at_simulator
 
@@ -83,6 +86,30 @@ def test_upload_and_delete(here: Here, file: Path) -> None:
     for _ in range(2):
         here.adapter.deleteImage(IMAGE)
     assert left(here) == before
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "source"),
+    [
+        # RawDisk.source in google-cloud-compute
+        ("https://storage.googleapis.com", "https://storage.googleapis.com"),
+        # https://cloud.google.com/vpc/docs/about-accessing-google-apis-endpoints
+        ("https://storage-psc.p.googleapis.com", "https://storage.googleapis.com"),
+        # Of another universe: https://cloud.google.com/storage/docs/request-endpoints
+        ("https://storage.apis.example", "https://storage.apis.example"),
+    ],
+)
+def test_source_of_an_image(endpoint: str, source: str) -> None:
+    """Compute Engine reads the object where it was uploaded to."""
+    sent: list[Any] = []
+
+    def call(*_: Any, body: Any, **__: Any) -> RestAnswer:
+        sent.append(body["rawDisk"]["source"])
+        return RestAnswer(200, {"name": "operation-1", "status": "DONE"}, {})
+
+    client: Any = Mock(**{"calls.call": call, "calls.provider": PROVIDER})
+    GceImageCalls(client, "ci", endpoint).create_image("fedora", "np/fedora 1.tar.gz", {}, "r", lambda: None)
+    assert sent == [f"{source}/ci/np/fedora%201.tar.gz"]
 
 
 def test_node_of_an_upload(here: Here, file: Path) -> None:

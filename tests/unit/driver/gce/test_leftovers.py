@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver.statemachine.metadata import node_id_of
-from nodepool.testing.gce import GceErrorRule
+from simulators.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, section
 from tests.unit.driver.gce.support import METADATA, Here, at_simulator
 from tests.unit.driver.simulated_adapter import HOST, NODE

@@ -102,6 +102,23 @@ def test_application_default_credentials(
     assert bearer(GoogleLogin("north", None, http, ManualClock())) == "one"  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("status", [404, 410, 429])
+def test_metadata_server_is_not_ready(tmp_path: Path, http: Http, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """GC-1: it answers, and has no account yet: nothing is to be corrected, and the next call asks again."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    # google-auth tries it several times.
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    http.answers[""] = HttpAnswer(200, {"metadata-flavor": "Google"}, b"")
+    text = {"content-type": "application/text", "metadata-flavor": "Google"}
+    http.answers["/computeMetadata/v1/project/project-id"] = HttpAnswer(200, text, b"lab")
+    http.answers["/computeMetadata/v1/universe/universe-domain"] = HttpAnswer(200, text, b"googleapis.com")
+    http.answers["/computeMetadata/v1/instance/service-accounts/default/"] = HttpAnswer(status, text, b"")
+    with pytest.raises(CloudAway, match="; the metadata service is asked again") as caught:
+        bearer(GoogleLogin("north", None, http, ManualClock()))  # type: ignore[arg-type]
+    assert not isinstance(caught.value, LoginRefused)
+
+
 def test_metadata_server(tmp_path: Path, http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
     """GC-1: the service account of the machine."""
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)

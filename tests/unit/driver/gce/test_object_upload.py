@@ -21,9 +21,9 @@ from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInter
 from nodepool.driver.gce import object_upload, tarball
 from nodepool.driver.gce.object_upload import SEND_ATTEMPTS, ObjectUpload
 from nodepool.exceptions import ImageCreateException
-from nodepool.testing.gce import GceErrorRule
-from nodepool.testing.gce.cloud import BUCKET
-from nodepool.testing.gce.images import disk_of
+from simulators.gce import GceErrorRule
+from simulators.gce.cloud import BUCKET
+from simulators.gce.images import disk_of
 from tests.unit.driver.gce.sections import PROVIDER, section
 from tests.unit.driver.gce.support import Here, at_simulator
 

@@ -11,8 +11,8 @@ import pytest
 from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
-from nodepool.testing.gce import GceErrorRule
-from nodepool.testing.gce.cloud import BUCKET
+from simulators.gce import GceErrorRule
+from simulators.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROJECT, ZONES, section
 from tests.unit.driver.gce.support import Here, at_simulator
 

@@ -14,7 +14,7 @@ from nodepool.driver.framework.http import rest_calls
 from nodepool.driver.gce import client, silent_zones
 from nodepool.driver.gce.silent_zones import FAILURES, PAUSE, SilentZones
 from nodepool.plan.backoff import Backoff
-from nodepool.testing.gce import GceErrorRule
+from simulators.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, section
 from tests.unit.driver.gce.support import Here, at_simulator
 from tests.unit.driver.simulated_adapter import HOST

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
-from nodepool.testing.ibmvpc import IbmVpcSettings, IbmVpcSimulator
+from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
 from tests.unit.driver.ibmvpc import support
 from tests.unit.driver.simulated_adapter import SimulatedAdapter, simulated
 

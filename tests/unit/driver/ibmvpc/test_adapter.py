@@ -17,11 +17,12 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
 )
+from nodepool.driver.statemachine import metadata
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
-from nodepool.testing.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
+from simulators.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
-from tests.unit.driver.ibmvpc.support import METADATA, label_of
+from tests.unit.driver.ibmvpc.support import METADATA, PROVIDER, label_of
 from tests.unit.driver.simulated_adapter import HOST, drive
 
 PUBLIC = {"public-ipv4": True}
@@ -98,6 +99,21 @@ def test_name_of_somebody_else(here: Here) -> None:
     assert here.contents()["instances"] == 1
     assert here.launch(attempt=2).external_id == f"{HOST}-2"
     here.delete(f"{HOST}-2")
+
+
+def test_name_of_another_installation(here: Here) -> None:
+    """D-10: it has a provider, a pool and a node of the same names. Its instance is not adopted."""
+    metadata.know_installation(("0" * 16,))
+    here.launch()
+    metadata.know_installation(("1" * 16,))
+    with pytest.raises(CloudRefused, match="validation_unique_failed"):
+        here.launch()
+    assert here.contents()["instances"] == 1
+    (listed,) = here.adapter.listInstances()
+    assert metadata.node_id_of(listed.metadata, PROVIDER) is None
+    assert metadata.others([listed.metadata], PROVIDER) == {"0" * 16: 1}
+    metadata.know_installation(("0" * 16,))
+    here.delete(HOST)
 
 
 def test_failed_instance(here: Here) -> None:

@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota
 from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
 from nodepool.driver.ibmvpc.login import IbmLogin
-from tests.unit.driver.ibmvpc.support import Http, load, section
+from tests.unit.driver.ibmvpc.support import GROUP, Http, load, section
 from tests.unit.driver.simulated_adapter import HOST
 
 BASE = "https://us-south.iaas.cloud.ibm.com/v1"
@@ -139,6 +139,36 @@ def test_groups(tmp_path: Path) -> None:
     here.http.answer({"id": "3", "crn": "crn:3"}, 201)
     assert here.client.create_group("np_south_main") == "3"
     assert json.loads(here.http.sent[1][3])["name"] == "np_south_main"
+
+
+def test_group_without_a_name(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IV-3: lists of images leave the name out (found with Nodepool 11.0.0 at IBM, against IBM's documentation).
+
+    The id says which group it is, whatever was listed or answered. A name that is there costs no call.
+    """
+    monkeypatch.setattr("nodepool.driver.ibmvpc.client.MISSING_SECONDS", 0.0)
+    ours, other = {"id": "g1", "href": "https://x/g1"}, {"id": "g2"}
+    here.http.answer({"instances": [{"id": "i0", "name": HOST, "resource_group": {**ours, "name": GROUP}}]})
+    assert [one.metadata["nodepool_pool_name"] for one in here.client.instances()] == ["main"]
+    here.http.answer({"images": [{"id": "r1", "name": "a", "resource_group": ours}]})
+    here.http.answer({"resources": [{"id": "g1", "name": GROUP, "state": "ACTIVE"}]})
+    assert [one.group for one in here.client.images()] == [GROUP]
+    here.http.answer({"id": "r1", "name": "a", "resource_group": ours})
+    assert here.client.image("r1").group == GROUP
+    here.http.answer({"instances": [{"id": "i1", "name": HOST, "resource_group": ours}]})
+    assert [one.metadata["nodepool_pool_name"] for one in here.client.instances()] == ["main"]
+    here.http.answer({"floating_ips": [{"id": "f1", "name": HOST, "resource_group": ours}]})
+    assert [one.group for one in here.client.floating_ips()] == [GROUP]
+    # The account does not list it: nobody's here.
+    here.http.answer({"volumes": [{"id": "v1", "name": HOST, "resource_group": other}]})
+    here.http.answer({"resources": [{"id": "g1", "name": GROUP, "state": "ACTIVE"}]})
+    assert [one.group for one in here.client.volumes()] == [""]
+    # Made here a moment ago.
+    here.http.answer({"id": "g2", "name": "np_south_new"}, 201)
+    here.client.create_group("np_south_new")
+    here.http.answer({"volumes": [{"id": "v1", "name": HOST, "resource_group": other}]})
+    assert [one.group for one in here.client.volumes()] == ["np_south_new"]
+    assert not here.http.answers
 
 
 def test_object_storage(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_remedy() -> None:
     [
         (
             {"errors": [{"code": "over_quota", "message": "m", "target": {"name": "n"}}, {"message": "no code"}]},
-            [("over_quota", "m")],
+            [("over_quota", "m"), ("", "no code")],
         ),
         ({"error_code": "RC-1", "message": "m", "status_code": 409}, [("RC-1", "m")]),
         ({"errors": "odd"}, []),

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
-from nodepool.driver.ibmvpc.facts import FOUND_SECONDS, MISSING_SECONDS, IbmFacts
+from nodepool.driver.framework.fact import Fact
+from nodepool.driver.ibmvpc.client import MISSING_SECONDS
+from nodepool.driver.ibmvpc.facts import FOUND_SECONDS, IbmFacts
 from nodepool.driver.ibmvpc.types import IbmImage, IbmProfile, IbmSubnet
 from nodepool.exceptions import RuntimeConfigurationException
 from tests.support.manual_clock import ManualClock
@@ -25,8 +27,9 @@ def image(name: str, **more: Any) -> IbmImage:
 class Client:
     """A region that the test changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock) -> None:
         self.asked: list[str] = []
+        self.known_groups = Fact(self.groups, clock)
         self.vpc_ids = {"ci": "vpc-1"}
         self.subnet_list = [
             IbmSubnet("s1", "nodes-1", "vpc-1", "us-south-1", 250),
@@ -74,8 +77,8 @@ class Client:
 class Here:
     def __init__(self, **provider: Any) -> None:
         self.config = load(section(**provider))
-        self.client = Client()
         self.clock = ManualClock()
+        self.client = Client(self.clock)
         self.facts = IbmFacts(self.config, self.client, self.clock)  # type: ignore[arg-type]
         self.label = label_of(self.config)
 

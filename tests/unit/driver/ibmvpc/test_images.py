@@ -21,7 +21,7 @@ from nodepool.driver.ibmvpc.image_upload import CosUpload
 from nodepool.driver.ibmvpc.resources import OF_IMAGES
 from nodepool.driver.statemachine.metadata import upload_of
 from nodepool.exceptions import ImageCreateException
-from nodepool.testing.ibmvpc import ImageImportRule, VpcErrorRule
+from simulators.ibmvpc import ImageImportRule, VpcErrorRule
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
 from tests.unit.driver.ibmvpc.support import PROVIDER, load
@@ -187,6 +187,18 @@ def test_order_of_an_import_is_sent_again(here: Here, file: Path) -> None:
     upload(here, file)
     assert here.calls("vpc.create_image") == 5
     assert left(here) == {"images": 1}
+
+
+def test_image_that_is_not_there_yet(here: Here, file: Path) -> None:
+    """IV-9: what IBM has just made may be unknown for a moment; a page of a proxy says nothing about it."""
+    page = VpcErrorRule(operation="vpc.get_image", kind="html", status=404, count=1)
+    here.simulator.change(errors=[VpcErrorRule(operation="vpc.get_image", kind="404", count=2), page])
+    identity = upload(here, file)
+    assert [image.id for image in here.adapter.listImages()] == [identity]
+    # Somebody has deleted it.
+    here.simulator.change(errors=[VpcErrorRule(operation="vpc.get_image", kind="404")])
+    with pytest.raises(CloudRefused, match="reading images failed"):
+        upload(here, file, "0000000002")
 
 
 def test_failed_import(here: Here, file: Path) -> None:

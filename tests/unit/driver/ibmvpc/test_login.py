@@ -241,6 +241,20 @@ def test_identity_of_an_instance(tmp_path: Path, line: str, profile: dict[str, A
     assert json.loads(body) == profile
 
 
+@pytest.mark.parametrize("status", [404, 410, 429])
+def test_identity_that_is_not_ready(tmp_path: Path, status: int) -> None:
+    """IV-1 (today): nothing is to be corrected, and the next call asks again."""
+    http = Http()
+    http.answer({"errors": [{"code": "not_found", "message": "later"}]}, status)
+    http.token("identity", 300)
+    http.token("one")
+    made = login(tmp_path, http, "VPC_AUTH_TYPE=vpc")
+    with pytest.raises(CloudAway, match="not_found: later; the metadata service is asked again") as caught:
+        made.headers()
+    assert not isinstance(caught.value, LoginRefused)
+    assert bearer(made) == "one"
+
+
 def test_token_of_somebody_else(tmp_path: Path) -> None:
     """IV-1: a token that is kept valid in the file."""
     http, clock = Http(), ManualClock()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.ibmvpc import names
+from nodepool.driver.statemachine import metadata
 from nodepool.driver.statemachine.metadata import for_node
 
 UPLOAD = {
@@ -77,6 +78,22 @@ def test_images() -> None:
     assert names.image_metadata(name, "npimages_north") == {}
     others = names.image_name({**UPLOAD, "nodepool_build_id": "f" * 32}, "south"), names.image_name(UPLOAD, "north")
     assert len({name, *others}) == 3
+
+
+def test_images_of_another_installation() -> None:
+    """D-10: those of an earlier release, and of an installation that was adopted, are ours."""
+    unmarked = names.image_name(UPLOAD, "south")
+    metadata.know_installation(("0" * 16,))
+    name, marked = names.image_name(UPLOAD, "south"), {**UPLOAD, metadata.INSTALLATION_KEY: "0" * 16}
+    assert [names.image_metadata(one, "npimages_south") for one in (name, unmarked)] == [marked, UPLOAD]
+    assert len(name) == len(unmarked)
+    metadata.know_installation(("1" * 16,))
+    assert names.image_metadata(name, "npimages_south") == {}
+    metadata.know_installation(("1" * 16, "0" * 16))
+    assert names.image_metadata(name, "npimages_south") == marked
+    metadata.know_installation(("1" * 16,))
+    metadata.look_for("0" * 16)
+    assert metadata.foreign(names.image_metadata(name, "npimages_south")) == "0" * 16
 
 
 def test_first_names_of_images() -> None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nodepool.driver.kubernetes.client import KubeClient
@@ -23,7 +23,15 @@ class StandIn(KubeClient):
         #: Versions that watches asked for.
         self.versions: list[str] = []
 
-    def call(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        permit: Callable[[], None] = lambda: None,
+    ) -> Any:
+        permit()
         self.calls.append((method, path, body))
         answer = self.answers.get((method, path), {"metadata": {"uid": "made", **(body or {}).get("metadata", {})}})
         if isinstance(answer, list):

@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.kubernetes.access import IDENTITY_SECONDS, ClusterAccess
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.connection import ClusterConnection
-from nodepool.testing.kubernetes import KubernetesSimulator
+from simulators.kubernetes import KubernetesSimulator
 
 NAMESPACES = "/api/v1/namespaces"
 

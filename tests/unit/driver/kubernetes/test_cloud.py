@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,8 @@ from nodepool.exceptions import NotFound
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.kubernetes.stand_in import StandIn
-from tests.unit.driver.statemachine.instances import LOG
+
+LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 
 OURS = {"nodepool_provider_name": "cluster", "nodepool_node_id": "1"}
 
@@ -259,3 +261,46 @@ def test_what_may_not_be_read_disturbs_no_other_launch(cloud: KubeCloud, client:
     first, second = cloud.list_instances(None)
     assert first.pod is None
     assert second.pod is not None
+
+
+class TestLost:
+    """D-9: a watch tells at once what somebody else deleted."""
+
+    @pytest.fixture
+    def lost(self, cloud: KubeCloud) -> list[tuple[str, ...]]:
+        told: list[tuple[str, ...]] = []
+        cloud.on_lost = lambda *lost: told.append(lost)
+        cloud.listed(PLACE, [namespace("main-1")], 0.0)
+        cloud.changed(POD, pod("Running"), gone=False)
+        assert told == []
+        return told
+
+    def test_namespace(self, cloud: KubeCloud, lost: list[tuple[str, ...]]) -> None:
+        cloud.changed(PLACE, namespace("main-1"), gone=True)
+        assert lost == [("1", "main-1", "NotFound", "main-1 was deleted")]
+
+    def test_namespace_that_ends(self, cloud: KubeCloud, lost: list[tuple[str, ...]]) -> None:
+        ending = namespace("main-1")
+        ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        cloud.changed(PLACE, ending, gone=False)
+        assert lost == [("1", "main-1", "Terminating", "main-1 is being deleted")]
+
+    def test_pod(self, cloud: KubeCloud, lost: list[tuple[str, ...]]) -> None:
+        cloud.changed(POD, pod("Running"), gone=True)
+        assert lost == [("1", "main-1", "NotFound", "pod p of namespace main-1 was deleted")]
+
+    def test_evicted(self, cloud: KubeCloud, lost: list[tuple[str, ...]]) -> None:
+        """In the cluster's words."""
+        cloud.changed(POD, pod("Failed", reason="Evicted", message="The node was low on memory."), gone=False)
+        text = "the pod is Failed: Evicted; The node was low on memory."
+        assert lost == [("1", "main-1", "Pod", text)]
+
+    def test_restarts(self, cloud: KubeCloud, lost: list[tuple[str, ...]]) -> None:
+        """A container that the kubelet starts again."""
+        state = {"waiting": {"reason": "CrashLoopBackOff"}}
+        cloud.changed(POD, pod("Running", containerStatuses=[{"name": "c", "state": state}]), gone=False)
+        assert lost == []
+
+
+def pod(phase: str, **status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "namespace": "main-1", "uid": "p"}, "status": {"phase": phase, **status}}

@@ -199,7 +199,7 @@ def _label(data: dict[str, Any], index: int = 0) -> dict[str, Any]:
         (lambda d: _label(d)["labels"].update({"a": "x/y"}), "labels[0].labels.a", "no value"),
         (lambda d: _label(d)["annotations"].update({"-": "x"}), "labels[0].annotations.-", "no name"),
         (lambda d: _label(d)["dynamic-labels"].update({"a b": "x"}), "labels[0].dynamic-labels.a b", "no name"),
-        (lambda d: _label(d, 2).update({"image": "x"}), "labels[2].image", "not beside spec"),
+        (lambda d: _label(d, 2).update({"image": "x"}), "labels[2].image", "no effect beside"),
         (lambda d: _label(d).update({"cpus": 1}), "labels[0].cpus", "unknown"),
     ],
 )
@@ -219,7 +219,6 @@ def test_daemons_go_on_without_a_label() -> None:
     data = copy.deepcopy(EVERYTHING)
     del _label(data)["image"]
     _label(data)["labels"]["a b"] = "c d"
-    ((path, text, refused),) = KubernetesProviderConfig.without_effect(data)
+    ((path, text),) = KubernetesProviderConfig.without_effect(data)
     assert path == ["pools", 0, "labels", 0, "labels", "a b"]
     assert text.endswith("a daemon does not offer the label here")
-    assert not refused

@@ -177,6 +177,7 @@ def test_account_that_is_not_told_of(told: KubeCloud, client: StandIn) -> None:
     """KU-2: a watch may be dead: after a while the pod is sent all the same."""
     machine = creation(told)
     clock = machine.clock = ManualClock()
+    machine.advanced_at = clock.now
     with pytest.raises(NotYet) as refused:
         machine.create(KEY)
     pause = machine.put_off(refused.value)

@@ -12,8 +12,8 @@ from nodepool.driver.kubernetes import delete as deletions
 from nodepool.driver.openshift import cloud as projects
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchError, LaunchStatusException
-from nodepool.testing.kubernetes import KubernetesSimulator
-from nodepool.testing.kubernetes.kinds import PODS
+from simulators.kubernetes import KubernetesSimulator
+from simulators.kubernetes.kinds import PODS
 from tests.support.kubernetes_place import DRIVERS, SimulatedCluster
 from tests.support.wait import wait_for
 from tests.unit.driver.kubernetes.simulated import LOG, creation_of, drive, make_adapter

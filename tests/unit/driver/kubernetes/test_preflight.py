@@ -18,7 +18,7 @@ from nodepool.driver.kubernetes.preflight import RBAC_GROUP, rights, told_rights
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshift.preflight import of_pods
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
-from nodepool.testing.kubernetes import KubernetesSettings, KubernetesSimulator
+from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from tests.support.ports import free_ports
 from tests.support.provider_sections import load_section
 from tests.unit.driver.kubernetes.stand_in import StandIn

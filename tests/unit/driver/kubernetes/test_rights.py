@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.testing.kubernetes import KubernetesSimulator
-from nodepool.testing.kubernetes.kinds import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES
+from simulators.kubernetes import KubernetesSimulator
+from simulators.kubernetes.kinds import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES
 from tests.support.documented_rights import RBAC_GROUP, documented_role
 from tests.support.kubernetes_place import PROJECT
 from tests.unit.driver.kubernetes.simulated import LOG, creation_of, drive, make_adapter

@@ -215,6 +215,43 @@ def test_scan_fails(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     wait_for("it is released", lambda: list(site.backing()) == [used])
 
 
+def test_lost(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
+    """T-15: an idle node on it is deleted, one in use is named, no slot of it is used, and it is released then."""
+    site = make_site({"grace-time": 0, "max-parallel-jobs": 3})
+    idle, used = site.serve("small", "small")
+    idle.allocated_to = None
+    used.state = states.IN_USE
+    for node in (idle, used):
+        zk.storeNode(node)
+    lost = place(idle)[0]
+    change_user_data(zk, lost, failed=True, lost=["Spot", "the cloud wanted it back"])
+
+    def state(node: Node) -> str | None:
+        found = zk.getNode(node.key)
+        return None if found is None else found.state
+
+    wait_for("the idle one is deleted", lambda: state(idle) == states.DELETING)
+    found = {}
+
+    def named() -> bool:
+        site.provider.cleanupLeakedResources()
+        found.update({loss.node_id: loss for loss in site.provider.lostInstances()})
+        return len(found) == 2
+
+    wait_for("both are named", named)
+    text = f"backing node {lost} is lost: the cloud wanted it back; the node is"
+    assert {loss.node_id: (loss.code, loss.text) for loss in found.values()} == {
+        idle.key: ("Spot", f"{text} deleted"),
+        used.key: ("Spot", f"{text} in-use"),
+    }
+    site.provider.cleanupLeakedResources()
+    assert (state(used), site.provider.lostInstances()) == (states.IN_USE, [])
+    (other,) = site.serve()
+    assert place(other)[0] != lost
+    site.delete(idle, used)
+    wait_for("it is released", lambda: zk.getNode(lost) is None)
+
+
 def test_all_scans_fail(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     """T-11, L-6: as often as launch-retries says; every backing node goes."""
     site = make_site({"host-key-checking": True})

@@ -148,12 +148,12 @@ def test_dual_stack(settings: dict[str, Any], host_has_ipv6: bool, interface: st
     assert (made.public_v6 is None) == ("force_ipv4" in settings)
 
 
-@pytest.mark.parametrize("flat", [True, False])
-def test_cloud_without_a_way_in(flat: bool) -> None:
-    """O-12: ``floating_ip_source: None`` and no external network: a private cloud, although there is IPv6."""
-    cloud = CloudNetworks.of({"floating_ip_source": "None"}, host_has_ipv6=True)
-    networks: dict[str, Any] = {"flat" if flat else "internal": [entry("10.0.0.5"), entry("fd00::1")]}
-    assert found(cloud, **networks).interface == ("fd00::1" if flat else "10.0.0.5")
+@pytest.mark.parametrize(("private", "interface"), [(False, "2001:db8::5"), (True, "172.20.1.5")])
+def test_dual_stack_without_floating_ips(private: bool, interface: str) -> None:
+    """O-12: ``floating_ip_source: None`` makes no cloud private (a case of a public file)."""
+    cloud = CloudNetworks.of({"floating_ip_source": "None", "private": private}, host_has_ipv6=True)
+    made = found(cloud, internal=[entry("172.20.1.5"), entry("2001:db8::5")])
+    assert (made.interface, made.public_v4, made.private_v4) == (interface, None, "172.20.1.5")
 
 
 def test_address_that_the_floating_ip_leads_to() -> None:

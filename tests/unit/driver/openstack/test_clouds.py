@@ -18,7 +18,7 @@ import yaml
 from nodepool.config.loader import load_config
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.driver.openstack.addresses import CloudNetworks
-from nodepool.driver.openstack.clouds import CloudProblem, Clouds, host_has_ipv6, settings_of
+from nodepool.driver.openstack.clouds import CloudProblem, Clouds, host_has_ipv6, settings_of, statsd_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
 from tests.unit.driver.openstack.support import load, section
 
@@ -182,6 +182,48 @@ def test_a_file_that_breaks_changes_nothing(file: Path, caplog: pytest.LogCaptur
     write(file, "one", password="new")
     driver.reset()
     assert load(section(cloud="one"), driver._clouds)[0] != before
+
+
+STATSD_SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"host": "127.0.0.2"},
+    {"port": 8126},
+    {"prefix": "nodepool.task.north"},
+    {"host": "127.0.0.3", "port": "8127", "prefix": "a.b"},
+]
+
+
+@pytest.mark.parametrize("general", STATSD_SETTINGS)
+@pytest.mark.parametrize("own", STATSD_SETTINGS)
+@pytest.mark.parametrize("environ", [{}, {"HOST": "127.0.0.4", "PORT": "8128"}, {"PREFIX": "of.environment"}])
+def test_metrics_of_calls(
+    file: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], own: dict[str, Any], general: dict[str, Any]
+) -> None:
+    """``metrics.statsd`` of the cloud, the environment, ``metrics.statsd`` of the file: as openstacksdk puts them."""
+    for name, value in environ.items():
+        monkeypatch.setenv(f"STATSD_{name}", value)
+    auth = {"auth_url": "https://127.0.0.1:1/v3", "username": "u", "password": "secret", "project_name": "p"}
+    clouds = {"one": {"auth": auth, "metrics": {"statsd": own}}}
+    file.write_text(yaml.safe_dump({"clouds": clouds, "metrics": {"statsd": general}}), encoding="utf-8")
+    region = Clouds().region("one", None)
+    found, sdk = statsd_of(region), region.get_statsd_client()
+    assert (found is None) == (sdk is None)
+    if found is not None and sdk is not None:
+        sdk.close()
+        assert ((found.host.replace("localhost", "127.0.0.1"), found.port), found.prefix) == (
+            sdk._addr,
+            region.get_statsd_prefix(),
+        )
+
+
+def test_metrics_are_settings(file: Path) -> None:
+    """A provider whose prefix changes is another one."""
+    write(file, "one", more="metrics: {statsd: {host: 127.0.0.1, prefix: a}}\n")
+    clouds = Clouds()
+    before = clouds.settings("one", None)
+    write(file, "one", more="metrics: {statsd: {host: 127.0.0.1, prefix: b}}\n")
+    clouds.forget()
+    assert clouds.settings("one", None) != before
 
 
 @pytest.mark.parametrize(

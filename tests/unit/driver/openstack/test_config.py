@@ -139,7 +139,7 @@ def test_defaults() -> None:
     """reference/configuration 7: what an absent key means."""
     config, _ = load(section())
     pool, label = config.pools["main"], only_label(config)
-    assert (config.rate, config.boot_timeout, config.launch_timeout, config.launch_retries) == (1.0, 60, 3600, 3)
+    assert (config.rate, config.boot_timeout, config.launch_timeout, config.launch_retries) == (None, 60, 3600, 3)
     assert (config.image_upload_timeout, config.port_cleanup_interval, config.clean_floating_ips) == (3600, 600, False)
     assert (config.image_name_format, config.post_upload_hook) == ("{image_name}-{timestamp}", None)
     assert (config.image_type, config.region_name, config.uses_volumes) == ("qcow2", None, False)

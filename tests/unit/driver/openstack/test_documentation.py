@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "doc/source/drivers/openstack/troubleshooting.rst").read_text(encoding="utf-8")
 #: Texts of Nova stand in the simulator.
-SOURCES = [*ROOT.glob("nodepool/driver/**/*.py"), *ROOT.glob("nodepool/testing/openstack/*.py")]
+SOURCES = [*ROOT.glob("nodepool/driver/**/*.py"), *ROOT.glob("simulators/openstack/*.py")]
 CODE = " ".join(re.sub(r'"\n\s*f?r?"', "", file.read_text(encoding="utf-8")) for file in SOURCES)
 #: Of openstacksdk.
 FOREIGN = {"is not a valid region name", "Security group", "(HTTP 401)"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudQuota
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota
 from nodepool.driver.openstack import cloud as cloud_module
 from nodepool.driver.openstack import floating
 from nodepool.driver.openstack.views import FloatingIp, Server
@@ -75,6 +75,16 @@ class TestFloatingIp:
         assert instance.public_ipv4 == "9.9.9.9"
         assert cloud.stub.count("POST", "/floatingips") == 0
 
+    def test_networks_are_asked_for_again(self, cloud: StubCloud) -> None:
+        """O-2, O-12: what is known of networks counts until the next answer, also after a refusal."""
+        launch = machine(cloud)
+        launch.advance()
+        cloud.facts.clear()
+        cloud.show(server(status="ACTIVE"))
+        instance = launch.advance() or launch.advance()
+        assert instance is not None
+        assert instance.interface_ip == "8.8.8.8"
+
     def test_no_route(self, cloud: StubCloud) -> None:
         """A network without a router to the outside needs none; that is asked once."""
         del cloud.stub.answers["POST", "/floatingips"]
@@ -87,6 +97,25 @@ class TestFloatingIp:
             assert instance.interface_ip == "10.0.0.5"
             cloud.show()
         assert cloud.stub.count("POST", "/floatingips") == 1
+
+    def test_port_that_went(self, cloud: StubCloud) -> None:
+        """neutron_lib.exceptions.PortNotFound is a 404, too: the next server on the network gets its floating IP."""
+        text = "404 Port p1 could not be found."
+        cloud.stub.answers["POST", "/floatingips"] = CloudNotFound(text, 404, text)
+        launch = machine(cloud)
+        launch.advance()
+        cloud.show(server(status="ACTIVE"))
+        launch.advance()
+        with pytest.raises(CloudNotFound):
+            launch.advance()
+        cloud.show()
+        self.with_external_network(cloud)
+        launch = machine(cloud)
+        launch.advance()
+        cloud.show(server(status="ACTIVE"))
+        instance = launch.advance() or launch.advance()
+        assert instance is not None
+        assert instance.interface_ip == "8.8.8.8"
 
     def test_quota(self, cloud: StubCloud) -> None:
         cloud.stub.answers["POST", "/floatingips"] = CloudQuota("Quota exceeded for floatingip", 409)

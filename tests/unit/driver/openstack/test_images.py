@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused, NotFoundByProxy
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.images import OpenStackImages
@@ -141,6 +141,17 @@ def test_delete() -> None:
     glance.answers["GET", "/images/i9"] = [{"id": "i9", "status": "active"}]
     with pytest.raises(ImageCreateException, match="still there"):
         store(glance).delete("i9")
+
+
+def test_delete_behind_a_proxy_that_answers_each_404() -> None:
+    """Its page proves nothing; the list does."""
+    glance = Glance("active")
+    glance.answers["DELETE", "/images/i9"] = NotFoundByProxy("404")
+    glance.answers["GET", "/images"] = {"images": [{"id": "i9", "status": "active"}]}
+    with pytest.raises(NotFoundByProxy):
+        store(glance).delete("i9")
+    glance.answers["GET", "/images"] = {"images": [{"id": "i8", "status": "active"}]}
+    store(glance).delete("i9")
 
 
 def test_delete_one_in_use() -> None:

@@ -106,7 +106,11 @@ class TestPorts:
 class TestFloatingIps:
     """D-7"""
 
-    FREE = ({"id": "free", "floating_ip_address": "8.8.8.8"}, {"id": "used", "port_id": "p"})
+    FREE = (
+        {"id": "free", "floating_ip_address": "8.8.8.8"},
+        {"id": "used", "port_id": "p"},
+        {"id": "forwards", "port_id": None, "port_forwardings": [{"internal_port": 22}]},
+    )
 
     def test_only_when_wanted(self, make_cloud: MakeCloud) -> None:
         cloud = make_cloud()
@@ -147,7 +151,8 @@ class TestResources:
         cloud = make_cloud(label_section(**{"boot-from-volume": True}))
         ours = {"id": "v1", "metadata": METADATA, "attachments": []}
         used = {"id": "v2", "metadata": METADATA, "attachments": [{"server_id": "s"}]}
-        cloud.stub.answers["GET", "/volumes/detail"] = {"volumes": [ours, used, {"id": "v3"}]}
+        deleting = {"id": "v4", "metadata": METADATA, "attachments": [], "status": "deleting"}
+        cloud.stub.answers["GET", "/volumes/detail"] = {"volumes": [ours, used, {"id": "v3"}, deleting]}
         cloud.stub.answers["DELETE", "/volumes/v1"] = {}
         sweep = Leaks(cloud)
         (found,) = sweep.resources()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from nodepool.driver.openstack import quick_calls, service_client
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.quick_calls import TEMPLATE_SECONDS
 from nodepool.driver.openstack.session import close, make_client
-from nodepool.testing.openstack import CLOUD_NAME, OpenStackSimulator
+from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, RecordingServer, Sent
 
@@ -110,7 +111,12 @@ def test_as_keystoneauth_makes_it(site: Site, method: str, given: dict[str, Any]
 def test_unusual_calls(site: Site, path: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """O-20: keystoneauth gets them as they are."""
     taken: list[Any] = []
-    monkeypatch.setattr(site.client, "_long_way", lambda *call: taken.append(call))
+
+    def take(*call: Any) -> Any:
+        taken.append(call)
+        return SimpleNamespace(status_code=200)
+
+    monkeypatch.setattr(site.client, "_long_way", take)
     site.call(path=path, **given)
     assert taken == [(path, "GET", {"raise_exc": False, **given})]
 

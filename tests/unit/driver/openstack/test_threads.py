@@ -15,7 +15,7 @@ from nodepool.driver.openstack import OpenStackDriver
 from nodepool.driver.statemachine import StateMachineProvider
 from nodepool.model import states
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.driver_site import DriverSite
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 

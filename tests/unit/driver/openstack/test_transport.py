@@ -280,6 +280,32 @@ def test_one_service_is_throttled() -> None:
     assert len(transport.pauses) == 3
 
 
+def test_unavailable_service_that_names_a_time() -> None:
+    """503 with Retry-After: the call may have been carried out, so it is not repeated; later ones wait as long."""
+    transport = FastTransport(Response(503, {}, Retry_After="7"), Response(200, {}))
+    with pytest.raises(CloudAway) as caught:
+        transport.get()
+    assert caught.value.maybe_done
+    assert transport.pauses == []
+    transport.get()
+    assert 7 <= transport.pauses[0] <= 7.2
+
+
+def test_many_calls_without_a_rate() -> None:
+    """None waits; after a 429 they come half as often as before."""
+    transport = FastTransport(Response(200, {}))
+    for _ in range(100):
+        transport.now += 0.01
+        transport.get()
+    assert transport.pauses == []
+    transport.client.answers[:] = [Response(429, {}, Retry_After="1"), Response(200, {})]
+    transport.get()
+    begun = transport.now
+    for _ in range(50):
+        transport.get()
+    assert 50 / (transport.now - begun) <= 0.6 * 100 / 1.0
+
+
 def test_absent_service() -> None:
     """A service that is not in the catalog is looked for once in a while, not at each call."""
     looked: list[str] = []

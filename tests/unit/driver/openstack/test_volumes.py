@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
 from nodepool.driver.openstack.delete import ServerDeletion
 from nodepool.driver.openstack.leaks import OLD_VOLUMES_SECONDS, Leaks
 from tests.unit.driver.openstack.support import LOG, METADATA, StubCloud, label_section, server
@@ -63,6 +63,16 @@ def test_once(cloud: StubCloud) -> None:
     assert cloud.stub.count(*MARK) == 1
 
 
+def test_not_known_yet(cloud: StubCloud) -> None:
+    """404 right after Nova made it: it is marked before its server is deleted, not taken for marked."""
+    cloud.stub.answers[MARK] = CloudNotFound("404", 404)
+    cloud.volumes.begin(["v1"], METADATA)
+    cloud.stub.answers[MARK] = {}
+    cloud.show(with_volumes("v1"))
+    cloud.delete_instance("s1")
+    assert cloud.stub.count(*MARK) == 2
+
+
 def test_trouble_does_not_keep_the_server(cloud: StubCloud) -> None:
     """It is marked later, also when the server is gone; then it is found as a left over one."""
     cloud.stub.answers[MARK] = CloudAway("503")
@@ -88,6 +98,16 @@ def test_volumes_that_cannot_be_listed(cloud: StubCloud, caplog: pytest.LogCaptu
     for _ in range(2):
         assert [found.type for found in sweep.resources()] == ["instance"]
     assert caplog.text.count("resources of kind volume cannot be listed: no Cinder") == 1
+
+
+def test_not_possible_now(cloud: StubCloud) -> None:
+    """cinder.volume.api.API._update_volume_metadata refuses it for volumes in ``maintenance`` and ``uploading``."""
+    cloud.stub.answers[MARK] = CloudRefused("Updating volume metadata is not allowed", 400)
+    cloud.volumes.begin(["v1"], METADATA)
+    cloud.stub.answers[MARK] = {}
+    cloud.show(with_volumes("v1"))
+    cloud.delete_instance("s1")
+    assert cloud.stub.count(*MARK) == 2
 
 
 def test_refused(cloud: StubCloud, caplog: pytest.LogCaptureFixture) -> None:

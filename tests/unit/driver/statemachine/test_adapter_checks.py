@@ -21,6 +21,10 @@ def config(**images: str | None) -> Any:
     return SimpleNamespace(name="cloud", pools=pools)
 
 
+#: No node misses its instance.
+LOST: Any = SimpleNamespace(alive=dict, missing=lambda alive, listed: set())
+
+
 class OneCheck(Adapter):
     def __init__(self) -> None:
         pass
@@ -32,7 +36,7 @@ class OneCheck(Adapter):
 def test_adapter_and_uploads() -> None:
     uploads = {"debian": SimpleNamespace(build_id="0000000007")}
     section = config(small="debian", big="debian", old="fedora", cloud=None)
-    login, debian, fedora = checks(section, OneCheck(), uploads.get)  # type: ignore[arg-type]
+    login, debian, fedora = checks(section, OneCheck(), uploads.get, list, LOST)  # type: ignore[arg-type]
     assert login == CheckResult("cloud", True, "login works")
     assert debian == CheckResult("diskimage debian", True, "build 0000000007 is uploaded")
     assert (fedora.subject, fedora.status) == ("diskimage fedora", "failed")
@@ -41,8 +45,8 @@ def test_adapter_and_uploads() -> None:
 
 def test_without_zookeeper() -> None:
     """Nobody knows of uploads."""
-    assert [result.subject for result in checks(config(small="debian"), OneCheck(), None)] == ["cloud"]
+    assert [result.subject for result in checks(config(small="debian"), OneCheck(), None, list, LOST)] == ["cloud"]
 
 
 def test_adapter_without_checks() -> None:
-    assert list(checks(config(), Adapter(config()), None)) == []
+    assert list(checks(config(), Adapter(config()), None, list, LOST)) == []

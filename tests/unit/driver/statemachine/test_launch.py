@@ -11,11 +11,14 @@ import pytest
 
 from nodepool.driver.config import ImageSettings
 from nodepool.driver.fake.cloud import BUILDING
-from nodepool.driver.statemachine import Adapter, Instance, StateMachine
-from nodepool.exceptions import CapacityException
+from nodepool.driver.framework.rate import RateLimiter
+from nodepool.driver.statemachine import Adapter, Instance, StateMachine, deletion
+from nodepool.driver.statemachine.phases import clean_phase
+from nodepool.exceptions import CapacityException, LaunchStatusException
 from nodepool.metrics import launches
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
+from nodepool.plan.backoff import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineInstance
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -64,8 +67,12 @@ def test_order_of_writes(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     wait_for("external_id is stored", lambda: [node.external_id for node in zk.nodeIterator() if node.external_id])
     assert seen == [(None, "zuul", {"instances": 1, "cores": 2, "ram": 2048}, states.BUILDING)]
     assert [instance.status for instance in site.cloud.instances()] == [BUILDING]
+    (step,) = handler.launch_steps()
+    assert (step.step, step.option, step.label) == ("build", "launch-timeout", "small")
+    assert 0 < (step.ends or 0) - step.begun <= 3600
     site.cloud.set(hang=False)
     site.worker.finish(handler, 30)
+    assert handler.launch_steps() == []
 
 
 def test_internal_address(make_site: MakeSite) -> None:
@@ -196,6 +203,54 @@ def test_launch_timeout(make_site: MakeSite, results: list[str]) -> None:
     assert site.cloud.calls["create"] == 2
     assert site.cloud.peak == 1
     assert results == ["error.servercreatetimeout"] * 2
+
+
+def test_time_in_a_limit_of_our_own(make_site: MakeSite, results: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-5, X-5: it does not count. As in a driver written for 11.0.0, which waits in its steps, one after the other."""
+    monkeypatch.setattr(deletion, "DELETE_SECONDS", 2.0)
+    monkeypatch.setattr(MachineAdapter, "advance_threads", 1)
+    site = make_site({"launch-timeout": 2, "launch-retries": 1})
+    limiter = RateLimiter("cloud", 4)
+
+    def wait(machine: StateMachine) -> None:
+        if machine.state == machine.START:
+            limiter.wait()
+
+    site.adapter.hooks.append(wait)
+    handlers = [site.worker.accept(site.worker.submit("small")) for _ in range(12)]
+    wait_for("all launches have ended", lambda: len(results) == len(handlers))
+    assert results == ["ready"] * 12
+    for handler in handlers:
+        site.worker.finish(handler, DEADLINE_SECONDS)
+    tasks = []
+    for node in site.zk.nodeIterator():
+        node.state = states.DELETING
+        site.zk.nodes.lock_and_save(node)
+        tasks.append(site.provider.startNodeCleanup(node))
+    for task in tasks:
+        task.join(DEADLINE_SECONDS)
+    assert [task.error for task in tasks] == [None] * 12
+
+
+@pytest.mark.parametrize("error", [LaunchStatusException("409"), ValueError("of a driver")])
+def test_deletion_that_fails_before_the_next_attempt(
+    make_site: MakeSite, results: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """L-5: it is begun again, and uses up no attempt."""
+    monkeypatch.setattr(clean_phase, "RETRY", Backoff(0.01, 60.0))
+    site = make_site({"fail-launches": 1, "launch-retries": 2})
+    failures = iter([error] * 3)
+
+    def refuse(machine: StateMachine) -> None:
+        if not isinstance(machine, CreateMachine):
+            for failure in failures:
+                raise failure
+
+    site.adapter.hooks.append(refuse)
+    site.serve("small")
+    assert results == ["error.status", "ready"]
+    assert site.cloud.calls["create"] == 2
+    assert len(site.cloud.instances()) == 1
 
 
 def test_quota_error(make_site: MakeSite, results: list[str]) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import StateMachine
-from nodepool.exceptions import LaunchNodepoolException
+from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException
 from tests.support.machine_driver import CreateMachine
+from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite
 
 
@@ -33,6 +34,26 @@ def test_zone_that_the_pool_does_not_list(make_site: MakeSite, zone: str | None)
     site.zk.storeNode(first)
     (node,) = site.serve("small")
     assert (node.id, node.az) == (first.id, zone)
+
+
+@pytest.mark.parametrize("error", [LaunchStatusException("No valid host"), ValueError("of a driver")])
+def test_zones_are_asked_for_again_after_a_failure(
+    make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """O-2: not all drivers say that it was the zone; the next request must not go there for five minutes."""
+    site = make_site({"launch-retries": 1})
+    zones = ["az1"]
+    monkeypatch.setattr(site.adapter, "getAZs", lambda: list(zones))
+    site.serve("small")
+
+    def refuse(machine: StateMachine) -> None:
+        if isinstance(machine, CreateMachine) and machine._arguments[3] == "az1":
+            zones[:] = ["az2"]
+            raise error
+
+    site.adapter.hooks.append(refuse)
+    site.fail("small")
+    wait_for("the zones are known", lambda: site.provider.zones(site.provider.provider.pools["main"]) == ["az2"])
 
 
 @pytest.mark.parametrize("configured", [True, False])

@@ -270,3 +270,54 @@ def test_instances_are_listed_once_a_sweep(make_site: MakeSite, monkeypatch: pyt
     monkeypatch.setattr(site.adapter, "listResources", lambda: note("resources"))
     site.provider.sweep_leaks()
     assert calls == ["instances", "resources"]
+
+
+class TestOtherInstallation:
+    """D-10"""
+
+    OURS, OTHER = "0123456789abcdef", "fedcba9876543210"
+
+    @pytest.fixture
+    def site(self, make_site: MakeSite, zk: MemoryZooKeeper) -> Site:
+        zk.installation = (self.OURS,)
+        return make_site()
+
+    def test_left_and_told_once(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        store = Store(site, monkeypatch)
+        given = {"nodepool_provider_name": "nowhere", "nodepool_node_id": "77"}
+        others = Resource({**given, "nodepool_installation_id": self.OTHER}, "port")
+        ours = Resource({**given, "nodepool_installation_id": self.OURS}, "port")
+        before = Resource(given, "disk")
+        store.items = [others, ours, before]
+        for _ in range(3):
+            site.provider.cleanupLeakedResources()
+        assert store.items == [others]
+        (told,) = [text for text in caplog.messages if self.OTHER in text and "belong to installation" in text]
+        assert self.OURS in told
+        assert site.provider.otherInstallations() == {self.OTHER: 1}
+        store.items = []
+        site.provider.cleanupLeakedResources()
+        assert site.provider.otherInstallations() == {}
+
+    def test_node_of_the_same_number(self, site: Site, zk: MemoryZooKeeper) -> None:
+        """It is no second instance of ours, nor what a lost creation of ours made; and it counts as used by others."""
+        (node,) = site.serve("small")
+        listed = [found for found in site.provider.listNodes() if found.metadata["nodepool_node_id"] == node.id]
+        assert [found.metadata["nodepool_installation_id"] for found in listed] == [self.OURS]
+        metadata = {**listed[0].metadata, "nodepool_installation_id": self.OTHER}
+        site.cloud.create("theirs", metadata=metadata, resources={"cores": 2, "ram": 2048})
+        for _ in range(3):
+            site.provider.cleanupLeakedResources()
+        assert len(site.cloud.instances()) == 2
+        assert site.provider.finder.find(node.key).result(10) == [node.external_id]
+
+    def test_earlier_release(self, site: Site, zk: MemoryZooKeeper) -> None:
+        """What has no id is cleaned as before."""
+        site.cloud.create(
+            "old", metadata={"nodepool_provider_name": "nowhere", "nodepool_node_id": "77"}, resources={"cores": 1}
+        )
+        for _ in range(2):
+            site.provider.cleanupLeakedResources()
+        assert site.cloud.instances() == []

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import queue
+import selectors
 import socket
 import threading
 from collections.abc import Iterator
@@ -43,6 +46,23 @@ def test_two_hundred_hosts(scans: Scans, sshd: SshServer) -> None:
     assert len(set(threading.enumerate()) - before) <= 2 * EXCHANGE_THREADS + 1
     for future in futures:
         assert sorted(future.result(120)) == sorted(sshd.host_keys)
+
+
+def test_system_that_is_short_of_something(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K-4: who asks is told, and the next one is served."""
+    before = set(os.listdir("/proc/self/fd"))
+
+    def none_left(_: object = None) -> None:
+        raise OSError(errno.EMFILE, "none left")
+
+    for owner, name in ((selectors, "DefaultSelector"), (os, "pipe"), (threading.Thread, "start")):
+        with monkeypatch.context() as full:
+            full.setattr(owner, name, none_left)
+            with pytest.raises(OSError, match="none left"):
+                scans.scan("127.0.0.1", 1, 30.0, "winrm")
+    assert set(os.listdir("/proc/self/fd")) == before
+    with odd_host(closes, "127.0.0.1") as host:
+        assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
 
 
 def test_other_connection_types(scans: Scans) -> None:

@@ -36,6 +36,7 @@ class Place:
         self.send_error: Exception | None = None
         self.ran: list[str] = []
         self.changed: list[str] = []
+        self.failed: list[str] = []
         self.with_node: list[str] = []
         self.taken = 0
         for number in range(1, 6):
@@ -59,7 +60,7 @@ class Place:
             objection=lambda kind, handler: self.objection,
         )
         runner = SimpleNamespace(run=lambda handler: self.ran.append(handler.request.key))
-        self.batch = Batch(cast(Any, view), self.desk, cast(Any, runner), self.changed.append)
+        self.batch = Batch(cast(Any, view), self.desk, cast(Any, runner), self.changed.append, self.failed.append)
 
     @property
     def bucket(self) -> Bucket:

@@ -95,7 +95,7 @@ class Place:
         self.told: list[str] = []
         self.order: list[str] = []
         self.ring = EventRing()
-        events = RequestEvents(self.ring, "l1 lab/main")
+        events = RequestEvents(self.ring, "l1", "lab/main", lambda _: {})
         self.handlers = Handlers(self.desk, "me", 1.0, self.told.append, events, logging.getLogger("test.handlers"))
 
     def add(self, number: int, stage: Stage = Stage.GATHERING) -> Scripted:

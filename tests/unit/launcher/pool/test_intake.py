@@ -57,7 +57,7 @@ class Place:
             cast(Any, view),
             self.queue,
             self.desk,
-            cast(Any, SimpleNamespace(start=lambda handler, nodes: self._take("fulfil", handler.request.key))),
+            cast(Any, SimpleNamespace(start=self._fulfil, takes=lambda request_id: True)),
             cast(Any, SimpleNamespace(decline_all=self._decline_all, decline=self._decline)),
             cast(Any, SimpleNamespace(launch=self._launch)),
             cast(Any, SimpleNamespace(evict=self._evict)),
@@ -85,6 +85,9 @@ class Place:
 
     def _look(self, _view: Any, _kind: RequestKind, request: NodeRequest) -> Any:
         return SimpleNamespace(handler=SimpleNamespace(request=request), turns=["other"])
+
+    def _fulfil(self, handler: Any, _nodes: Any) -> None:
+        self._take("fulfil", handler.request.key)
 
     def _take(self, how: str, request_id: str) -> None:
         self.done.append((how, request_id))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.launcher.pool.launch_log import AGE_SECONDS, MAX_ERRORS, SPAN_SECONDS, LaunchLog
+from nodepool.launcher.pool.launch_log import AGE_SECONDS, MAX_ERRORS, SPAN_SECONDS, USUAL_OF, LaunchLog
 from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 from tests.support.manual_clock import ManualClock
 
@@ -55,3 +55,18 @@ def test_clock_that_goes_back() -> None:
     clock.pass_seconds(-3600)
     log.ready()
     assert log.status(0).ok_15m == 2
+
+
+def test_usual_times() -> None:
+    """W-6: the median of the last launches of a label; nothing is usual before there were some."""
+    clock = ManualClock()
+    log = LaunchLog(clock)
+    for seconds in (2.0, 100.0):
+        log.ready("small", clock() - seconds)
+    assert log.usual("small") is None
+    log.ready("small", clock() - 4.0)
+    log.ready("large", clock() - 60.0)
+    assert (log.usual("small"), log.usual("large"), log.usual("unknown")) == (4.0, None, None)
+    for _ in range(USUAL_OF):
+        log.ready("small", clock() - 9.0)
+    assert log.usual("small") == 9.0, "the last ones count"

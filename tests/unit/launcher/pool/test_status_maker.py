@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from nodepool.model.pool_status import (
     HostStatus,
     LabelStatus,
     LaunchesStatus,
+    LaunchStatus,
     LimitStatus,
     PauseStatus,
     RequestStatus,
@@ -60,6 +62,12 @@ class Provider:
     def labelErrors(self) -> dict[str, LabelStatus]:
         return self.labels
 
+    def missingInstances(self) -> dict[str, float]:
+        return {"0000000002": 3.0, "0000000001": 2.0}
+
+    def otherInstallations(self) -> dict[str, int]:
+        return {"fedcba9876543210": 3}
+
     def hostStatus(self) -> list[HostStatus]:
         return self.hosts
 
@@ -89,9 +97,12 @@ class Site:
             launches_running=lambda: 5,
             tenant_limits=lambda: self.tenant_limits,
         )
+        self.launching: list[LaunchStatus] = []
         sources = StatusSources(
             cast(Any, SimpleNamespace(snapshot=lambda: self.snapshot)),
             launches=lambda: self.launches,
+            launching=lambda: self.launching,
+            usual=lambda label: 4.0,
             oldest=lambda kind: 7.0,
             ready=lambda: self.ready,
             tenant_use=lambda tenant: QuotaInformation(cores=3),
@@ -112,6 +123,16 @@ def test_before_the_first_pass(site: Site) -> None:
     assert site.maker.make(9.0) == made
     site.context.has_provider = True
     assert (site.maker.make(11.0).state, site.maker.make(12.0).since) == ("running", 11.0)
+
+
+def test_launches_in_progress(site: Site) -> None:
+    """W-6: those that have been in progress for a while, with what is usual; the record changes with the verdict."""
+    launch = LaunchStatus("1", "small", "build", "building", 100.0, 101.0)
+    site.launching = [LaunchStatus("2", "small", "call", "", 150.0, 150.0), launch]
+    assert site.maker.make(109.0).launching == []
+    known = replace(launch, usual=4.0)
+    assert site.maker.make(111.0).launching == site.maker.make(129.0).launching == [known]
+    assert site.maker.make(131.0).launching == [replace(known, slow=True)]
 
 
 def test_what_it_is(site: Site) -> None:
@@ -172,6 +193,16 @@ def test_limits(site: Site) -> None:
         LimitStatus("tenant:tenant", "cores", 4, 3),
         LimitStatus("tenant:tenant", "ram", 4096, 0),
     ]
+
+
+def test_other_installations(site: Site) -> None:
+    """D-10"""
+    assert site.maker.make(1.0).other_installations == {"fedcba9876543210": 3}
+
+
+def test_missing_instances(site: Site) -> None:
+    """D-9"""
+    assert list(site.maker.make(1.0).missing.items()) == [("0000000001", 2.0), ("0000000002", 3.0)]
 
 
 def test_labels(site: Site) -> None:

@@ -16,6 +16,7 @@ from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.model.node import Node
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.node_store import NodeStore
+from nodepool.zk.request_store import RequestStore
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session
@@ -296,6 +297,67 @@ def test_stop_hands_over_what_is_launched(still: Still, znodes: PoolZnodes, clou
     assert len(nodes := znodes.nodes("building")) == 2
     assert all(znodes.node_lockers(node_id) for node_id in nodes)
     assert znodes.pools() == []
+
+
+def half_launched(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, cloud: FakeCloud
+) -> tuple[str, str, str]:
+    """A request, its ready node, and its node whose launch hangs."""
+    ready = znodes.add_node("ready", provider="one", pool="main", type=["small"])
+    cloud.set(hang=True)
+    request_id = znodes.submit(["small", "small"])
+    launcher.passes(worker, "one is launched, one is taken", lambda: len(znodes.nodes("building")) == 1)
+    wait_for("its instance is known", lambda: any(node["external_id"] for node in znodes.nodes("building").values()))
+    (building,) = znodes.nodes("building")
+    assert (znodes.node(ready) or {})["allocated_to"] == request_id
+    return request_id, ready, building
+
+
+def test_stop_frees_what_is_ready(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """G-14: whoever serves the request finds its ready nodes free. A launch that ends later makes none for nobody."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    request_id, ready, building = half_launched(launcher, worker, znodes, cloud)
+    worker.on_stop()
+    assert (znodes.request_state(request_id), znodes.request_lockers(request_id)) == ("requested", [])
+    assert list(znodes.free_nodes()) == [ready]
+    assert znodes.node_lockers(ready) == []
+    cloud.set(hang=False)
+    wait_for("the launch ended", lambda: worker.own_launches() == 0)
+    assert (znodes.node(building) or {})["state"] == "building"
+    assert znodes.node_lockers(building)
+
+
+def test_launch_that_ends_at_the_stop(
+    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G-14, L-12: a launch ends after the look at it and before the request is handed on: it is fulfilled."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    request_id, _, _ = half_launched(launcher, worker, znodes, cloud)
+    finish = RequestStore.finish
+
+    def late(store: RequestStore, *arguments: Any, **settings: Any) -> None:
+        cloud.set(hang=False)
+        wait_for("both are ready", lambda: len(znodes.nodes("ready")) == 2 and worker.own_launches() == 0)
+        finish(store, *arguments, **settings)
+
+    monkeypatch.setattr(RequestStore, "finish", late)
+    worker.on_stop()
+    assert (znodes.request_state(request_id), znodes.request_lockers(request_id)) == ("fulfilled", [])
+    assert not any(znodes.node_lockers(node_id) for node_id in znodes.nodes())
+
+
+def test_node_that_was_deleted_at_the_stop(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
+    """G-14: a node in launch that somebody removed keeps neither the request nor its ready nodes."""
+    launcher = still([fake_provider("one", cloud=cloud_name)])
+    worker = launcher.worker()
+    request_id, ready, building = half_launched(launcher, worker, znodes, cloud)
+    znodes.vanish(building)
+    worker.on_stop()
+    assert (znodes.request_state(request_id), znodes.request_lockers(request_id)) == ("requested", [])
+    assert list(znodes.free_nodes()) == [ready]
+    assert znodes.node_lockers(ready) == []
 
 
 def test_stop_takes_what_is_ready(still: Still, znodes: PoolZnodes, cloud_name: str) -> None:

@@ -18,7 +18,7 @@ from tests.support.web_site import WebSite
     ("address", "told"),
     [
         ("/hosts", ("cannot connect", "quarantined", '<a href="./nodes/0000000004">')),
-        ("/launchers", ("9f3c", "refused: line 3", "drained")),
+        ("/launchers", ("9f3c", "failed: line 3", "drained")),
         ("/tenants", ('<a href="./requests?tenant=t1">t1</a>', "<td>20</td>")),
         ("/events", ('<a href="./requests/200-0000000001">request 200-0000000001</a>', "label.unknown")),
     ],

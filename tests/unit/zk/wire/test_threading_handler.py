@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from kazoo.protocol.states import Callback
 
 from nodepool.clock import monotonic
 from nodepool.zk.wire.buffered_socket import MOST_WAITING_BYTES, BufferedSocket
@@ -153,6 +156,17 @@ def _receive(connection: socket.socket, count: int) -> bytes:
     while len(parts) < count:
         parts += connection.recv(65_536)
     return bytes(parts)
+
+
+def test_watch_function_that_exits(handler: TlsHandler, caplog: pytest.LogCaptureFixture) -> None:
+    """Kazoo's thread goes on: without it nobody hears that a lock is free."""
+    called = threading.Event()
+    handler.start()
+    handler.dispatch_callback(Callback("watch", sys.exit, ("of a driver",)))
+    handler.dispatch_callback(Callback("watch", called.set, ()))
+    assert called.wait(30)
+    handler.stop()
+    assert "Error in a function that watches ZooKeeper" in caplog.text
 
 
 def test_broken_while_sending(handler: TlsHandler, pair: Pair) -> None:

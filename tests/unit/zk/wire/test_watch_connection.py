@@ -231,7 +231,7 @@ def test_not_connected(asleep: WatchedClient, plain_pair: Pair) -> None:
 
 def test_no_room_for_all_of_it(asleep: WatchedClient, plain_pair: Pair, wake: Wake) -> None:
     """The connection thread sends the rest, before anything else."""
-    write(asleep, data=bytes(1 << 20))
+    write(asleep, data=bytes(1_000_000))
     assert plain_pair[0].unsent
     assert len(asleep._pending) == 1
     assert not wake[0].asleep

@@ -155,7 +155,11 @@ def named(name: str, section: str) -> Key:
         ("driver.config.ConfigPool", "max-servers", ("whole number", "unlimited")),
         ("driver.openstack.config.OpenStackPool", "auto-floating-ip", ("true or false", "true")),
         ("driver.openstack.config.OpenStackPool", "labels", ("list of sections", "none")),
-        ("driver.openstack.config.OpenStackProviderConfig", "rate", ("number, 0 or more; seconds", "1")),
+        (
+            "driver.openstack.config.OpenStackProviderConfig",
+            "rate",
+            ("number, 0 or more; seconds", "by the cloud's answers"),
+        ),
         ("driver.static.config.StaticNode", "connection-type", ("text", "``ssh``")),
         ("config.objects.DiskImage", "env-vars", ("mapping", "none")),
         ("config.objects.TopLevel", "webapp.port", ("whole number, 0 to 65535", "8005")),

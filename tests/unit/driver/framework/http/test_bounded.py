@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from nodepool.driver.framework.http import bounded
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.slow_server import Pieces, SlowServer, drip
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

@@ -15,7 +15,7 @@ import requests
 
 from nodepool.driver.framework.http import bounded
 from nodepool.driver.framework.http.http_session import HttpSession
-from nodepool.testing.openstack import OpenStackSimulator
+from simulators.openstack import OpenStackSimulator
 from tests.support.certificates import make_certificates
 from tests.support.slow_server import SlowServer
 from tests.support.wait import wait_for

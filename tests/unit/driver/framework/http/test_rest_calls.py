@@ -13,7 +13,7 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.http import plain_http, rest_calls
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
-from nodepool.driver.framework.http.rest_calls import RestApi, RestCalls
+from nodepool.driver.framework.http.rest_calls import RestApi, RestCalls, same_server
 from nodepool.driver.framework.http.retry_after import retry_after
 from nodepool.driver.framework.token_bucket import BucketSize
 
@@ -258,3 +258,32 @@ def test_retry_after_a_date() -> None:
     later = retry_after({"Retry-After": "Fri, 31 Dec 2100 23:59:59 GMT"})
     assert later is not None
     assert later > 1e9
+
+
+@pytest.mark.parametrize(
+    ("url", "ours", "same"),
+    [
+        # nextLink of Azure: https://github.com/Azure/azure-sdk-for-java/issues/36506
+        ("https://management.azure.com:443/subscriptions/s?$skiptoken=x", "https://management.azure.com", True),
+        ("https://Management.Azure.COM/subscriptions/s", "https://management.azure.com", True),
+        ("https://management.azure.com/a", "https://management.azure.com:443/prefix", True),
+        ("http://127.0.0.1:8080/a", "http://127.0.0.1:8080", True),
+        ("http://[::1]:8080/a", "http://[::1]:8080", True),
+        ("https://management.azure.com?a=b", "https://management.azure.com", True),
+        ("http://management.azure.com/a", "https://management.azure.com", False),
+        ("https://management.azure.com:80/a", "https://management.azure.com", False),
+        ("http://127.0.0.1:8081/a", "http://127.0.0.1:8080", False),
+        ("https://management.azure.com.example.org/a", "https://management.azure.com", False),
+        # A login, and what programs read in different ways.
+        ("https://management.azure.com:443@example.org/a", "https://management.azure.com", False),
+        ("https://example.org\\@management.azure.com/a", "https://management.azure.com", False),
+        ("https://management.azure.com\t.example.org/a", "https://management.azure.com", False),
+        (" https://management.azure.com/a", "https://management.azure.com", False),
+        ("/subscriptions/s", "https://management.azure.com", False),
+        ("", "https://management.azure.com", False),
+        (None, "https://management.azure.com", False),
+    ],
+)
+def test_same_server(url: str | None, ours: str, same: bool) -> None:
+    """No other server may see our token; RFC 3986, section 6.2, says what is the same."""
+    assert same_server(url, ours) is same

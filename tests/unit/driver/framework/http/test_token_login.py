@@ -3,13 +3,28 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import botocore.session
 import pytest
+from google.auth.compute_engine import _metadata
+from google.auth.exceptions import TransportError
 
+from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
-from nodepool.driver.framework.http.token_login import REFUSED_SECONDS, RENEW_SECONDS, TokenLogin
+from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
+from nodepool.driver.framework.http.token_login import (
+    REFUSED_SECONDS,
+    RENEW_SECONDS,
+    TokenLogin,
+    keep_metadata_direct,
+    login_error,
+)
+from nodepool.driver.gce.login import GoogleTransport
 from tests.support.manual_clock import ManualClock
 
 LIFE = 3600.0
@@ -180,3 +195,104 @@ def test_token_that_the_cloud_refuses(clock: ManualClock) -> None:
     with pytest.raises(CloudAway):
         login.token()
     assert login.token() == "two"
+
+
+def _by_plain_http(url: str) -> Callable[[], Any]:
+    def ask() -> None:
+        with pytest.raises(NoAnswer):
+            PlainHttp(1).send("GET", url, {})
+
+    return ask
+
+
+def _by_google_auth() -> None:
+    with pytest.raises(TransportError):
+        _metadata.get(GoogleTransport(PlainHttp(1)), "instance", retry_count=1)  # type: ignore[no-untyped-call]
+
+
+def _by_botocore() -> None:
+    session = botocore.session.Session()
+    session.set_config_variable("metadata_service_num_attempts", 1)
+    assert session.get_credentials() is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "host"),
+    [
+        # https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
+        (_by_plain_http("http://169.254.169.254/metadata/identity/oauth2/token"), "169.254.169.254"),
+        # ibm_cloud_sdk_core's VPCInstanceAuthenticator, and the secure address of IBM's documentation
+        (_by_plain_http("https://api.metadata.cloud.ibm.com/instance_identity/v1/token"), "api.metadata.cloud.ibm.com"),
+        # google.auth.compute_engine._metadata._GCE_DEFAULT_MDS_HOSTS, and Google's address in IPv6
+        (_by_google_auth, "metadata.google.internal"),
+        (_by_plain_http("http://[fd20:ce::254]/computeMetadata/v1/"), "fd20:ce::254"),
+        # botocore.utils: METADATA_BASE_URL, METADATA_BASE_URL_IPv6, ContainerMetadataFetcher._ALLOWED_HOSTS
+        (_by_botocore, "169.254.169.254"),
+        (_by_plain_http("http://[fd00:ec2::254]/latest/"), "fd00:ec2::254"),
+        (_by_plain_http("http://169.254.170.2/v2/credentials"), "169.254.170.2"),
+        (_by_plain_http("http://[fd00:ec2::23]/v1/credentials"), "fd00:ec2::23"),
+        (_by_plain_http("http://metadata.test/latest/"), "metadata.test"),
+        # All else goes on through the proxy.
+        (_by_plain_http("http://cloud.test/"), "proxy.test"),
+    ],
+)
+def test_metadata_services_are_asked_directly(
+    ask: Callable[[], Any], host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """A proxy of the environment would answer for itself, or with the identity of the machine that it runs on."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.test:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("no_proxy", "inside.test")
+    monkeypatch.setenv("GCE_METADATA_IP", "metadata.test:80")
+    connected: list[str] = []
+
+    def refuse(address: tuple[str, int], *_: Any, **__: Any) -> None:
+        connected.append(address[0].strip("[]"))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", refuse)
+    AwsTransport("north", "eu-north-1", None, 0).close()
+    ask()
+    assert set(connected) == {host}
+
+
+def test_environment_that_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that the builder runs see no change where there is no proxy, or none is used."""
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("no_proxy", "inside.test")
+    keep_metadata_direct()
+    assert os.environ["no_proxy"] == "inside.test"
+    monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
+    monkeypatch.setenv("no_proxy", "*")
+    keep_metadata_direct()
+    assert os.environ["no_proxy"] == "*"
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "kind"),
+    [
+        # https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token#error-handling
+        *((404, True, CloudAway), (410, True, CloudAway), (429, True, CloudAway), (500, True, CloudAway)),
+        *((400, True, LoginRefused), (403, True, LoginRefused)),
+        *((404, False, LoginRefused), (410, False, LoginRefused), (429, False, CloudAway), (503, False, CloudAway)),
+    ],
+)
+def test_metadata_service_that_is_not_ready(status: int, metadata: bool, kind: type[Exception]) -> None:
+    """It is asked again; the file is not to blame."""
+    error = login_error("login failed", HttpAnswer(status, {}, b""), "", "correct the file", metadata=metadata)
+    assert type(error) is kind
+    assert ("correct the file" in str(error)) is (kind is LoginRefused)
+    assert ("assign an identity" in str(error)) is (metadata and kind is CloudAway)
+
+
+def test_page_in_place_of_a_login() -> None:
+    """A proxy that wants a login of its own, for example, says nothing about the credentials."""
+    error = login_error("login failed", HttpAnswer(403, {}, b"<html>Blocked"), "", "correct the file", metadata=False)
+    assert type(error) is CloudAway
+    assert str(error) == "login failed; is it a proxy that answers there?"

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator's answers have the shape of Azure's: `recorded_facts` has what recordings of it show."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.azure.launch_spec import vm_body
+from nodepool.driver.azure.places import VmPlace
+from simulators.azure import AzureSettings
+from simulators.azure.application import AzureApplication
+from simulators.azure.cloud import Subscription
+from simulators.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
+from simulators.base.messages import Answer, Request
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.azure.support import METADATA, PROVIDER, label_of, load, section
+from tests.unit.simulators.azure.recorded_facts import ALSO, RECORDED, VALUES
+
+MIB = 1024 * 1024
+DISK = {"properties": {"creationData": {"createOption": "Upload", "uploadSizeBytes": MIB + 512}}}
+
+
+class Client:
+    """Makes calls at a subscription whose time passes when it says."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        settings = AzureSettings(boot_seconds=(5, 5), delete_seconds=(5, 5))
+        self.cloud = Subscription(settings, clock=self.clock)
+        self.application = AzureApplication(self.cloud)
+        form = {
+            "client_id": settings.client_id,
+            "client_secret": settings.client_secret,
+            "scope": "https://management.azure.com/.default",
+        }
+        answer = self.call("POST", f"/{TENANT}/oauth2/v2.0/token", urllib.parse.urlencode(form).encode())
+        self.token = json.loads(answer.body)["access_token"]
+
+    token = ""
+
+    def call(self, method: str, url: str, body: bytes = b"", **headers: str) -> Answer:
+        place = urllib.parse.urlsplit(url)
+        query = urllib.parse.parse_qs(place.query) or {"api-version": ["2025-11-01"]}
+        login = {"authorization": f"Bearer {self.token}", "host": "management.azure.com"}
+        self.cloud.core.run_due()
+        return self.application.serve(Request(method, place.path, query, {**login, **headers}, body))
+
+    def order(self, method: str, url: str, body: Any = None) -> Answer:
+        return self.call(method, url, b"" if body is None else json.dumps(body).encode())
+
+    def passes(self, seconds: float = 10.0) -> None:
+        self.clock.now += seconds
+
+
+def vm_order(subnet: str) -> dict[str, Any]:
+    label = label_of(load(section()))
+    place = VmPlace("Standard_B1s", "1", True)
+    return vm_body("np1", "np1", PROVIDER, LOCATION, label, place, label.cloud_image.reference(), subnet, METADATA)
+
+
+def answers() -> Iterator[tuple[str, Answer]]:
+    """All that are recorded."""
+    client = Client()
+    vm, nic = resource_id("virtualMachines", "np1"), resource_id("networkInterfaces", "np1-nic")
+    ordered = client.order("PUT", vm, vm_order(client.cloud.subnet_id))
+    operation = ordered.headers["Azure-AsyncOperation"]
+    yield "VM ordered", ordered
+    yield "operation runs", client.order("GET", operation)
+    client.passes()
+    yield "operation of a VM ended", client.order("GET", operation)
+    yield "VM", client.order("GET", vm)
+    yield "VMs", client.order("GET", vm.removesuffix("/np1"))
+    yield "state of a VM", client.order("GET", f"{vm}/instanceView")
+    yield "interface", client.order("GET", nic)
+    yield "public address", client.order("GET", resource_id("publicIPAddresses", "np1-v4-ip"))
+    yield "interface in use", client.order("DELETE", nic)
+    yield "VM deletion", client.order("DELETE", vm)
+    yield "VM that goes", client.order("GET", vm)
+    disk = resource_id("disks", "d1")
+    ordered = client.order("PUT", disk, DISK)
+    yield "disk ordered", ordered
+    client.passes()
+    yield "operation of a disk ended", client.order("GET", ordered.headers["Azure-AsyncOperation"])
+    yield "disk", client.order("GET", disk)
+    ordered = client.order("POST", f"{disk}/beginGetAccess", {"access": "Write", "durationInSeconds": 600})
+    yield "access ordered", ordered
+    client.passes()
+    access = client.order("GET", ordered.headers["Azure-AsyncOperation"])
+    yield "access", access
+    yield "access by Location", client.order("GET", ordered.headers["Location"])
+    address = json.loads(access.body)["properties"]["output"]["accessSAS"]
+    footer = b"conectix" + b"\0" * 504
+    pages = {"x-ms-range": f"bytes={MIB}-{MIB + 511}", "x-ms-page-write": "update"}
+    assert client.call("PUT", f"{address}&comp=page", footer, **pages).status == 201
+    ordered = client.order("POST", f"{disk}/endGetAccess")
+    yield "access ends", ordered
+    client.passes()
+    yield "access ended", client.order("GET", ordered.headers["Azure-AsyncOperation"])
+    image = resource_id("images", "i1")
+    source = {"osType": "Linux", "osState": "Generalized", "managedDisk": {"id": disk}}
+    body = {"properties": {"hyperVGeneration": "V2", "storageProfile": {"osDisk": source}}}
+    yield "image ordered", client.order("PUT", image, body)
+    client.passes()
+    yield "image", client.order("GET", image)
+    yield "image deletion", client.order("DELETE", image)
+    yield "image that is gone", client.order("GET", image)
+    where = f"/subscriptions/{SUBSCRIPTION}"
+    usages = f"{where}/providers/Microsoft.Compute/locations/{LOCATION}/usages"
+    yield "usages", client.order("GET", usages)
+    yield "resource group", client.order("GET", f"{where}/resourceGroups/{GROUP}")
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, Answer]:
+    return dict(answers())
+
+
+def found(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Paths and values of all that is no object; a list has its own path, and those of its entries."""
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield from found(value, f"{path}.{name}" if path else name)
+    elif isinstance(data, list):
+        yield path, data
+        for entry in data:
+            yield from found(entry, f"{path}[]")
+    else:
+        yield path, data
+
+
+def fields(answer: Answer) -> dict[str, list[Any]]:
+    """Values by path."""
+    collected: dict[str, list[Any]] = {}
+    for path, value in found(json.loads(answer.body)) if answer.body else ():
+        collected.setdefault(path, []).append(value)
+    return collected
+
+
+def test_all_are_made(made: dict[str, Answer]) -> None:
+    assert made.keys() == RECORDED.keys()
+    assert VALUES.keys() <= RECORDED.keys()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_status_and_headers(made: dict[str, Answer], name: str) -> None:
+    answer, fact = made[name], RECORDED[name]
+    assert answer.status == fact.status, answer.body
+    told = {key.lower(): value for key, value in answer.headers.items()} | {"content-type": answer.content_type}
+    for header, wanted in fact.headers.items():
+        if wanted is None:
+            assert header not in told, header
+        else:
+            assert re.fullmatch(wanted, told.get(header, "")), (header, told)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_fields(made: dict[str, Answer], name: str) -> None:
+    """Each recorded field is there with its type, and nothing else but what is said to be newer."""
+    collected, fact = fields(made[name]), RECORDED[name]
+    types = {path: {type(value).__name__ for value in values} for path, values in collected.items()}
+    assert {path: types.get(path) for path in fact.fields} == {path: {kind} for path, kind in fact.fields.items()}
+    known = {*fact.fields, *(path.rpartition("[]")[0] for path in fact.fields if "[]" in path)}
+    known |= {path.split("[]")[0] for path in fact.fields}
+    stems = [prefix + also for also in ALSO for prefix in ("", "value[].", "properties.output.")]
+    extra = {
+        path
+        for path in types
+        if path not in known and not any(path == stem or path.startswith((f"{stem}.", f"{stem}[")) for stem in stems)
+    }
+    assert extra == set()
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values(made: dict[str, Answer], name: str) -> None:
+    collected = fields(made[name])
+    for path, wanted in VALUES[name].items():
+        assert collected[path] == (wanted if "[]" in path else [wanted]), path
