@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 #: How much more a launcher may have at the end than at the beginning, when it had served one node of each kind: threads
-#: that wait for the next burst, a connection that is kept for each of them, in MiB what a burst leaves in the allocator.
+#: that wait for the next burst, a connection kept for each of them, in MiB what a burst leaves in the allocator.
 GROWTH: Mapping[str, int] = {"threads": 30, "files": 30, "memory": 60}
 #: With larger limits, and so larger bursts, there may be more of these, in proportion.
 OF_BURSTS = ("threads", "files")
