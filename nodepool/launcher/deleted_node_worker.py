@@ -31,7 +31,7 @@ from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import CleanupTask, Provider
-    from nodepool.launcher.event_ring import EventRing
+    from nodepool.launcher.events import EventRing
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.runtime.providers import Providers

@@ -9,21 +9,31 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.guard import Guard
 from nodepool.metrics import gauges
+from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import StatsdClient
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.runtime.worker import PassThread
+from nodepool.zk.election import Election
 from nodepool.zk.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.runtime.providers import Providers
+    from nodepool.zk.nodepool_cache import NodepoolCache
 
 #: Node gauges are sent at most this often, however many changes there are.
 CHANGES_SECONDS: Final = 1.0
@@ -160,3 +170,37 @@ def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
         caches["node"] = (zk.cache.nodes.pending_reads, 0)
         caches["request"] = (zk.cache.requests.pending_reads, 0)
     return gauges.internal_gauges(hostname, zk.client.queued_calls, caches)
+
+
+# Wires the `StatsWorker` of a launcher.
+
+
+def make_stats_worker(
+    client: StatsdClient, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]
+) -> StatsWorker:
+    """The worker that sends the gauges of a launcher to statsd; it is not started."""
+    hostname = socket.gethostname()
+    election = Election(zk.client, "stats", f"{hostname}-{os.getpid()}")
+
+    def limits() -> gauges.Gauges:
+        current = config()
+        max_servers = {
+            name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
+            for name, provider in current.providers.items()
+        }
+        return gauges.limit_gauges(max_servers, current.tenant_resource_limits)
+
+    def internals() -> gauges.Gauges:
+        is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
+        return {**gauges.circuit_gauges(hostname, is_open), **zk_internals(hostname, zk)}
+
+    return StatsWorker(
+        client,
+        REGISTRY,
+        is_leader=election.is_leader,
+        nodes=cache.nodes.values,
+        requests=cache.requests.values,
+        pools=cache.pools.values,
+        limits=limits,
+        internals=internals,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
-from nodepool.launcher.pool import ended_requests
+from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, REQUEST_TOO_LARGE, Reason, ReasonCode
 from nodepool.plan import assignment
@@ -21,9 +21,8 @@ from nodepool.zk.transactions import TransactionFailed, result
 if TYPE_CHECKING:
     import logging
 
-    from nodepool.launcher.pool.desk import Desk
-    from nodepool.launcher.pool.pass_context import PassContext
-    from nodepool.launcher.pool.request_events import RequestEvents
+    from nodepool.launcher.pool.desk import Desk, RequestEvents
+    from nodepool.launcher.pool.view import PassContext
     from nodepool.model.request import NodeRequest
     from nodepool.zk.reply import Reply
 
@@ -137,7 +136,7 @@ class Declines:
             return
         self._desk.explanations.declined(request.key, reason)
         self._events.declined(request, reason)
-        ended_requests.note(request)
+        desk.note(request)
         pool = self._pool
         log_declined(log, request, reason, pool.place, lambda: pool.declines_of_others(request.key))
 

@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.launcher.pool.explanations import Explanation, Explanations, WaitingKind
-from nodepool.model import reasons
-from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.metrics import request_waits
+from nodepool.model import reasons, states
+from nodepool.model.event import What
+from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.plan.decline_summary import why_failed
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.reminders import TOLD
 from nodepool.plan.request_stage import Progress, Stage
-from nodepool.tracing import recorder
+from nodepool.tracing import recorder, request_spans
 from nodepool.tracing.request_spans import ServiceSpans
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
+    from nodepool.launcher.events import EventRing
+    from nodepool.model.request import NodeRequest
     from nodepool.plan.queue import RequestKind, RequestQueue
 
 #: Seconds after which a request is looked at again whose lock somebody else held.
@@ -328,3 +334,156 @@ class Desk:
 def _explained(case: Case) -> Explanation:
     progress = case.progress
     return Explanation(progress.request_id, progress.stage, case.reason, progress.since)
+
+
+# `Explanations`: why requests wait in the queue, one answer for each kind, and why the last ones were declined.
+
+#: Requests that the pool declined and whose reason it remembers.
+MAX_DECLINED: Final = 1000
+
+
+class Explanation(NamedTuple):
+    """Why a request is where it is.
+
+    :param since: seconds since the epoch.
+    """
+
+    request_id: str
+    stage: Stage
+    reason: Reason
+    since: float
+
+
+class WaitingKind(NamedTuple):
+    """Why the requests of a kind wait.
+
+    :param since: when it was said for the first time, seconds since the epoch.
+    """
+
+    reason: Reason
+    since: float
+
+
+class Explanations:
+    """Owned by the pool worker's thread. Any thread may read. What it reads may be one pass old."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[RequestKind, WaitingKind] = {}
+        #: Of the pass before.
+        self._said: dict[RequestKind, WaitingKind] = {}
+        #: Has something begun to wait, or to wait for something else, since `told` was asked?
+        self.fresh = False
+        self._declined: dict[str, Explanation] = {}
+
+    def begin_pass(self) -> None:
+        """Forget why the kinds wait; all are judged again."""
+        self._said, self._kinds = self._kinds, {}
+
+    def waits(self, kind: RequestKind, reason: Reason) -> None:
+        """The requests of a kind wait."""
+        before = self._said.get(kind)
+        if before is not None and before.reason == reason:
+            self._kinds[kind] = before
+        else:
+            self.fresh = self.fresh or reason.code in TOLD
+            same = before is not None and before.reason.code is reason.code
+            self._kinds[kind] = WaitingKind(reason, before.since if before is not None and same else wall_time())
+
+    def news(self) -> Iterator[tuple[RequestKind, Reason]]:
+        """Kinds that wait for another reason than in the pass before."""
+        for kind, waiting in self._kinds.items():
+            if self._said.get(kind) is not waiting:
+                yield kind, waiting.reason
+
+    def told(self) -> dict[RequestKind, Reason]:
+        """Kinds that wait for something that is worth a line in the log, as the last pass judged them."""
+        self.fresh = False
+        return {kind: waiting.reason for kind, waiting in self._kinds.items() if waiting.reason.code in TOLD}
+
+    def of_kind(self, kind: RequestKind) -> WaitingKind:
+        """Why the requests of a kind wait; the next pass looks at one that was not judged yet."""
+        return self._kinds.get(kind) or self._said.get(kind) or WaitingKind(NEXT_PASS, wall_time())
+
+    def declined(self, request_id: str, reason: Reason) -> None:
+        """The pool declined a request."""
+        self._declined.pop(request_id, None)
+        while len(self._declined) >= MAX_DECLINED:
+            del self._declined[next(iter(self._declined))]
+        self._declined[request_id] = Explanation(request_id, Stage.DONE, reason, wall_time())
+
+    def of_declined(self, request_id: str) -> Explanation | None:
+        """Why the pool declined a request; None = it did not, or that is long ago."""
+        return self._declined.get(request_id)
+
+    def last_declined(self) -> list[Explanation]:
+        """The last requests that the pool declined, oldest first."""
+        return list(self._declined.values())
+
+    def forget(self, request_id: str) -> None:
+        """A request does not exist any more."""
+        self._declined.pop(request_id, None)
+
+
+# `RequestEvents`: events of requests that fail, or that a pool declines because something is wrong in it.
+
+#: Each request is declined by all pools that do not have its labels: that is no event. These are.
+TROUBLE: Final = frozenset(
+    {
+        ReasonCode.LABEL_BROKEN,
+        ReasonCode.IMAGE_MISSING,
+        ReasonCode.LAUNCH_FAILED,
+        ReasonCode.DRIVER_ERROR,
+        ReasonCode.QUOTA_TOO_SMALL,
+    }
+)
+
+
+class RequestEvents:
+    """For the pool worker's thread.
+
+    :param ring: where they go.
+    :param host: of the launcher. ``pool``: such as ``cloud-1/main``.
+    :param others: why the other pools declined a request, by pool, see `PassContext.declines_of_others`.
+    """
+
+    def __init__(
+        self, ring: EventRing, host: str, pool: str, others: Callable[[str], Mapping[str, Reason | None]]
+    ) -> None:
+        self._ring = ring
+        self._actor = f"{host} {pool}"
+        self._pool = pool
+        self._others = others
+
+    def declined(self, request: NodeRequest, reason: Reason) -> None:
+        """The pool has declined a request. Does not block."""
+        subject = f"request {request.id}"
+        if request.state == states.FAILED:
+            why = why_failed({**self._others(request.key), self._pool: reason})
+            text = f"every pool declined it: {why.text}"
+            self._ring.add(self._actor, subject, What.FAILED, text, why.code.value)
+            if request.requestor == MIN_READY_REQUESTOR:
+                # Nobody waits for such a request, and it is gone soon: the label tells of it.
+                for label in request.node_types:
+                    about = f"no more ready node of {label}: {text}"
+                    self._ring.add(self._actor, f"label {label}", What.FAILED, about, why.code.value)
+        elif reason.code in TROUBLE:
+            self._ring.add(self._actor, subject, What.DECLINED, reason.text, reason.code.value)
+
+
+# Requests that this launcher fulfilled or failed, for metrics and traces.
+
+_ENDS: Final = frozenset({states.FULFILLED, states.FAILED})
+
+
+def note(request: NodeRequest) -> None:
+    """Note how long a request waited, if it has ended. Nobody waits for those of ``min-ready``. Does not block.
+
+    :param request: as it was stored just now, or as it was before it was withdrawn.
+    """
+    if request.state in _ENDS:
+        request_spans.ended(request, str(request.state))
+    elif request.state == states.PENDING:
+        # It was withdrawn while it was served.
+        request_spans.ended(request, "cancelled")
+    if request.state in _ENDS and request.created_time is not None and request.requestor != MIN_READY_REQUESTOR:
+        request_waits.report(request.node_types, str(request.state), wall_time() - request.created_time)

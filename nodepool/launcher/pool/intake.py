@@ -6,29 +6,41 @@ first request cannot be taken is skipped in this pass.
 
 from __future__ import annotations
 
+import concurrent.futures
 import heapq
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from logging import DEBUG
 from typing import TYPE_CHECKING, Final
 
-from nodepool.exceptions import ZKConnectionError
+from nodepool.clock import monotonic
+from nodepool.driver import gateway
+from nodepool.driver.framework.nodeset import allocate
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
-from nodepool.launcher.pool.turns import GRACE_SECONDS
-from nodepool.launcher.pool.view import PoolView, RequestView
-from nodepool.model.reasons import ERROR_JUDGING, FIRST_CHOICE
+from nodepool.launcher.pool import desk
+from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView
+from nodepool.model import states
+from nodepool.model.reasons import ERROR_JUDGING, FIRST_CHOICE, REQUEST_CHANGED, REQUEST_LOCKED, Reason
 from nodepool.plan.assignment import Consider, Decline, Leave
 from nodepool.plan.queue import Bucket, RequestQueue
+from nodepool.plan.request_stage import Stage
 from nodepool.plan.triage import Fulfil, HeadVerdict, Launch, Wait, triage, triage_kind
+from nodepool.zk import paths
+from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
     import logging
 
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.batch import Batch
     from nodepool.launcher.pool.decline import Declines
     from nodepool.launcher.pool.desk import Desk
-    from nodepool.launcher.pool.eviction import Eviction
-    from nodepool.launcher.pool.fulfil import FastPath
+    from nodepool.launcher.pool.handlers import Eviction, Handlers
+    from nodepool.launcher.pool.view import FreeNodes, PassContext
+    from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
+    from nodepool.plan.queue import RequestKind
+    from nodepool.zk.reply import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_FULFILLED: Final = 100
@@ -196,3 +208,357 @@ class Intake:
                 self._desk.wake(request_id)
                 self._queue.put(request)
                 self._more = True
+
+
+# `Batch`: locks a request and makes it `pending`, together with later requests that certainly have room.
+#
+# It takes all their locks and makes all their new nodes in the same round trips. If it took one request after the
+# other,
+# a burst would spend most of its time waiting for answers.
+
+
+class Batch:
+    """Owned by the pool worker's thread.
+
+    :param request_changed: called with the id of a request that is to be judged again.
+    :param fail_too_large: called with the id of one that cannot be written.
+    """
+
+    def __init__(
+        self,
+        view: PoolView,
+        desk: Desk,
+        handlers: Handlers,
+        request_changed: Callable[[str], None],
+        fail_too_large: Callable[[str], None],
+    ) -> None:
+        self._view = view
+        self._pool = view.pool
+        self._room = view.room
+        self._turns = view.turns
+        self._desk = desk
+        self._handlers = handlers
+        self._request_changed = request_changed
+        self._fail_too_large = fail_too_large
+
+    def launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int) -> int:
+        """Lock requests together and let their handlers gather. Blocks for some round trips.
+
+        :param bucket: whose first request is the handler's.
+        :param until: more are taken as long as their keys are not above this one; None = all.
+        :param at_most: so many in all.
+        :return: how many were taken.
+        :raises ZKConnectionError: what is locked goes on in the next pass.
+        """
+        kind = bucket.kind
+        room: float = 1
+        followers: list[NodeRequestHandler] = []
+        # It is met again, and judged, when each is taken for itself.
+        with Guard(handler.log, "Taken without those behind it", but=ZKConnectionError, level=DEBUG, traceback=False):
+            room = self._sure_room(kind, handler)
+            followers = self._followers(bucket, until, min(at_most, room))
+        handlers = [handler, *followers]
+        try:
+            locked = self._lock(handlers, with_nodes=room > 1)
+        finally:
+            self._let_go_unlocked(handlers)
+        for _ in locked:
+            self._room.taken(kind)
+        self._run(locked)
+        return len(locked)
+
+    def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
+        """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
+        room = self._room.ahead(kind, handler)
+        return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
+
+    def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:
+        """Handlers of the requests behind the head."""
+        followers: list[NodeRequestHandler] = []
+        for request_id in bucket.first(int(at_most))[1:]:
+            cached = self._pool.open_request(request_id)
+            if cached is None or (until is not None and cached.order_key > until):
+                break
+            turns = self._turns.of_others(bucket.kind, cached)
+            if turns:
+                self._turns.pass_over(cached, turns)
+                self._desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
+                continue
+            followers.append(self._view.make_handler(cached.copy()))
+        return followers
+
+    def _lock(self, handlers: Sequence[NodeRequestHandler], *, with_nodes: bool) -> list[NodeRequestHandler]:
+        """Lock requests together; those that are locked. An error is raised when all answers are there.
+
+        :param with_nodes: each is certain to get a new node, which is stored with its lock.
+        """
+        sent: list[tuple[NodeRequestHandler, Callable[[], None]]] = []
+        too_large: list[NodeRequestHandler] = []
+        failed: Exception | None = None
+        for each in handlers:
+            try:
+                sent.append((each, self._send_lock(each, with_node=with_nodes)))
+            except ZKTooLarge as error:
+                each.log.warning("It cannot be served: %s", error)
+                too_large.append(each)
+            except Exception as error:  # noqa: BLE001 - raised below: what is sent already may be locked, and is ours
+                failed = error
+                break
+        locked: list[NodeRequestHandler] = []
+        # The last answer is waited for first: then the others are there, and this thread was woken once.
+        for each, end in reversed(sent):
+            try:
+                if self._is_locked(each, end):
+                    locked.insert(0, each)
+            except Exception as error:  # noqa: BLE001 - as above
+                failed = error
+        if failed is not None:
+            raise failed
+        for each in too_large:
+            self._desk.move(each.request.key, Stage.WAITING)
+            self._desk.close(each.request.key)
+            self._fail_too_large(each.request.key)
+        return locked
+
+    def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:
+        request = handler.request
+        self._desk.open(handler, Stage.LOCKING)
+        request.state = states.PENDING
+        request.nodes = []
+        node = handler.node_set.begin_ahead() if with_node else None
+        return self._pool.zk.requests.send_lock(request, node)
+
+    def _is_locked(self, handler: NodeRequestHandler, end: Callable[[], None]) -> bool:
+        request_id = handler.request.key
+        try:
+            end()
+        except ZKConflict as conflict:
+            handler.log.debug("Not taken: %s", conflict)
+            if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
+                self._desk.defer(request_id, REQUEST_LOCKED)
+            else:
+                self._desk.move(request_id, Stage.WAITING)
+                self._desk.close(request_id)
+            return False
+        # What is locked is ours from here on, whatever happens.
+        self._desk.move(request_id, Stage.GATHERING)
+        return True
+
+    def _let_go_unlocked(self, handlers: Sequence[NodeRequestHandler]) -> None:
+        """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
+        for handler in handlers:
+            if handler.progress.stage is Stage.LOCKING:
+                self._desk.move(handler.request.key, Stage.WAITING)
+                self._desk.close(handler.request.key)
+                self._request_changed(handler.request.key)
+
+    def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
+        """Let handlers gather."""
+        # Backwards: then the first answer that is waited for is the last one to come.
+        for handler in reversed(handlers):
+            handler.node_set.lock_ahead()
+        for handler in handlers:
+            handler.log.info("Assigning node request for %s", ", ".join(handler.request.node_types))
+            self._handlers.run(handler)
+
+
+# The fast path, requests that ready nodes can serve at once: `requested` to `fulfilled` in a single transaction.
+#
+# The nodes are reserved here first, so that no other request of this pool picks them; then the driver checks them
+# (static hosts: do they answer?), which may take time and holds up nobody; then one write does it all, fenced by
+# the versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
+
+
+class _Service:
+    """One request on its way."""
+
+    def __init__(self, handler: NodeRequestHandler, nodes: list[Node]) -> None:
+        self.handler = handler
+        self.nodes = nodes
+        self.checks: list[concurrent.futures.Future[bool]] = []
+        self.reply: Reply | None = None
+        self.lock_dir_exists = False
+        #: As it is being written.
+        self.request: NodeRequest | None = None
+
+    @property
+    def checked(self) -> bool:
+        return all(check.done() for check in self.checks)
+
+
+class FastPath:
+    """Owned by the pool worker's thread; a finished check only wakes it.
+
+    :param wake: asks for a pass; any thread.
+    :param request_changed: called with the id of a request that is to be judged again.
+    """
+
+    def __init__(
+        self,
+        pool: PassContext,
+        desk: Desk,
+        free: FreeNodes,
+        wake: Callable[[], None],
+        request_changed: Callable[[str], None],
+        log: logging.Logger,
+    ) -> None:
+        self._pool = pool
+        self._desk = desk
+        self._free = free
+        self._wake = wake
+        self._request_changed = request_changed
+        self.log = log
+        self._services: dict[str, _Service] = {}
+        #: Requests that met a conflict -> when.
+        self._conflicts: dict[str, float] = {}
+        #: Requests that are too large to be written together with their nodes.
+        self._too_large: set[str] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Is any request on its way?"""
+        return bool(self._services)
+
+    def takes(self, request_id: str) -> bool:
+        """Can a request be written together with its nodes, as far as known? Else its nodes are taken one by one."""
+        return request_id not in self._too_large
+
+    def start(self, handler: NodeRequestHandler, nodes: Sequence[Node]) -> None:
+        """Reserve the nodes, begin their checks, and send the write as soon as all are good.
+
+        :param handler: of a request that is neither locked nor changed.
+        :param nodes: a free one for each position of ``request.node_types``.
+        """
+        request_id = handler.request.key
+        service = _Service(handler, list(nodes))
+        self._services[request_id] = service
+        self._desk.open(handler, Stage.CHECKING)
+        for node in service.nodes:
+            self._free.reserve(node.key)
+        for node in service.nodes:
+            check = gateway.start_reusable_node_check(handler, node)
+            service.checks.append(check)
+            if not check.done():
+                check.add_done_callback(lambda _: self._wake())
+        if service.checked:
+            self._send(request_id, service)
+
+    def _send(self, request_id: str, service: _Service) -> None:
+        refused = [n for n, check in zip(service.nodes, service.checks, strict=True) if not _good(check)]
+        if refused:
+            for node in refused:
+                self._free.set_aside(node)
+            self._abandon(request_id, service)
+            return
+        handler = service.handler
+        request = handler.request.copy()
+        nodes = [node.copy() for node in service.nodes]
+        for node in nodes:
+            allocate(node, handler.request)
+        request.nodes = [node.key for node in nodes]
+        request.state = states.FULFILLED
+        zk = self._pool.zk
+        self._desk.move(request_id, Stage.FULFILLING)
+        service.request = request
+        service.reply = zk.requests.send_unlocked(request, nodes, lock_dir_exists=service.lock_dir_exists)
+
+    def collect(self) -> None:
+        """Go on with what checks and ZooKeeper answered. Blocks for the answers that are under way."""
+        for request_id, service in list(self._services.items()):
+            if service.reply is None and service.checked:
+                self._send(request_id, service)
+        while waiting := [(i, s, s.reply) for i, s in self._services.items() if s.reply is not None]:
+            # Answers come in order: to wait for each would wake this thread as often.
+            waiting[-1][2].wait()
+            for request_id, service, reply in waiting:
+                self._finish(request_id, service, reply)
+
+    def _finish(self, request_id: str, service: _Service, reply: Reply) -> None:
+        service.reply = None
+        try:
+            result(reply)
+        except ZKException as problem:
+            self._failed(request_id, service, problem)
+            return
+        self._release(request_id, service, Stage.DONE)
+        handler = service.handler
+        self._conflicts.pop(request_id, None)
+        if service.request is not None:
+            desk.note(service.request)
+        for node in service.nodes:
+            gateway.node_reused_notification(handler, node)
+        handler.log.info("Fulfilled node request with ready nodes %s", ", ".join(n.key for n in service.nodes))
+
+    def _failed(self, request_id: str, service: _Service, problem: ZKException) -> None:
+        requests = self._pool.zk.requests
+        if (
+            not service.lock_dir_exists
+            and isinstance(problem, TransactionFailed)
+            and requests.lock_dir_was_there(service.handler.request, problem)
+        ):
+            # Left by somebody who had the lock before: the same again, with the directory.
+            service.lock_dir_exists = True
+            self._pool.launcher.lock_dir_lingers(request_id)
+            self._send(request_id, service)
+            return
+        if isinstance(problem, ZKConflict):
+            service.handler.log.debug("Not fulfilled at once: %s", problem)
+            path = problem.path if isinstance(problem, TransactionFailed) else ""
+            lock_held = path.startswith(f"{paths.REQUEST_LOCKS}/")
+            again = self._conflicted_before(request_id)
+            self._abandon(request_id, service, REQUEST_LOCKED if lock_held else REQUEST_CHANGED if again else None)
+            return
+        if isinstance(problem, ZKTooLarge):
+            if len(self._too_large) > 10_000:
+                self._too_large.clear()
+            self._too_large.add(request_id)
+            service.handler.log.debug("Not fulfilled at once: %s", problem)
+            self._abandon(request_id, service)
+            return
+        # The answer was lost. What was written comes back through the cache.
+        service.handler.log.warning("No answer whether the request was fulfilled: %s", problem)
+        self._abandon(request_id, service)
+        if isinstance(problem, ZKConnectionError):
+            raise problem
+
+    def _conflicted_before(self, request_id: str) -> bool:
+        """Did a request meet a conflict just before this one? Then it waits: it may go on for a while."""
+        now = monotonic()
+        if len(self._conflicts) > 10_000:
+            self._conflicts.clear()
+        before = self._conflicts.get(request_id, -math.inf)
+        self._conflicts[request_id] = now
+        return now - before < 1.0
+
+    def _abandon(self, request_id: str, service: _Service, deferred: Reason | None = None) -> None:
+        """Let go of the nodes and of the request, which waits again.
+
+        :param deferred: why it is not looked at again at once; None = it is.
+
+        What conflicted has changed, and the cache has had its event. What it is reading now it will tell us of;
+        taking the old record again would only fail again.
+        """
+        cache = self._pool.cache
+        self._release(request_id, service, Stage.WAITING if deferred is None else None)
+        for node in service.nodes:
+            if not cache.nodes.is_reading(node.key):
+                self._free.consider(node.key)
+        if deferred is not None:
+            self._desk.defer(request_id, deferred)
+            # The nodes are for those behind it: in the pass in which its time has come, it is first again.
+            self._wake()
+        elif not cache.requests.is_reading(request_id):
+            self._request_changed(request_id)
+
+    def _release(self, request_id: str, service: _Service, stage: Stage | None) -> None:
+        """Forget a request. :param stage: where it goes; None = the caller defers it."""
+        del self._services[request_id]
+        if stage is not None:
+            self._desk.move(request_id, stage)
+            self._desk.close(request_id)
+        for node in service.nodes:
+            self._free.release(node.key)
+
+
+def _good(check: concurrent.futures.Future[bool]) -> bool:
+    return not check.cancelled() and check.exception() is None and check.result()

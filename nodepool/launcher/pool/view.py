@@ -3,25 +3,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
+from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.logconfig import OnBehalfOf
-from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of
+from nodepool.model import states
+from nodepool.model.quota import QuotaInformation, first_shortage
+from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of, tenant_limit, tenant_order
+from nodepool.plan import maintenance_effect
 from nodepool.plan.assignment import PoolInfo, screen
+from nodepool.plan.first_choice import able_pools, first_choice
+from nodepool.plan.node_choice import ReadyNodes, is_free
+from nodepool.plan.queue import RequestKind
 
 if TYPE_CHECKING:
+    import logging
+
+    from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.pass_context import PassContext
-    from nodepool.launcher.pool.room import Room
-    from nodepool.launcher.pool.turns import Turns
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.events import EventRing
+    from nodepool.launcher.pool.desk import Desk
+    from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry
+    from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.assignment import Verdict
-    from nodepool.plan.node_choice import ReadyNodes
-    from nodepool.plan.queue import RequestKind
+    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.
 OBJECTION_SECONDS: Final = 5.0
@@ -221,3 +237,650 @@ class RequestView:
 
 def _reason(texts: Sequence[str]) -> Reason | None:
     return joined([reason_of(text) for text in texts]) if texts else None
+
+
+# `PassContext`: who a pool is, and the provider and configuration that a pass of it works with.
+
+#: A pool of this launcher has declined a request, and notes its reason at this moment or did so long ago.
+IN_ITS_LINE: Final = Reason(ReasonCode.DECLINED_BEFORE, "declined before, its own line in this log says why")
+
+
+class PassContext:
+    """Owned by the pool worker's thread; all parts of a pool share it.
+
+    :param launcher: the same for all pools of the launcher.
+    :param launcher_id: of this pool among all registered pools.
+    """
+
+    def __init__(self, launcher: PoolContext, provider_name: str, pool_name: str, launcher_id: str) -> None:
+        self.launcher = launcher
+        self.provider_name = provider_name
+        self.pool_name = pool_name
+        self.launcher_id = launcher_id
+        #: For the log, such as ``cloud-1/main``.
+        self.place = f"{provider_name}/{pool_name}"
+        self._provider: Provider | None = None
+        self._config: ProviderConfig | None = None
+        self._labels: frozenset[str] = frozenset()
+        #: Why this pool takes nothing new. Any thread may read it: a pass that begins later takes nothing.
+        self.hold: Maintenance | None = None
+        #: Labels that this pool does not serve, and why.
+        self.held_labels: Mapping[str, Reason] = {}
+        #: Is one of them not served because of what its nodes need?
+        self.needs_held = False
+
+    # -- constant during a pass --
+
+    def refresh(self) -> bool:
+        """Take the current configuration, provider and maintenance for a pass; False = this pool is about to stop."""
+        maintenance = self.launcher.maintenance
+        self.hold = maintenance.of_pool(self.provider_name, self.pool_name)
+        provider = self.launcher.provider(self.provider_name)
+        if provider is None or self.pool_name not in provider.provider.pools:
+            return False
+        config = provider.provider
+        if self._config is not config:
+            # First: the driver may raise, and no configuration may stand here with the labels of another one.
+            self._labels = frozenset(config.getSupportedLabels(self.pool_name))
+            self._config = config
+        self._provider = provider
+        needs = gateway.held_labels(provider, self.pool_name)
+        self.needs_held = bool(needs)
+        records = maintenance.of_labels()
+        self.held_labels = {**needs, **{name: maintenance_effect.reason(record) for name, record in records.items()}}
+        return True
+
+    def held(self, labels: Collection[str]) -> Reason | None:
+        """Why this pool takes no request for these labels now (MT-3, MT-5, MT-11)."""
+        if self.hold is not None:
+            return maintenance_effect.reason(self.hold)
+        return next((self.held_labels[label] for label in labels if label in self.held_labels), None)
+
+    @property
+    def has_provider(self) -> bool:
+        """Was there a pass already? Any thread."""
+        return self._provider is not None
+
+    @property
+    def provider(self) -> Provider:
+        if self._provider is None:
+            raise RuntimeError(f"provider {self.provider_name} is not there")
+        return self._provider
+
+    @property
+    def config(self) -> ProviderConfig:
+        if self._config is None:
+            raise RuntimeError(f"provider {self.provider_name} is not configured")
+        return self._config
+
+    @property
+    def pool_config(self) -> ConfigPool:
+        pool: ConfigPool = self.config.pools[self.pool_name]
+        return pool
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Labels of the pool: the same object as long as the configuration is the same."""
+        return self._labels
+
+    @property
+    def max_concurrency(self) -> float:
+        """0 = nothing is ever launched; below 0 = no limit. Before the first pass there is none."""
+        return -1 if self._config is None else self._config.max_concurrency
+
+    # -- as it is now --
+
+    @property
+    def zk(self) -> ZooKeeper:
+        return self.launcher.zk
+
+    @property
+    def cache(self) -> NodepoolCache:
+        return self.launcher.cache
+
+    def provider_replaced(self) -> bool:
+        """Did the provider of this pass end meanwhile?"""
+        return self.launcher.provider(self.provider_name) is not self._provider
+
+    def registered_pools(self) -> list[PoolInfo]:
+        return self.launcher.pools.registered()
+
+    def absent_pools(self) -> list[PoolInfo]:
+        return self.launcher.pools.absent()
+
+    def tenant_limits(self) -> Mapping[str, dict[str, float]]:
+        return self.launcher.tenant_limits()
+
+    def tenant_use(self, tenant_name: str) -> QuotaInformation:
+        """What all nodes of a tenant use, of all providers."""
+        return self.launcher.tenant_use(tenant_name)
+
+    def launches_running(self) -> int:
+        """Launches in progress in the provider, over all its pools (A-10)."""
+        return sum(pool.own_launches() for pool in self.launcher.siblings_of(self.provider_name))
+
+    def sibling_serves(self, request_id: str) -> bool:
+        """Is another pool of this launcher about to fulfil a request with ready nodes?"""
+        mine = self.launcher_id
+        return any(pool.launcher_id != mine and pool.fulfils(request_id) for pool in self.launcher.siblings())
+
+    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
+        """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
+        here = {pool.launcher_id: pool for pool in self.launcher.siblings()}
+        found: dict[str, Reason | None] = {}
+        for pool in self.registered_pools():
+            if pool.id != self.launcher_id:
+                place = f"{pool.provider_name}/{pool.name}"
+                reason = (here[pool.id].declined(request_id) or IN_ITS_LINE) if pool.id in here else None
+                found[place] = found.get(place) or reason
+        return found
+
+    def is_open(self, request: NodeRequest) -> bool:
+        """May this pool still take or decline a request? (A-2)"""
+        return request.state == states.REQUESTED and self.launcher_id not in request.declined_by
+
+    def open_request(self, request_id: str) -> NodeRequest | None:
+        """A request as the cache has it, if this pool may take or decline it."""
+        request = self.cache.requests.get(request_id)
+        return request if request is not None and self.is_open(request) else None
+
+
+# What a pool worker uses of its launcher.
+
+
+class Sibling(Protocol):
+    """What a pool worker sees of another one of its launcher, and of itself."""
+
+    @property
+    def launcher_id(self) -> str: ...
+
+    def own_launches(self) -> int:
+        """Launches in progress for the requests of this pool."""
+
+    def fulfils(self, request_id: str) -> bool:
+        """Is it about to fulfil a request with ready nodes?"""
+
+    def declined(self, request_id: str) -> Reason | None:
+        """Why it declined a request; None = it did not, or that is long ago."""
+
+    def wake(self) -> None:
+        """Make a pass soon. Does not block."""
+
+
+@dataclass(frozen=True)
+class PoolContext:
+    """The same for all pools of a launcher. Any thread may call what is in here."""
+
+    version: str
+    zk: ZooKeeper
+    cache: NodepoolCache
+    #: The registered pools of all launchers.
+    pools: PoolRegistry
+    free_counts: FreeCounts
+    events: EventRing
+    maintenance: MaintenanceState
+    #: What to do about labels that no pool has, as an addition to a sentence.
+    label_hint: Callable[[Collection[str]], str]
+    #: The running provider of a name; None = there is none now.
+    provider: Callable[[str], Provider | None]
+    #: ``tenant-resource-limits`` of the configuration.
+    tenant_limits: Callable[[], Mapping[str, dict[str, float]]]
+    #: What all nodes of a tenant use, of all providers.
+    tenant_use: Callable[[str], QuotaInformation]
+    #: The workers of all pools of this launcher.
+    siblings: Callable[[], Sequence[Sibling]]
+    #: Those of one provider, also of pools that retire.
+    siblings_of: Callable[[str], Sequence[Sibling]]
+    #: As `tenant_use`, without having anything read.
+    known_tenant_use: Callable[[str], QuotaInformation]
+    #: Of the configuration that is in effect.
+    config_digest: Callable[[], str]
+    #: Told the id of a pool after each pass of it. Does not block.
+    passed: Callable[[str], None]
+    #: A request's lock directory is there although nobody holds it: it must go with the request.
+    lock_dir_lingers: Callable[[str], None]
+
+
+# `FreeNodes`: which nodes may a pool hand out now?
+
+#: A ready node that the driver refused is not asked for again for so long, unless it changes.
+ASIDE_SECONDS: Final = 30.0
+
+
+class NodeCache(Protocol):
+    """What is read of the cache of nodes."""
+
+    def get(self, record_id: str) -> Node | None: ...
+
+    def is_locked(self, record_id: str) -> bool: ...
+
+
+class FreeNodes:
+    """Owned by the pool worker's thread.
+
+    :param nodes: the cache.
+    :param changed: called with the id of a node that is to be looked at again.
+    """
+
+    def __init__(self, nodes: NodeCache, provider_name: str, pool_name: str, changed: Callable[[str], None]) -> None:
+        self._nodes = nodes
+        self._place = (provider_name, pool_name)
+        self._changed = changed
+        self.ready = ReadyNodes()
+        #: Nodes that the fast path hands out just now.
+        self._reserved: set[str] = set()
+        #: Ready nodes that the driver refused: version, and until when.
+        self._aside: dict[str, tuple[int | None, float]] = {}
+
+    def consider(self, node_id: str) -> None:
+        """Put a node among the ready ones, or remove it, as the cache shows it."""
+        node = self._nodes.get(node_id)
+        if node is None or not self._is_unused(node) or node_id in self._reserved or self._is_aside(node):
+            self.ready.discard(node_id)
+        else:
+            self.ready.put(node)
+
+    def _is_unused(self, node: Node) -> bool:
+        return is_free(node, *self._place) and not self._nodes.is_locked(node.key)
+
+    def reserve(self, node_id: str) -> None:
+        """A node is handed out just now."""
+        self._reserved.add(node_id)
+        self.ready.discard(node_id)
+
+    def release(self, node_id: str) -> None:
+        """It is not any more; `consider` decides what it is."""
+        self._reserved.discard(node_id)
+
+    def set_aside(self, node: Node) -> None:
+        """The driver refused a ready node: it is not offered for a while, or until it changes."""
+        self._aside[node.key] = (node.version, monotonic() + ASIDE_SECONDS)
+        self.ready.discard(node.key)
+
+    def _is_aside(self, node: Node) -> bool:
+        version, until = self._aside.get(node.key, (None, 0.0))
+        if version == node.version and monotonic() < until:
+            return True
+        self._aside.pop(node.key, None)
+        return False
+
+    def next_look(self) -> float | None:
+        """Take nodes back that were set aside for long enough; seconds until the next one."""
+        now = monotonic()
+        for node_id in [node_id for node_id, (_, until) in self._aside.items() if until <= now]:
+            del self._aside[node_id]
+            self._changed(node_id)
+        return min((until - now for _, until in self._aside.values()), default=None)
+
+    def oldest_unused(self) -> Node | None:
+        """The node that has been ready for the longest time, also of those that are set aside."""
+        found = [node for node in map(self._nodes.get, self._aside) if node and self._is_unused(node)]
+        oldest = self.ready.oldest()
+        if oldest is not None:
+            found.append(oldest)
+        return min(found, key=lambda node: node.state_time or 0, default=None)
+
+
+# `Room`: is there room for another request?
+#
+# It has every limit that a pool checks before it takes a request. The handler checks the limits of pool and provider
+# for
+# each node (`HandlerHooks.hasRemainingQuota`).
+
+
+class Room:
+    """Owned by the pool worker's thread. Nothing blocks, but for `has_place`."""
+
+    def __init__(self, pool: PassContext, desk: Desk, log: logging.Logger) -> None:
+        self._pool = pool
+        self._desk = desk
+        self._tenants = TenantCheck(pool, log)
+
+    def begin_pass(self) -> None:
+        """Forget what tenants used in the pass before."""
+        self._tenants.begin_pass()
+
+    # -- the pool and its provider --
+
+    @property
+    def paused(self) -> bool:
+        """Does a request of this pool wait for room? Then no new one is accepted (A-9)."""
+        return self._desk.paused
+
+    @property
+    def why_paused(self) -> Reason:
+        """What the request waits for that pauses the pool."""
+        return self._desk.why_paused
+
+    @property
+    def provider_paused(self) -> str | None:
+        """Why the provider launches nothing now; None = it does."""
+        return gateway.paused_reason(self._pool.provider)
+
+    @property
+    def max_concurrency(self) -> float:
+        """Launches that may run in the provider (A-10); 0 = none ever, below 0 = no limit."""
+        return self._pool.max_concurrency
+
+    @property
+    def launches_running(self) -> int:
+        """In the provider, over all of its pools."""
+        return self._pool.launches_running()
+
+    def ahead(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
+        """How many requests of a kind, the handler's included, have room for sure; 1 = nobody knows."""
+        if self.tenant_limited(kind):
+            return 1
+        with OnBehalfOf(handler.log):
+            room = gateway.room_ahead(handler)
+        limit = self.max_concurrency
+        return min(room, limit - self.launches_running if limit > 0 else math.inf)
+
+    # -- the tenant --
+
+    def tenant_limited(self, kind: RequestKind) -> bool:
+        """Has the tenant of such requests any limits?"""
+        return self._tenants.limits(kind)
+
+    def tenant_order(self, kind: RequestKind) -> Reason | None:
+        """Why a request waits until another one of its tenant has room."""
+        cause = self._tenants.reserved_for(kind)
+        return None if cause is None else tenant_order(kind.tenant_name or "", cause)
+
+    def tenant_shortage(self, kind: RequestKind, nodes: Sequence[Node] | None = None) -> Reason | None:
+        """Why one more request of a kind would not stay within its tenant's limits; None = it would.
+
+        :param nodes: that it gets; None = new ones.
+        """
+        return self._tenants.exceeded(kind, nodes)
+
+    def keep_for_tenant(self, kind: RequestKind, cause: Reason) -> None:
+        """A request waits for room in its tenant's limits: in this pass later ones of the tenant wait, too.
+
+        :param cause: what it waits for.
+        """
+        self._tenants.reserve(kind, cause)
+
+    def taken(self, kind: RequestKind) -> None:
+        """A request of a kind was taken in this pass."""
+        self._tenants.add(kind)
+
+    def has_place(self, node: Node, *, reused: bool = False) -> bool:
+        """Is there room in its tenant's limits for a node that is stored? See `tenants.has_place`. Blocks."""
+        return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
+
+
+# `Turns`: leaves requests to the pool that is their first choice, for a moment.
+#
+# Each request has one owner among the pools that may take it (`plan.first_choice`). A pool that has room prefers its
+# own
+# requests, and passes over the others. It takes another's when
+#
+# * nobody else has ready nodes for it, or this pool is the first choice of those that have (at the end of its pass, so
+#   that its own come first);
+# * the owner, and who came after it, did nothing for `GRACE_SECONDS` each;
+# * it was passed over `MAX_PASSED` times, or there is nothing of its own among the first `WINDOW` requests.
+
+#: How long a pool whose turn it is may take. It takes some 20 ms when the machine is not busy.
+GRACE_SECONDS: Final = 0.3
+#: Who had its turn is remembered for so long; a request that comes up again later begins with its owner.
+TURN_SECONDS: Final = 1.5
+#: What was left is forgotten after this time.
+FORGET_SECONDS: Final = 60.0
+#: With more of them it is looked for old ones.
+MANY: Final = 1000
+#: So often a pool serves others before a request that it could serve as well.
+MAX_PASSED: Final = 10
+#: Requests that a pool leaves in one pass before it takes one at any rate.
+WINDOW: Final = 64
+
+
+class _PassedOver(NamedTuple):
+    """A request that was left to another pool.
+
+    :param times: how often. ``asked``: pools whose turn it was.
+    """
+
+    times: int
+    when: float
+    asked: tuple[str, ...]
+
+
+class Turns:
+    """Owned by the pool worker's thread.
+
+    :param free: counts of free nodes of all pools.
+    """
+
+    def __init__(self, free: FreeCounts, clock: Callable[[], float] = monotonic) -> None:
+        self._free = free
+        self._clock = clock
+        self._me = ""
+        self._registered: Sequence[PoolInfo] = ()
+        self._able: dict[RequestKind, list[PoolInfo]] = {}
+        self._left: dict[str, _PassedOver] = {}
+        self._many = MANY
+        self._passed_over = 0
+        #: Requests whose owner has no node for them, while this pool has: passed over in this pass, or to be taken.
+        self._ours_next: list[str] = []
+        self._ours: set[str] = set()
+
+    def begin_pass(self, me: str, registered: Sequence[PoolInfo]) -> None:
+        """:param registered: the same object as long as the registry does not change."""
+        if self._registered is not registered or len(self._able) > 10_000:
+            self._able.clear()
+        self._me, self._registered = me, registered
+        self._passed_over = 0
+        self._ours_next.clear()
+        if len(self._left) > self._many:
+            old = self._clock() - FORGET_SECONDS
+            self._left = {request_id: left for request_id, left in self._left.items() if left.when > old}
+            # Most may be young: not all of them are looked at in each pass.
+            self._many = max(MANY, 2 * len(self._left))
+
+    def of_others(self, kind: RequestKind, request: NodeRequest) -> Sequence[PoolInfo]:
+        """The pools whose turn it is before this one; empty = it is this pool's turn.
+
+        To be asked only when this pool could serve the request now. Changes nothing; see `pass_over`.
+        """
+        able = self._able.get(kind)
+        if able is None:
+            able = self._able[kind] = able_pools(kind, self._registered)
+        request_id, now = request.key, self._clock()
+        if len(able) < 2 or request_id in self._ours or self._passed_over >= WINDOW:
+            return ()
+        before = self._left.get(request_id, _PassedOver(0, now, ()))
+        if before.times >= MAX_PASSED:
+            return ()
+        asked = before.asked if now < before.when + TURN_SECONDS else ()
+        turns = self._turns([pool for pool in able if pool.id not in asked], request)
+        if not turns or turns[0].id == self._me:
+            return ()
+        return turns
+
+    def pass_over(self, request: NodeRequest, turns: Sequence[PoolInfo]) -> None:
+        """Note that a request is left to others; look again after `GRACE_SECONDS`.
+
+        :param turns: the answer of `of_others`.
+        """
+        request_id, now = request.key, self._clock()
+        before = self._left.get(request_id, _PassedOver(0, now, ()))
+        asked = before.asked if now < before.when + TURN_SECONDS else ()
+        if turns[-1].id == self._me:
+            self._ours_next.append(request_id)
+        self._left[request_id] = _PassedOver(before.times + 1, now, (*asked, *(pool.id for pool in turns)))
+        self._passed_over += 1
+
+    def _turns(self, pools: list[PoolInfo], request: NodeRequest) -> list[PoolInfo]:
+        """Whose turn it is: the owner; and if only others have ready nodes, one of these."""
+        request_id = request.key
+        ready = [pool for pool in pools if self._free.could_serve(pool, request.node_types)] if request.reuse else []
+        owner = first_choice(request_id, [pool for pool in pools if not pool.paused] or pools)
+        turns = [owner, None if owner in ready else first_choice(request_id, ready)]
+        return [pool for pool in turns if pool is not None]
+
+    def end_pass(self) -> list[str]:
+        """Requests that were passed over, but may be taken if there is still room after this pool's own."""
+        self._ours = set(self._ours_next)
+        return list(self._ours_next)
+
+
+# Tenant resource limits (rules A-8, Q-15, Q-16).
+
+#: Longest wait for the cache to have read what it was told of.
+SETTLE_SECONDS: Final = 5.0
+
+
+class TenantCheck:
+    """Compares what each limited tenant uses with its limits. Owned by the pool worker's thread."""
+
+    def __init__(self, pool: PassContext, log: logging.Logger) -> None:
+        self._pool = pool
+        self.log = log
+        #: tenant -> use at its first check in this pass, and what was accepted since
+        self._used: dict[str, QuotaInformation] = {}
+        #: Tenants whose first request waits for room in the limits, in this pass, and what it waits for.
+        self._reserved: dict[str, Reason] = {}
+        #: tenant -> what was said of the last error
+        self._errors: dict[str, str] = {}
+
+    def begin_pass(self) -> None:
+        self._used.clear()
+        self._reserved.clear()
+
+    def limits(self, kind: RequestKind) -> bool:
+        """Has the tenant of such requests any limits?"""
+        return bool(kind.tenant_name) and kind.tenant_name in self._pool.tenant_limits()
+
+    def exceeded(self, kind: RequestKind, ready: Iterable[Node] | None = None) -> Reason | None:
+        """Why one more request of this kind would not stay within its tenant's limits; None = it would.
+
+        :param ready: the nodes that it gets; None = new ones.
+        """
+        name = kind.tenant_name
+        limits = self._pool.tenant_limits()
+        if not name or name not in limits:
+            return None
+        try:
+            if name not in self._used:
+                self._used[name] = self._pool.tenant_use(name)
+                self._used[name].add(self._expected(name))
+            need = self._need(kind.labels) if ready is None else _size(ready)
+            found = first_shortage(_limit(limits[name]), self._used[name], need)
+        except Exception as error:  # noqa: BLE001 - reported with its traceback unless it is an expected one
+            self._report(name, error)
+            return Reason(ReasonCode.WAIT_TENANT_UNKNOWN, f"the limits of tenant {name} could not be checked")
+        self._errors.pop(name, None)
+        if found is None:
+            return None
+        return tenant_limit(name, found.resource, limit=found.limit, used=found.used, needed=found.needed)
+
+    def reserved_for(self, kind: RequestKind) -> Reason | None:
+        """What another request of the tenant waits for that comes first; None = there is none.
+
+        Those that need less would always be faster otherwise.
+        """
+        return self._reserved.get(kind.tenant_name or "")
+
+    def reserve(self, kind: RequestKind, cause: Reason) -> None:
+        """A request waits for room in its tenant's limits. What comes after it in this pass is to wait, too.
+
+        Not for one that would need more than all that is not on hold, which may be for days.
+        """
+        name = kind.tenant_name or ""
+        limits = self._pool.tenant_limits().get(name)
+        # A new configuration comes at any time, and may have none.
+        if limits is None or name in self._errors:
+            return
+        left = _limit(limits)
+        left.subtract(self._need(kind.labels))
+        left.subtract(_size(node for node in self._nodes(name) if node.state == states.HOLD))
+        if left.non_negative():
+            self._reserved[name] = cause
+
+    def _expected(self, name: str) -> QuotaInformation:
+        """What requests of a tenant that some launcher works on will need beyond the nodes that they have."""
+        requests = [r for r in self._pool.cache.requests.values() if r.tenant_name == name]
+        missing = {r.id: Counter(r.node_types) for r in requests if r.state == states.PENDING}
+        for node in self._nodes(name) if missing else ():
+            labels = missing.get(node.allocated_to)
+            label = None if labels is None else next((label for label in node.type if labels[label] > 0), None)
+            if labels is not None and label is not None:
+                labels[label] -= 1
+        total = QuotaInformation()
+        for labels in missing.values():
+            total.add(self._need(labels.elements()))
+        return total
+
+    def _nodes(self, tenant: str) -> list[Node]:
+        return [node for node in self._pool.cache.nodes.values() if node.tenant_name == tenant]
+
+    def _report(self, tenant: str, error: Exception) -> None:
+        """Once for each error, not at each look; with a traceback if nobody expected it."""
+        text = f"{type(error).__name__}: {error}"
+        if self._errors.get(tenant) == text:
+            return
+        self._errors[tenant] = text
+        expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown | ZKConnectionError)
+        self.log.warning(
+            "Limits of tenant %s could not be checked, its requests wait: %s",
+            *(tenant, text),
+            exc_info=None if expected else error,
+        )
+
+    def add(self, kind: RequestKind) -> None:
+        """Count a request that was accepted in this pass."""
+        name = kind.tenant_name or ""
+        if name in self._used:
+            self._used[name].add(self._need(kind.labels))
+
+    def _need(self, labels: Iterable[str]) -> QuotaInformation:
+        """What nodes of some labels need; labels that are not in this pool are not counted."""
+        need = QuotaInformation()
+        provider = self._pool.provider
+        if isinstance(provider, QuotaSupport):
+            pool, supported = self._pool.pool_config, self._pool.labels
+            for label in labels:
+                if label in supported:
+                    need.add(gateway.quota_needed_by_label(provider, label, pool))
+        return need
+
+
+def has_place(
+    node: Node, limits: Mapping[str, dict[str, float]], cache: NodepoolCache, *, reused: bool = False
+) -> bool:
+    """Is there room for a node that is stored already, counting those of its tenant that were stored before it?
+
+    Several launchers may see the same room and fill it. Ids of nodes grow, so of those who did the first has its place.
+    Blocks until what ZooKeeper announced has been read.
+
+    :param reused: it was there before it was the tenant's. Its id says nothing, so all others count: one that was
+        stored later may have been found in order already. Two that are reused may both be given back.
+    """
+    name = node.tenant_name
+    if not name or name not in limits:
+        return True
+    # A ready node that somebody took is under his lock, where changes are not read otherwise.
+    cache.nodes.refresh_stale()
+    if not cache.nodes.wait_settled(SETTLE_SECONDS):
+        return False
+    left = _limit(limits[name])
+    for other in cache.nodes.values():
+        before = reused or other.key < node.key
+        if other.tenant_name == name and other.id != node.id and before:
+            left.subtract(QuotaInformation.from_resources(other.resources or {}))
+    left.subtract(QuotaInformation.from_resources(node.resources or {}))
+    return left.non_negative()
+
+
+def _size(nodes: Iterable[Node]) -> QuotaInformation:
+    total = QuotaInformation()
+    for node in nodes:
+        total.add(QuotaInformation.from_resources(node.resources or {}))
+    return total
+
+
+def _limit(configured: dict[str, float]) -> QuotaInformation:
+    quota = QuotaInformation(default=math.inf)
+    quota.quota["compute"].update(configured)
+    return quota

@@ -12,20 +12,42 @@ import logging
 import socket
 import threading
 import uuid
-from typing import TYPE_CHECKING, Final
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool import log_names
-from nodepool.launcher.pool.entry import SIBLINGS_LOOK_SECONDS
-from nodepool.launcher.pool.handlers import POLL_SECONDS
-from nodepool.launcher.pool.pass_context import PassContext
-from nodepool.launcher.pool.pool_parts import PoolParts
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver import gateway
+from nodepool.launcher.pool.decline import Declines
+from nodepool.launcher.pool.desk import Desk, RequestEvents
+from nodepool.launcher.pool.handlers import POLL_SECONDS, Eviction, Handlers, LaunchLog
+from nodepool.launcher.pool.intake import Batch, FastPath, Intake
+from nodepool.launcher.pool.status import PoolStatusMaker, StatusSources
+from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, Room, Turns
+from nodepool.logconfig import get_annotated_logger
+from nodepool.model import component, states
+from nodepool.model.request_origin import described, origin_of
+from nodepool.plan.queue import RequestQueue
+from nodepool.plan.reminders import STEPS, Reminders
+from nodepool.runtime.provider_start import facade_for
 from nodepool.runtime.worker import Worker
+from nodepool.tracing import recorder
+from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
+    from nodepool.compat.launcher_view import LauncherView
+    from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.context import PoolContext
+    from nodepool.driver.interface import Provider
+    from nodepool.launcher.pool.view import PoolContext
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
+    from nodepool.plan.assignment import PoolInfo
+    from nodepool.plan.queue import RequestKind
+    from nodepool.zk.client import ZooKeeperClient
+    from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
@@ -215,3 +237,388 @@ class PoolWorker(Worker):
             self._handlers.hand_over()
         finally:
             self.entry.remove()
+
+
+# `PoolParts`: makes the parts of a pool worker, and gives each what it uses.
+
+
+class Changed(Protocol):
+    """Told the id of what changed; '' = any may have. ``wake`` = False: it can wait until the next pass."""
+
+    def __call__(self, changed_id: str, /, *, wake: bool = True) -> None: ...
+
+
+class PoolParts:
+    """Owned by the pool worker's thread.
+
+    :param launcher: what the pool uses of its launcher.
+    :param pool: what the parts know of the pool.
+    :param wake: makes the worker begin a pass soon.
+    """
+
+    def __init__(
+        self,
+        launcher: PoolContext,
+        pool: PassContext,
+        wake: Callable[[], None],
+        request_changed: Changed,
+        node_changed: Changed,
+        log: logging.Logger,
+    ) -> None:
+        place = (pool.provider_name, pool.pool_name)
+        nodes = launcher.cache.nodes
+        self.queue = queue = RequestQueue()
+        self.desk = desk = Desk(queue)
+        self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
+        self.free_nodes = free = FreeNodes(nodes, *place, node_changed)
+        eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
+        room = Room(pool, desk, log)
+        launch_log = LaunchLog()
+        services = PoolServices(pool, free, eviction, room, launch_log, wake)
+        self.view = PoolView(
+            *(pool, free.ready, room, Turns(launcher.free_counts)),
+            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
+        )
+        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
+        slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
+        self.handlers = handlers = Handlers(desk, pool.launcher_id, slowness, request_changed, events, log)
+        self.fast_path = FastPath(pool, desk, free, wake, request_changed, log)
+        declines = Declines(pool, desk, queue, events, log)
+        batch = Batch(self.view, desk, handlers, request_changed, declines.fail_too_large)
+        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, wake, log)
+        self.waiting_lines = WaitingLines(pool, desk, queue, log)
+        self.changes = Changes(pool, queue, desk, free, eviction)
+        sources = _status_sources(launcher, place, queue, desk, launch_log, handlers)
+        self.status = PoolStatusMaker(pool, sources, socket.gethostname(), launcher.version, launcher.config_digest)
+
+
+def _status_sources(
+    launcher: PoolContext,
+    place: tuple[str, str],
+    queue: RequestQueue,
+    desk: Desk,
+    launch_log: LaunchLog,
+    handlers: Handlers,
+) -> StatusSources:
+    def oldest(kind: RequestKind) -> float | None:
+        request = launcher.cache.requests.get(queue.oldest(kind) or "")
+        return None if request is None else request.created_time
+
+    return StatusSources(
+        desk,
+        launches=lambda: launch_log.status(handlers.launches()),
+        launching=handlers.launching,
+        usual=launch_log.usual,
+        oldest=oldest,
+        ready=lambda: launcher.free_counts.of_pool(*place),
+        tenant_use=launcher.known_tenant_use,
+    )
+
+
+# `PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.worker_view`).
+
+
+class PoolServices:
+    """For the pool worker's thread; `wake` for any.
+
+    :param wake: asks for a pass.
+    """
+
+    def __init__(
+        self,
+        pool: PassContext,
+        free: FreeNodes,
+        eviction: Eviction,
+        room: Room,
+        launch_log: LaunchLog,
+        wake: Callable[[], None],
+    ) -> None:
+        self.launcher_id = pool.launcher_id
+        self.provider_name = pool.provider_name
+        self.pool_name = pool.pool_name
+        self.ready_nodes = free.ready
+        self._pool = pool
+        self._free = free
+        self._eviction = eviction
+        self._room = room
+        self._launch_log = launch_log
+        self._wake = wake
+
+    def getZK(self) -> ZooKeeper:
+        return facade_for(self._pool.config, self._pool.zk)
+
+    def getProviderManager(self) -> Provider:
+        return self._pool.provider
+
+    def getProviderConfig(self) -> ProviderConfig:
+        return self._pool.config
+
+    def getPoolConfig(self) -> ConfigPool:
+        return self._pool.pool_config
+
+    @property
+    def nodepool(self) -> LauncherView:
+        """For drivers written for 11.0.0."""
+        from nodepool.compat.launcher_view import LauncherView
+
+        return LauncherView(self.getZK(), self._pool.launcher.provider)
+
+    def wake(self) -> None:
+        self._wake()
+
+    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
+        if result == states.READY:
+            self._launch_log.ready(node.type[0] if node.type else None, node.created_time)
+        else:
+            self._launch_log.failed(node.id, node.type[0] if node.type else None, result, text)
+
+    def launch_error(self, node: Node) -> str:
+        return self._launch_log.error_of(node.key)
+
+    def evict(self, *, shared: bool = False) -> None:
+        self._eviction.evict(shared=shared)
+
+    def absent_pools(self) -> list[PoolInfo]:
+        return self._pool.absent_pools()
+
+    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
+        return self._pool.declines_of_others(request_id)
+
+    def provider_replaced(self) -> bool:
+        return self._pool.provider_replaced()
+
+    def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
+        return self._room.has_place(node, reused=reused)
+
+    def set_aside(self, node: Node) -> None:
+        self._free.set_aside(node)
+
+
+# A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A).
+
+#: How long a new pool waits at most until the other pools of its launcher are registered too, and how often it looks.
+SIBLINGS_SECONDS: Final = 5.0
+SIBLINGS_LOOK_SECONDS: Final = 0.1
+#: Our own entry is written once more when it was not seen in so many passes: somebody may have removed it.
+LOOKS_FOR_ITSELF: Final = 50
+
+
+class PoolEntry:
+    """Owned by the pool worker's thread.
+
+    :param version: of this launcher.
+    """
+
+    def __init__(self, pool: PassContext, client: ZooKeeperClient, version: str) -> None:
+        self._context = pool
+        #: Labels of the pool, for other threads; replaced as a whole.
+        self.labels: frozenset[str] = frozenset()
+        self._sorted_labels: list[str] = []
+        #: Looks for the other pools of this launcher that are left; None = all are there, or were waited for.
+        self._looks: float | None = 0.0
+        self._next_look = 0.0
+        #: Passes since the own entry was seen.
+        self._unseen = 0
+        self._pool = component.PoolComponent(socket.gethostname(), version)
+        self._pool.id = pool.launcher_id
+        self._pool.name = pool.pool_name
+        self._pool.provider_name = pool.provider_name
+        self._registration = Registration(client, self._pool)
+
+    @property
+    def priority(self) -> int:
+        """As configured, of the pool or else of the provider: lower is served first (A-4)."""
+        # Drivers written for 11.0.0 do not give their pools that of the provider.
+        for section in (self._context.pool_config, self._context.config):
+            if section.priority is not None:
+                return int(section.priority)
+        return component.DEFAULT_PRIORITY
+
+    def update(self, *, paused: bool) -> None:
+        """Make the entry what the pool is now. Blocks for ZooKeeper if it was another one.
+
+        :param paused: does a request of the pool wait for room, or did an operator pause it?
+        """
+        supported = self._context.labels
+        if supported is not self.labels:
+            self.labels = supported
+            self._sorted_labels = sorted(supported)
+        labels = self._sorted_labels
+        # Others take over what this pool gives back or does not take (A-4).
+        paused = paused or gateway.paused_reason(self._context.provider) is not None
+        entry = self._pool
+        if entry.state == component.RUNNING and (entry.supported_labels, entry.priority, entry.paused) == (
+            labels,
+            self.priority,
+            paused,
+        ):
+            self._registration.ensure()
+            return
+        self._registration.update(
+            state=component.RUNNING, supported_labels=labels, priority=self.priority, paused=paused
+        )
+
+    def remove(self) -> None:
+        """Unregister. Raises ZKException: try again, the entry may still be there."""
+        self._registration.unregister()
+
+    def new_session(self) -> None:
+        """The other pools of this launcher may have to register again, too: they are waited for."""
+        self._looks = SIBLINGS_SECONDS / SIBLINGS_LOOK_SECONDS
+
+    def sees_all(self, siblings: Iterable[str]) -> bool:
+        """Does the registry show us (A-17), and the other pools of this launcher?
+
+        While a sibling is missing a request that only it can serve would be declined by all that are there, and fail.
+
+        Does not block, but for an entry of ours that is not seen for long.
+
+        :param siblings: ids of all pools of this launcher.
+        """
+        registered = {pool.id for pool in self._context.registered_pools()}
+        if self._context.launcher_id not in registered:
+            self._unseen += 1
+            if self._unseen % LOOKS_FOR_ITSELF == 0:
+                self._registration.rewrite()
+            return False
+        self._unseen = 0
+        if self._looks is None:
+            return True
+        missing = any(sibling not in registered for sibling in siblings)
+        if missing and self._looks > 0:
+            # Looks, not time: when the whole process stood still the others have not had theirs either.
+            if monotonic() >= self._next_look:
+                self._looks -= 1
+                self._next_look = monotonic() + SIBLINGS_LOOK_SECONDS
+            return False
+        self._looks = None
+        return True
+
+
+# `Changes`: what other threads say has changed, until a pass of the pool takes it into queue, desk and free nodes.
+
+
+class Changes:
+    """Any thread may call `request` and `node`: deque operations are atomic. `take` is for the pool worker's thread."""
+
+    def __init__(self, pool: PassContext, queue: RequestQueue, desk: Desk, free: FreeNodes, eviction: Eviction) -> None:
+        self._pool = pool
+        self._queue = queue
+        self._desk = desk
+        self._free = free
+        self._eviction = eviction
+        self._requests: deque[str] = deque()
+        self._nodes: deque[str] = deque()
+
+    def request(self, request_id: str) -> None:
+        """A request changed; '' = any may have."""
+        self._requests.append(request_id)
+
+    def node(self, node_id: str) -> None:
+        """A node changed; '' = any may have."""
+        self._nodes.append(node_id)
+
+    def take(self) -> None:
+        """Bring queue, desk and free nodes up to date with the caches."""
+        cache = self._pool.cache
+        requests = _drain(self._requests)
+        if "" in requests:
+            self._queue.clear()
+            requests = set(cache.requests.ids())
+        for request_id in requests:
+            self._take_request(request_id)
+        nodes = _drain(self._nodes)
+        if "" in nodes:
+            self._free.ready.clear()
+            nodes = set(cache.nodes.ids())
+        for node_id in nodes:
+            node = cache.nodes.get(node_id)
+            if node is not None:
+                self._eviction.node_seen(node)
+            self._free.consider(node_id)
+
+    def _take_request(self, request_id: str) -> None:
+        request = self._pool.cache.requests.get(request_id)
+        if request is None:
+            self._queue.discard(request_id)
+            self._desk.gone(request_id)
+        elif not self._pool.is_open(request) or self._desk.keeps(request_id):
+            self._queue.discard(request_id)
+        else:
+            self._desk.wake(request_id)
+            self._queue.put(request)
+
+
+def _drain(changes: deque[str]) -> set[str]:
+    found = set()
+    start = monotonic()
+    while changes:
+        found.add(changes.popleft())
+        # Someone may add as fast as we take.
+        if len(found) % 1000 == 0 and monotonic() - start > 1:
+            break
+    return found
+
+
+# `WaitingLines`: logs which requests wait, and for what (rule J-6).
+
+#: Requests that wait for a shorter time are not logged, in seconds.
+FIRST_SECONDS: Final = 2.0
+#: Seconds between two looks at the waiting requests.
+LOOK_SECONDS: Final = 1.0
+#: The most lines that one look logs.
+MAX_LINES: Final = 20
+
+
+class WaitingLines:
+    """Owned by the pool worker's thread. There is one line for all requests of a kind."""
+
+    def __init__(self, pool: PassContext, desk: Desk, queue: RequestQueue, log: logging.Logger) -> None:
+        self._pool = pool
+        self._desk = desk
+        self._queue = queue
+        self.log = log
+        self._kinds: Reminders[RequestKind] = Reminders(FIRST_SECONDS)
+        # That they wait for room was logged when that began.
+        self._paused: Reminders[str] = Reminders(STEPS[0])
+        self._next_look = 0.0
+
+    def tell(self) -> None:
+        """Log what is due. For the end of a pass; does not block."""
+        now = monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_SECONDS
+        reasons = self._desk.explanations.told()
+        due = self._kinds.due(reasons, now)
+        for kind in due[:MAX_LINES]:
+            self._tell_kind(kind, reasons[kind])
+        if len(due) > MAX_LINES:
+            self.log.info("Waiting: requests of %d more kinds", len(due) - MAX_LINES)
+        paused = self._desk.paused_handlers()
+        for request_id in self._paused.due(paused, now):
+            handler = paused[request_id]
+            reason, since = handler.progress.reason, wall_time() - handler.progress.since
+            text = "" if reason is None else f": {reason.text}"
+            extra = {} if reason is None else {"code": reason.code.value}
+            handler.log.info("Pausing for %.0f s already%s", since, text, extra=extra)
+
+    def next_look(self) -> float | None:
+        """Seconds until `tell` may have something to log; None = no request waits."""
+        # While a request is paused there is a pass each second.
+        due = self._next_look if self._desk.explanations.fresh else self._kinds.next_due
+        return None if due is None else max(0.0, max(due, self._next_look) - monotonic())
+
+    def _tell_kind(self, kind: RequestKind, reason: Reason) -> None:
+        bucket_size = self._queue.count(kind)
+        request = self._pool.cache.requests.get(self._queue.oldest(kind) or "")
+        if request is None:
+            # Taken or gone since the pass.
+            return
+        log = get_annotated_logger(
+            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=recorder.log_id(request)
+        )
+        waited = "" if request.created_time is None else f" for {max(0.0, wall_time() - request.created_time):.0f} s"
+        others = f" with {bucket_size - 1} later ones" if bucket_size > 1 else ""
+        extra = {"code": reason.code.value, **origin_of(request)}
+        log.info("Waiting%s%s: %s (%s)", waited, others, reason.text, described(request), extra=extra)

@@ -9,8 +9,8 @@ import pytest
 
 from nodepool.config.objects import Label
 from nodepool.driver.config import ConfigPool
-from nodepool.launcher import label_hints
-from nodepool.launcher.label_hints import LabelHints
+from nodepool.launcher import events
+from nodepool.launcher.events import LabelHints
 from nodepool.plan.assignment import PoolInfo
 
 
@@ -65,7 +65,7 @@ def test_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         searched.append(label)
         return ""
 
-    monkeypatch.setattr(label_hints, "did_you_mean", search)
+    monkeypatch.setattr(events, "did_you_mean", search)
     registered = [pool("a")]
     hints = LabelHints(lambda: registered, dict)
     for _ in range(3):
@@ -77,7 +77,7 @@ def test_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """J-3."""
-    monkeypatch.setattr(label_hints, "MAX_HINTS", 2)
+    monkeypatch.setattr(events, "MAX_HINTS", 2)
     registered = [pool("a")]
     hints = LabelHints(lambda: registered, dict)
     assert [hints.hint([label]) for label in "bcdb"] == [

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nodepool.launcher.event_ring import EventRing
-from nodepool.launcher.maintenance_events import ImageEvents, MaintenanceEvents
+from nodepool.launcher.events import EventRing
+from nodepool.launcher.maintenance import ImageEvents, MaintenanceEvents
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from nodepool.launcher.maintenance_state import MaintenanceState, names_of_this_host
+from nodepool.launcher.pool_registry import MaintenanceState, names_of_this_host
 from nodepool.model.maintenance import Maintenance, Mode
 
 

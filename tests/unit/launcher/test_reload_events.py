@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.launcher.event_ring import EventRing
-from nodepool.launcher.reload_events import MAX_EVENTS, ReloadEvents
+from nodepool.launcher.events import MAX_EVENTS, EventRing, ReloadEvents
 from nodepool.model.launcher_status import ReloadStatus
 
 

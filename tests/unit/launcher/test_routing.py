@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.routing import Router
+from nodepool.launcher.supervisor import Router
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import socket
 
-from nodepool.launcher.self_report import EVENT_BYTES, SelfReport
+from nodepool.launcher.status_worker import EVENT_BYTES, SelfReport
 from nodepool.model.event import Event
 from nodepool.model.launcher_status import AbsentProvider, ReloadStatus
 from nodepool.model.maintenance import Maintenance, Mode

@@ -12,8 +12,8 @@ import pytest
 from kazoo.exceptions import NodeExistsError
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
-from nodepool.launcher.pool.batch import Batch
 from nodepool.launcher.pool.desk import Desk
+from nodepool.launcher.pool.intake import Batch
 from nodepool.model import reasons, states
 from nodepool.model.reasons import Reason
 from nodepool.model.request import NodeRequest

@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
-from nodepool.launcher.event_ring import EventRing
+from nodepool.launcher.events import EventRing
 from nodepool.launcher.pool import decline as decline_module
 from nodepool.launcher.pool.decline import BATCH, START_SECONDS, Declines
-from nodepool.launcher.pool.desk import Desk
-from nodepool.launcher.pool.request_events import RequestEvents
+from nodepool.launcher.pool.desk import Desk, RequestEvents
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.reasons import Reason, ReasonCode

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.pool.eviction import ELSEWHERE_SECONDS, EVICTION_SECONDS, Eviction
+from nodepool.launcher.pool.handlers import ELSEWHERE_SECONDS, EVICTION_SECONDS, Eviction
 from nodepool.model.node import Node
 from nodepool.plan.node_choice import ReadyNodes
 from nodepool.testing.memory_zk import MemoryZooKeeper

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.launcher.pool import explanations as explanations_module
-from nodepool.launcher.pool.explanations import MAX_DECLINED, Explanations
+from nodepool.launcher.pool import desk as explanations_module
+from nodepool.launcher.pool.desk import MAX_DECLINED, Explanations
 from nodepool.model import reasons
 from nodepool.plan.queue import RequestKind
 from nodepool.plan.request_stage import Stage

@@ -13,8 +13,8 @@ from kazoo.exceptions import NodeExistsError
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
 from nodepool.launcher.pool.desk import Desk
-from nodepool.launcher.pool.fulfil import FastPath
-from nodepool.launcher.pool.nodes import FreeNodes
+from nodepool.launcher.pool.intake import FastPath
+from nodepool.launcher.pool.view import FreeNodes
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.node import Node

@@ -11,10 +11,9 @@ from typing import Any, cast
 import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
-from nodepool.launcher.event_ring import EventRing
-from nodepool.launcher.pool.desk import Desk
+from nodepool.launcher.events import EventRing
+from nodepool.launcher.pool.desk import Desk, RequestEvents
 from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS, Handlers
-from nodepool.launcher.pool.request_events import RequestEvents
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.request import NodeRequest
@@ -276,7 +275,7 @@ def test_end_of_the_launcher(place: Place, caplog: pytest.LogCaptureFixture) -> 
 def test_ended_by_the_end_of_the_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """G-14, TR-4: a request that is fulfilled then is told of as all others are."""
     noted: list[str] = []
-    monkeypatch.setattr("nodepool.launcher.pool.ended_requests.note", lambda request: noted.append(request.key))
+    monkeypatch.setattr("nodepool.launcher.pool.desk.note", lambda request: noted.append(request.key))
     fulfilled, given_back = place.add(1, Stage.LAUNCHING), place.add(2)
     fulfilled.to, given_back.to = Stage.DONE, Stage.DEFERRED
     given_back.request.state = states.REQUESTED

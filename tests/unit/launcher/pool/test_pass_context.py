@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.pool.pass_context import IN_ITS_LINE, PassContext
+from nodepool.launcher.pool.view import IN_ITS_LINE, PassContext
 from nodepool.model import states
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.reasons import Reason, ReasonCode

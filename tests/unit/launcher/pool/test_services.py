@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from nodepool.driver.framework.worker_view import PoolWorkerView
-from nodepool.launcher.pool.launch_log import LaunchLog
-from nodepool.launcher.pool.services import PoolServices
+from nodepool.launcher.pool.handlers import LaunchLog
+from nodepool.launcher.pool.worker import PoolServices
 from nodepool.model.node import Node
 from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 

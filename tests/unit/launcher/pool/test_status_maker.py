@@ -9,18 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.pool.desk import Snapshot
-from nodepool.launcher.pool.explanations import Explanation, WaitingKind
-from nodepool.launcher.pool.status_maker import (
+from nodepool.launcher.pool.desk import Explanation, Snapshot, WaitingKind
+from nodepool.launcher.pool.status import (
     HOST_SECONDS,
     MAX_DECLINED,
+    MAX_ENTRIES,
     MAX_HOST_SECONDS,
     MAX_KINDS,
     MAX_REQUESTS,
     PoolStatusMaker,
     StatusSources,
 )
-from nodepool.launcher.pool.status_size import MAX_ENTRIES
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.pool_status import (
     HostStatus,

@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
-from nodepool.launcher.pool.tenants import SETTLE_SECONDS, TenantCheck, has_place
+from nodepool.launcher.pool.view import SETTLE_SECONDS, TenantCheck, has_place
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.launcher.pool.turns and free_counts: whose turn a request is, without threads or ZooKeeper."""
+"""nodepool.launcher.pool.view and free_counts: whose turn a request is, without threads or ZooKeeper."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.free_counts import FreeCounts
-from nodepool.launcher.pool.turns import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX_PASSED, TURN_SECONDS, WINDOW, Turns
+from nodepool.launcher.pool.view import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX_PASSED, TURN_SECONDS, WINDOW, Turns
+from nodepool.launcher.pool_registry import FreeCounts
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import PoolInfo

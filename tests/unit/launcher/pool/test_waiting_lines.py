@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.pool import waiting_lines as lines_module
+from nodepool.launcher.pool import worker as lines_module
 from nodepool.launcher.pool.desk import Desk
-from nodepool.launcher.pool.waiting_lines import FIRST_SECONDS, MAX_LINES, WaitingLines
+from nodepool.launcher.pool.worker import FIRST_SECONDS, MAX_LINES, WaitingLines
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason

@@ -11,7 +11,7 @@ from kazoo.exceptions import ConnectionLoss
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.handler import FakeRequestHandler
 from nodepool.exceptions import ZKConnectionError
-from nodepool.launcher.pool import entry
+from nodepool.launcher.pool import worker as pool_worker
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.model.node import Node
 from nodepool.zk.locks import ZkLock
@@ -53,7 +53,7 @@ def test_other_pools_are_not_waited_for_long(
     still: Still, znodes: PoolZnodes, cloud_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A-17: a sibling that does not register does not stop the others."""
-    monkeypatch.setattr(entry, "SIBLINGS_SECONDS", 0.0)
+    monkeypatch.setattr(pool_worker, "SIBLINGS_SECONDS", 0.0)
     launcher = still([fake_provider("one", ("a",), cloud=cloud_name), fake_provider("two", ("b",), cloud=cloud_name)])
     worker = launcher.nodepool.pool_threads.get("one", "main")
     assert worker is not None

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`EventRing`: the last events of a launcher, in memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import wall_time
+from nodepool.config.problems import did_you_mean
+from nodepool.model import states
+from nodepool.model.event import Event, What, clipped
+from nodepool.model.launcher_status import ReloadStatus
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Label
+    from nodepool.model.node import Node
+    from nodepool.plan.assignment import PoolInfo
+    from nodepool.zk.locked_cache import LockedRecordCache
+
+#: Events that are kept.
+SIZE: Final = 2000
+#: The same event of another request or node within so many seconds is counted, not kept again. It is looked for among
+#: as many of the last events.
+JOIN_SECONDS: Final = 60.0
+JOIN_DEPTH: Final = 20
+#: Kinds of subjects that come in hundreds for one cause.
+_MANY: Final = frozenset({"request", "node"})
+
+
+class EventRing:
+    """Any thread may add and read; neither blocks. ``_lock`` is held for a few operations of the memory.
+
+    :param size: how many events are kept; older ones are forgotten.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, size: int = SIZE, clock: Callable[[], float] = wall_time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._events: deque[Event] = deque(maxlen=size)
+        #: Called after each event, in the thread that adds it; must not block.
+        self.on_event: Callable[[], None] = lambda: None
+
+    def add(self, actor: str, subject: str, what: What, text: str = "", code: str = "") -> None:
+        """Note what happened now. Parameters as for `Event`."""
+        self.put(Event(self._clock(), actor, subject, what.value, code, clipped(text)))
+
+    def put(self, event: Event) -> None:
+        """Note an event that is made already."""
+        with self._lock:
+            self._events.append(self._joined(replace(event, text=clipped(event.text))))
+        self.on_event()
+
+    def _joined(self, event: Event) -> Event:
+        """An event together with one that it repeats, which is not kept any more."""
+        if event.kind not in _MANY:
+            return event
+        for back in range(1, min(len(self._events), JOIN_DEPTH) + 1):
+            earlier = self._events[-back]
+            if event.at - earlier.at < JOIN_SECONDS and event.repeats(earlier):
+                del self._events[-back]
+                return event.joined_to(earlier)
+        return event
+
+    def last(self, count: int) -> list[Event]:
+        """The newest events, the oldest of them first."""
+        with self._lock:
+            events = list(self._events)
+        return events[-count:] if count else []
+
+
+# `HoldEvents`: nodes that were put on hold, or that operators delete by commands, as events.
+
+
+class HoldEvents:
+    """Listens to the cache of nodes. Everything belongs to the thread of the cache.
+
+    :param nodes: the cache; made before it follows ZooKeeper, so that nothing is missed.
+    :param host: of the launcher.
+    """
+
+    def __init__(self, nodes: LockedRecordCache[Node], ring: EventRing, host: str) -> None:
+        self._nodes = nodes
+        self._ring = ring
+        self._host = host
+        #: Ids of nodes on hold -> since when. One that was held, given back and held again while the connection was
+        #: away is seen on hold all the time.
+        self._held: dict[str, float | None] = {}
+        #: Ids of nodes that an operator deletes.
+        self._deleted: set[str] = set()
+        nodes.add_listener(self._changed)
+
+    def _changed(self, node_id: str) -> None:
+        node = self._nodes.get(node_id)
+        self._look_at_deletion(node_id, node)
+        if node is None or node.state != states.HOLD:
+            self._held.pop(node_id, None)
+            return
+        if node_id not in self._held or self._held[node_id] != node.state_time:
+            self._held[node_id] = node.state_time
+            at = node.state_time or wall_time()
+            self._ring.put(Event(at, self._host, f"node {node_id}", What.HELD.value, text=why_held(node)))
+
+    def _look_at_deletion(self, node_id: str, node: Node | None) -> None:
+        if node is None:
+            self._deleted.discard(node_id)
+        elif node.state == states.DELETING and node.deleted_by and node_id not in self._deleted:
+            self._deleted.add(node_id)
+            at, by = node.state_time or wall_time(), node.deleted_by
+            self._ring.put(Event(at, by, f"node {node_id}", What.CHANGED.value, text=f"delete by {by}"))
+
+
+def why_held(node: Node) -> str:
+    """By whom and why a node is on hold, as far as its record says."""
+    by = [f"by {node.hold_by}"] if node.hold_by else []
+    if node.comment:
+        return ": ".join([*by, str(node.comment)])
+    return " ".join([*by, f"for job {node.hold_job}"] if node.hold_job else by)
+
+
+# `ReloadEvents`: what reloads of the configuration changed, or why they failed, as events.
+
+#: Events of one reload; the log has all changes.
+MAX_EVENTS: Final = 20
+
+
+class ReloadEvents:
+    """For the main thread; any thread may read ``last``.
+
+    :param ring: where the events go.
+    :param host: of the launcher.
+    :param path: of the configuration file.
+    """
+
+    def __init__(self, ring: EventRing, host: str, path: str, clock: Callable[[], float] = wall_time) -> None:
+        self._ring = ring
+        self._host = host
+        self._path = path
+        self._clock = clock
+        #: The last reload; None = there was none.
+        self.last: ReloadStatus | None = None
+
+    def ended(self, ok: bool, texts: Sequence[str]) -> None:
+        """See `nodepool.runtime.reload.Configuration.on_outcome`. Does not block."""
+        shown = list(texts[:MAX_EVENTS]) or ["no key has another value"]
+        if len(texts) > MAX_EVENTS:
+            shown.append(f"and {len(texts) - MAX_EVENTS} more; the log of the launcher has all")
+        self.last = ReloadStatus(self._clock(), ok, clipped("; ".join(shown)))
+        for text in shown:
+            what = What.RELOADED if ok else What.RELOAD_FAILED
+            self._ring.add(self._host, f"configuration {os.path.basename(self._path)}", what, text)
+
+
+# `LabelHints`: what to do about labels that no pool has, or that no pool has together.
+
+#: Labels whose hints are remembered: to search thousands of labels for a similar one takes milliseconds.
+MAX_HINTS: Final = 1000
+
+
+class LabelHints:
+    """Any thread may ask. What two threads find at the same time is the same.
+
+    :param registered: all registered pools: the same object as long as nothing changes.
+    :param configured: labels of the configuration of this launcher.
+    """
+
+    def __init__(
+        self, registered: Callable[[], Sequence[PoolInfo]], configured: Callable[[], Mapping[str, Label]]
+    ) -> None:
+        self._registered = registered
+        self._configured = configured
+        #: The pools that were looked at, their labels, and the hints.
+        self._known: tuple[Sequence[PoolInfo], frozenset[str], dict[str, str]] = ([], frozenset(), {})
+
+    def hint(self, labels: Collection[str]) -> str:
+        """What to do about labels that no pool can serve, as an addition to a sentence.
+
+        :param labels: of one request.
+        :return: empty if one pool has all of them.
+        """
+        pools = self._registered()
+        known = self._known
+        if known[0] is not pools:
+            served = frozenset(label for pool in pools for label in pool.labels)
+            known = self._known = (pools, served, {})
+        _, served, hints = known
+        told = []
+        for label in sorted(set(labels) - served):
+            if label not in hints:
+                if len(hints) >= MAX_HINTS:
+                    hints.clear()
+                hints[label] = self._hint(label, served)
+            told.append(hints[label])
+        wanted = set(labels)
+        if not told and not any(wanted <= pool.labels for pool in pools):
+            told.append(f"no pool has all of {', '.join(sorted(wanted))}: the nodes of a request come from one pool")
+        return "".join(f"; {text}" for text in told)
+
+    def _hint(self, label: str, served: Collection[str]) -> str:
+        configured = self._configured()
+        if label in configured:
+            if configured[label].pools:
+                return f"no pool that runs has {label}; nodepool status says why the provider that has it is not served"
+            return f"no pool that runs has {label}, although it is among the configured labels: add it to a pool"
+        similar = did_you_mean(label, {*served, *configured})
+        return f"no pool has {label}{similar or ': correct the nodeset in Zuul, or add the label'}"
