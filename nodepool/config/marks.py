@@ -8,8 +8,9 @@ faster than PyYAML's own composer and constructor, because equal plain scalars a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import yaml
@@ -40,7 +41,7 @@ _MISSING: Final = object()
 _SCALAR_ERRORS: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, yaml.YAMLError)
 
 
-@dataclass
+@dataclasses.dataclass
 class _Frame:
     """A list or mapping that is being read."""
 
@@ -56,7 +57,7 @@ class _Frame:
     merges: list[tuple[int, Any]] = field(default_factory=list)
 
 
-@dataclass
+@dataclasses.dataclass
 class Document:
     """A file's values.
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import styles, times
@@ -17,6 +16,7 @@ from nodepool.model.elapsed import short
 from nodepool.plan.attention import problems
 from nodepool.plan.long_waits import LONG_SECONDS, long_waits
 from nodepool.plan.pool_summary import limiting, summarize
+from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.launcher_status import LauncherStatus

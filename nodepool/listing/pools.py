@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import styles, times
 from nodepool.listing.table import Column, Table
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nodepool.plan.pool_summary import PoolSummary
 
 #: State of a provider that no launcher could start.
-NOT_SERVED = "not served"
+NOT_SERVED: Final = "not served"
 
 
 def amount(value: float) -> str:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from nodepool.model.record import InvalidRecord, optional_number
+from nodepool.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from nodepool.model.config_keys import Sections, keys_of
 from nodepool.model.secret_words import names_a_secret
+from nodepool.quick_dataclass import dataclass
 
 #: Differences of one provider or label that `Change.text` tells; `Change.details` has all.
 MAX_DETAILS: Final = 10

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from nodepool.plan.backoff import Backoff
+from nodepool.quick_dataclass import dataclass
 
 #: From a check that failed to the next one.
 RETRY: Final = Backoff(1.0, 60.0)

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model import states
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan.explain import explain_request
+from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from nodepool.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from nodepool.plan.config_diff import Change, config_changes
 from nodepool.plan.reconfigure import compare
+from nodepool.quick_dataclass import dataclass
 
 #: Settings that a running daemon does not take: key or section -> what follows.
 _AFTER_RESTART: Final = ("zookeeper-tls", "zookeeper-timeout", "webapp")

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.node_choice import can_match
+from nodepool.quick_dataclass import dataclass
 
 #: Hosts that a text names; of others it says how many there are.
 MAX_NAMED: Final = 3
