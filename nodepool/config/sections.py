@@ -83,14 +83,15 @@ def _tenants(document: Document, config: Config, problems: Problems) -> None:
         if index in again:
             continue
         limits: dict[str, float] = {}
-        for key, value in section.items():
-            if key == "tenant-name":
+        for resource, value in section.items():
+            if resource == "tenant-name":
                 continue
-            if key not in QUOTA_NAMES and (hint := did_you_mean(key, QUOTA_NAMES)):
+            if resource not in QUOTA_NAMES and (hint := did_you_mean(resource, QUOTA_NAMES)):
                 message = f"taken for the name of a resource of a driver{hint}"
-                problems.add(document.path, document.line_of([*path, key]), [*path, key], message, Severity.WARNING)
+                where = [*path, resource]
+                problems.add(document.path, document.line_of(where), where, message, Severity.WARNING)
             if isinstance(value, int):
-                limits[QUOTA_NAMES.get(key, key)] = value
+                limits[QUOTA_NAMES.get(resource, resource)] = value
         config.tenant_resource_limits[name] = limits
 
 

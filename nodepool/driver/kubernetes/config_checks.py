@@ -36,8 +36,8 @@ def _label_problems(pool: Section, label: Section, is_pod: bool) -> Iterator[Pro
     name = label.get("name")
     if isinstance(name, str) and not names.is_label_value(name):
         yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {names.LABEL_VALUE_TEXT}"
-    for key in ("labels", "dynamic-labels", "annotations"):
-        yield from _metadata_problems(key, label.get(key))
+    for kind in ("labels", "dynamic-labels", "annotations"):
+        yield from _metadata_problems(kind, label.get(kind))
     if not is_pod:
         return
     if isinstance(name, str) and not names.is_dns_label(name):
@@ -61,12 +61,12 @@ def _metadata_problems(key: str, found: Any) -> Iterator[Problem]:
 
 def _limit_problems(pool: Section, label: Section) -> Iterator[Problem]:
     """The API refuses a pod that asks for more than its limit."""
-    for key in RESOURCES:
-        request = label.get(key, pool.get(f"default-label-{key}"))
-        limit = label.get(f"{key}-limit", pool.get(f"default-label-{key}-limit"))
+    for resource in RESOURCES:
+        request = label.get(resource, pool.get(f"default-label-{resource}"))
+        limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
         if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
-            named = [found for found in (f"{key}-limit", key) if found in label]
-            yield [*named[:1]], f"the limit of {key} is {limit}, less than the request, which is {request}"
+            named = [found for found in (f"{resource}-limit", resource) if found in label]
+            yield [*named[:1]], f"the limit of {resource} is {limit}, less than the request, which is {request}"
 
 
 def label_problems(provider: Section, is_pod: Callable[[Section], bool]) -> Iterator[Problem]:
