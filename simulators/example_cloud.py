@@ -13,8 +13,18 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from nodepool.driver.fake.cloud import ACTIVE, CloudError, FakeCloud, FakeInstance, NoSuchInstance, OverQuota
-from nodepool.driver.fake.images import Arrival, FakeImage, ImageError, NoSuchImage
+from nodepool.driver.fake.cloud import (
+    ACTIVE,
+    Arrival,
+    CloudError,
+    FakeCloud,
+    FakeImage,
+    FakeInstance,
+    ImageError,
+    NoSuchImage,
+    NoSuchInstance,
+    OverQuota,
+)
 from simulators.base.http_server import HttpServer
 from simulators.base.messages import Answer, ApiError, BodySink, Request, json_answer
 

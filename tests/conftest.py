@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine import instance
 from nodepool.metrics.statsd import shared_client
 from tests.support.launcher import LauncherProcess
 from tests.support.log_files import log_ends
@@ -154,8 +154,8 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[StatsdServer]:
 def _no_installation() -> Iterator[None]:
     """A process belongs to the installation of its ZooKeeper; here each test has another one."""
     yield
-    metadata.know_installation(())
-    metadata.look_for()
+    instance.know_installation(())
+    instance.look_for()
 
 
 @pytest.fixture(autouse=True)

@@ -9,39 +9,30 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from nodepool.builder import build_logs, fake_build
-from nodepool.builder.build_command import (
-    CONVERTER,
-    BuildJob,
-    command_line,
-    conversion_commands,
-    environment,
-    make_job,
-    temporary_directory,
-)
-from nodepool.builder.build_logs import BuildLog
-from nodepool.builder.build_progress import BuildProgress
+import nodepool
+from nodepool.builder import fake_build, image_files
 from nodepool.builder.dib import DibRun, RunResult
-from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.running_builds import RunningBuilds
+from nodepool.builder.image_files import BuildLog, ImageFiles
+from nodepool.builder.progress import BuildProgress, RunningBuilds
 from nodepool.builder.work_dir import WorkDir
 from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.guard import Guard
-from nodepool.metrics import builds as build_metrics
+from nodepool.metrics import reports as build_metrics
 from nodepool.model import states
 from nodepool.model.image import ImageBuild
-from nodepool.tracing import image_spans
+from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.config.objects import DiskImage
+    from nodepool.driver.config import ImageConversion
     from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.image_store import ImageStore
+    from nodepool.zk.images import ImageStore
     from nodepool.zk.locks import ZkLock
 
 #: Formats of which diskimage-builder leaves no file of that name.
@@ -132,7 +123,7 @@ class BuildAttempt:
             # B-14: an error that nobody foresaw keeps the formats, and must not keep the lock.
             with Guard(self.log, "Error in build %s of image %s", record.key, record.image_name):
                 problem = self._build(progress, lock)
-            image_spans.build_ended(record.image_name, record.key, monotonic() - begun, problem)
+            spans.build_ended(record.image_name, record.key, monotonic() - begun, problem)
             if problem:
                 record.state = states.FAILED
             else:
@@ -156,9 +147,9 @@ class BuildAttempt:
         output = self._services.files.base(record.image_name, record.key)
         conversions = {} if self._services.fake else settings.image.conversions
         job = make_job(settings.image, record.key, settings.formats, output, settings.elements_dir, conversions)
-        log_path = build_logs.log_path(settings.log_dir, record.image_name, record.key)
+        log_path = image_files.log_path(settings.log_dir, record.image_name, record.key)
         try:
-            build_logs.prune(settings.log_dir, record.image_name, settings.log_retention)
+            image_files.prune(settings.log_dir, record.image_name, settings.log_retention)
             build_log = BuildLog(log_path)
         except OSError as error:
             return f"its log cannot be written: {error}"
@@ -171,7 +162,7 @@ class BuildAttempt:
         finally:
             build_log.close()
         status = FAILED_STATUS if result.status is None else result.status
-        build_metrics.report_end(record.image_name, status, monotonic() - begun, wall_time())
+        build_metrics.report_build_end(record.image_name, status, monotonic() - begun, wall_time())
         problem = result.reason or self._missing(output)
         if not problem:
             return ""
@@ -300,3 +291,138 @@ class BuildAttempt:
                     self.log.error("The end of build %s is not stored: %s", record.key, error)
                     return False
                 services.client.wait_connected(1.0)
+
+
+# Command line and environment of a build (rules B-5, B-6, B-15). Pure but for the search for the command.
+
+COMMAND: Final = "disk-image-create"
+#: Makes an image of another one.
+CONVERTER: Final = "qemu-img"
+#: Stands in ``dib-cmd`` for the directory of this package.
+PACKAGE_MARK: Final = "%p"
+#: Where mktemp(1) of diskimage-builder makes its directories: the first that is set.
+TEMPORARY: Final = ("TMPDIR", "TMP_DIR")
+DEFAULT_TEMPORARY: Final = "/tmp"
+#: Messages for systemd are those of the daemon.
+_NOT_INHERITED: Final = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """What is to be built. Times are in seconds.
+
+    :param formats: all that diskimage-builder is to make: one build makes them.
+    :param conversions: formats that are made of these afterwards.
+    :param output: path of the image files without what follows the build's id.
+    :param command: ``dib-cmd``.
+    """
+
+    image: str
+    build_id: str
+    formats: Sequence[str]
+    output: Path
+    command: str = COMMAND
+    release: str = ""
+    elements: Sequence[str] = ()
+    elements_dir: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+    timeout: float = 28800
+    conversions: Mapping[str, ImageConversion] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """``<image>-<build id>``, as in paths."""
+        return f"{self.image}-{self.build_id}"
+
+
+def make_job(
+    image: DiskImage,
+    build_id: str,
+    formats: Iterable[str],
+    output: Path,
+    elements_dir: str | None,
+    conversions: Mapping[str, ImageConversion],
+) -> BuildJob:
+    """The job for an image of the configuration.
+
+    :param conversions: how some formats are made of others.
+    """
+    needed = {name: conversions[name] for name in sorted(formats) if name in conversions}
+    return BuildJob(
+        image.name,
+        build_id,
+        sorted({*formats, *(one.source for one in needed.values())} - needed.keys()),
+        output,
+        image.dib_cmd,
+        image.release,
+        tuple(image.elements),
+        elements_dir,
+        dict(image.env_vars),
+        image.build_timeout,
+        needed,
+    )
+
+
+def command_line(job: BuildJob, prefix: Sequence[str] | None = None) -> list[str]:
+    """The words of the command.
+
+    :param prefix: instead of ``dib-cmd``.
+    :raises ValueError: ``dib-cmd`` or an element has a quote that is not closed.
+    """
+    words = list(prefix) if prefix is not None else _program(job.command)
+    words += ["-x", "-t", ",".join(job.formats), "--checksum", "--no-tmpfs"]
+    if "qcow2" in job.formats:
+        words += ["--qemu-img-options", "compat=0.10"]
+    return [*words, "-o", str(job.output), *shlex.split(" ".join(job.elements))]
+
+
+def conversion_commands(conversion: ImageConversion, source: Path, target: Path, size: int) -> list[list[str]]:
+    """The words of the commands that make an image of another one, in their order.
+
+    :param size: of the disk in ``source``, in bytes. The new one may be larger; what is behind the disk is zero.
+    """
+    whole = -(-size // conversion.multiple) * conversion.multiple
+    options = ["-o", conversion.options] if conversion.options else []
+    # Into the disk that is there already, because a converted one would be as large as its source. It is known to be
+    # empty: else each zero of the source would be written, and take room.
+    into = ["-n", "--target-is-zero", "-f", conversion.source, "-O", conversion.driver]
+    return [
+        [CONVERTER, "create", "-q", "-f", conversion.driver, *options, str(target), str(whole)],
+        [CONVERTER, "convert", *into, str(source), str(target)],
+    ]
+
+
+def _program(command: str) -> list[str]:
+    words = shlex.split(command.replace(PACKAGE_MARK, os.path.dirname(nodepool.__file__)))
+    if not words:
+        raise ValueError("dib-cmd is empty")
+    if words[0] == COMMAND:
+        # Beside our Python first: a virtual environment need not be on the path.
+        words[0] = shutil.which(COMMAND, path=os.path.dirname(sys.executable)) or COMMAND
+    return words
+
+
+def environment(job: BuildJob, base: Mapping[str, str], work_dir: Path) -> dict[str, str]:
+    """All variables of the build.
+
+    :param base: of this process.
+    :param work_dir: where temporary files go; see `temporary_directory`.
+    """
+    variables = {name: value for name, value in base.items() if name not in _NOT_INHERITED}
+    variables["DIB_RELEASE"] = job.release
+    variables["DIB_IMAGE_NAME"] = job.image
+    variables["DIB_IMAGE_FILENAME"] = str(job.output)
+    if job.elements_dir:
+        variables["ELEMENTS_PATH"] = job.elements_dir
+    variables.update(job.variables)
+    variables.update(dict.fromkeys(TEMPORARY, str(work_dir)))
+    return variables
+
+
+def temporary_directory(job: BuildJob, base: Mapping[str, str]) -> Path:
+    """Below which directory the temporary files of a build are to be, as diskimage-builder chooses it."""
+    for variables in (job.variables, base):
+        for name in TEMPORARY:
+            if variables.get(name):
+                return Path(variables[name])
+    return Path(DEFAULT_TEMPORARY)

@@ -4,27 +4,91 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
-from nodepool.builder import last_build
 from nodepool.builder.build_attempt import BuildAttempt, BuildServices, BuildSettings
-from nodepool.builder.build_histories import BuildHistories
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.progress import RunningBuilds
 from nodepool.clock import wall_time
-from nodepool.config.image_use import wanted_images
-from nodepool.driver.framework.repeats import Repeats
+from nodepool.config.sections import wanted_images
+from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import ZKConflict, ZKLockException
-from nodepool.model.image_view import ImagesView, ImageView
-from nodepool.plan.image_builds import Due, NotDue, OwnBuilds, build_due
-from nodepool.plan.wanted_images import WantedImage, WantedImages
+from nodepool.metrics.registry import Registry
+from nodepool.metrics.reports import build_gauges, running_gauges
+from nodepool.model.image import ImagesView, ImageView
+from nodepool.plan.images import (
+    BuildHistory,
+    Due,
+    NotDue,
+    OwnBuilds,
+    WantedImage,
+    WantedImages,
+    build_due,
+    observe_builds,
+)
 from nodepool.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.zk.locks import ZkLock
+
+
+# Failed builds of each image, as this builder has seen them: its own, and those of others (rule B-13).
+
+#: Own failed builds of an image that are remembered by their ids. Their records are gone long before.
+_REMEMBERED: Final = 100
+
+
+class BuildHistories:
+    """Shared by the build workers. Any thread, nothing blocks. ``_lock`` guards the rest.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = wall_time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._histories: dict[str, BuildHistory] = {}
+        #: Own failed builds: their records may be removed before, or after, they are seen as failed.
+        self._own: dict[str, deque[str]] = {}
+
+    def look(self, view: ImageView, settings: Hashable) -> BuildHistory:
+        """What is known of an image after a look at it.
+
+        :param settings: of the image in the configuration now.
+        """
+        with self._lock:
+            before = self._histories.get(view.name, BuildHistory())
+            before = replace(before, counted=before.counted | frozenset(self._own.get(view.name, ())))
+            after = self._histories[view.name] = observe_builds(before, view, settings, self._clock())
+            return after
+
+    def failed(self, image: str, build_id: str, created_zxid: int, settings: Hashable) -> None:
+        """A build of this builder has failed.
+
+        :param created_zxid: ZooKeeper's number of the change that made its record.
+        :param settings: with which it was built.
+        """
+        with self._lock:
+            own = self._own.setdefault(image, deque(maxlen=_REMEMBERED))
+            before = self._histories.get(image, BuildHistory())
+            # Somebody may have looked while its end was being stored.
+            more = 0 if build_id in before.counted else 1
+            own.append(build_id)
+            self._histories[image] = replace(
+                before,
+                failures=before.failures + more,
+                last_failure=self._clock(),
+                last_begun_zxid=max(before.last_begun_zxid, created_zxid),
+                settings=settings,
+            )
+
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
@@ -159,7 +223,7 @@ class BuildWorker(Worker):
 
     def _has_room(self, view: ImageView, due: Due) -> bool:
         """Is there space for another build? If not, that is logged now and then."""
-        problem = last_build.lacking_space(view, self._plan.services.files)
+        problem = lacking_space(view, self._plan.services.files)
         if not problem:
             self._plan.told.over(view.name)
         elif self._plan.told.worth_saying(view.name):
@@ -183,7 +247,7 @@ class BuildWorker(Worker):
             config.build_log_retention,
             config.elements_dir,
         )
-        attempt = BuildAttempt(self._plan.services, settings, last_build.estimate(view), self.log)
+        attempt = BuildAttempt(self._plan.services, settings, estimate(view), self.log)
         self._attempt = attempt
         try:
             if self._end_reason:
@@ -221,3 +285,77 @@ def _in_order(wanted: WantedImages, view: ImagesView) -> Iterator[WantedImage]:
         return float("inf") if asked is None else asked
 
     return iter(sorted(wanted.images.values(), key=key))
+
+
+# What the newest ready build of an image tells of the next one: how long it takes, and how much space.
+
+#: So many times the size of the last build must be free before the next one: it has its temporary files, too.
+SPACE_FACTOR = 2
+
+
+def estimate(view: ImageView) -> float | None:
+    """How long the next build may take, in seconds; None = nobody knows."""
+    last = next(iter(view.ready_builds()), None)
+    return None if last is None or last.record is None else last.record.duration
+
+
+def lacking_space(view: ImageView, files: ImageFiles) -> str:
+    """Why there is no room for another build, in words; empty = there is, or nobody knows. Blocks for the disk."""
+    last = next(iter(view.ready_builds()), None)
+    if last is None:
+        return ""
+    told = None if last.record is None else last.record.size
+    size = told or sum(files.sizes(view.name, last.id).values())
+    free = files.free_bytes()
+    if free >= SPACE_FACTOR * size:
+        return ""
+    return (
+        f"{files.directory} has {_gibibytes(free)} free, and the last build takes {_gibibytes(size)}: "
+        f"{SPACE_FACTOR} times as much must be free"
+    )
+
+
+def _gibibytes(size: float) -> str:
+    return f"{size / (1 << 30):.1f} GiB"
+
+
+# Reports to the metrics of this process what its builder builds.
+
+#: Groups of gauges.
+GROUP: Final = "builds"
+RUNNING_GROUP: Final = "running builds"
+
+
+class BuildMetrics:
+    """:param images: all images as they are known.
+
+    :param workers: threads that build.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        images: Callable[[], ImagesView],
+        config: Callable[[], Config],
+        running: RunningBuilds,
+        workers: int,
+        clock: Callable[[], float] = wall_time,
+    ) -> None:
+        self._registry = registry
+        self._images = images
+        self._config = config
+        self._running = running
+        self._workers = workers
+        self._clock = clock
+        self._builder = socket.getfqdn()
+
+    def publish(self) -> None:
+        """What is now. Any thread; does not block."""
+        paused = {name: image.paused for name, image in wanted_images(self._config()).images.items()}
+        builds = self._running.current()
+        building = [build.image for build in builds]
+        self._registry.replace(GROUP, build_gauges(self._builder, self._workers, self._images(), paused, building))
+        now = self._clock()
+        running = {build.image: (max(0.0, now - build.since), build.estimate) for build in builds}
+        self._registry.replace(RUNNING_GROUP, running_gauges(self._builder, running))

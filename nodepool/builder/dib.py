@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import selectors
+import shutil
+import signal
 import socket
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Final
 
-from nodepool.builder import process_session
-from nodepool.builder.build_logs import BuildLog
-from nodepool.builder.process_session import Process
-from nodepool.clock import monotonic
+from nodepool.builder.image_files import BuildLog, run_as_root
+from nodepool.clock import monotonic, sleep
 from nodepool.guard import Guard, OnError
 
 log = logging.getLogger("nodepool.builder.dib")
@@ -157,10 +159,10 @@ class DibRun:
         deadline = monotonic() + DRAIN_SECONDS
         while not events.output_ended and monotonic() < deadline:
             events.wait(deadline - monotonic())
-        left = process_session.members(process.pid)
+        left = members(process.pid)
         if left:
             log.warning("Ending what a build left behind: processes %s", ", ".join(str(one.pid) for one in left))
-            left = process_session.end(process.pid, DRAIN_SECONDS)
+            left = end(process.pid, DRAIN_SECONDS)
         # Only now: once it was asked how it ended, its number may be that of somebody else's session.
         status = process.wait()
         return RunResult(status, f"exit code {status}" if status else "", left=left)
@@ -168,21 +170,21 @@ class DibRun:
     def _end(self, process: subprocess.Popen[bytes], events: _Events) -> list[Process]:
         """SIGTERM, time for traps, whose output is read; then SIGKILL. Returns who is there even then."""
         session = process.pid
-        told = process_session.terminate(session, spared=_filters_output)
+        told = terminate(session, spared=_filters_output)
         deadline = monotonic() + self._trap_seconds
         while monotonic() < deadline:
-            if not process_session.members_going_on(session) and events.ended:
+            if not members_going_on(session) and events.ended:
                 process.wait()
                 return []
-            process_session.terminate_again(told)
-            events.wait(min(process_session.LOOK_SECONDS, deadline - monotonic()))
+            terminate_again(told)
+            events.wait(min(LOOK_SECONDS, deadline - monotonic()))
         return self._kill(process)
 
     def _kill(self, process: subprocess.Popen[bytes]) -> list[Process]:
         """SIGKILL to all; returns who is there even then."""
-        left = process_session.kill(process.pid)
+        left = kill(process.pid)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(process_session.LOOK_SECONDS)
+            process.wait(LOOK_SECONDS)
         return left
 
 
@@ -255,3 +257,287 @@ class _Events:
         else:
             self._selector.unregister(self._stdout)
             self.output_ended = True
+
+
+# The processes of a build: it runs in a session of its own (setsid(2)), to which all belong that it starts.
+#
+# A process that makes a session of its own leaves it; diskimage-builder does not. What proc(5) says is all that is
+# used.
+
+
+PROC: Final = Path("/proc")
+#: So often it looks whether processes have ended, in seconds. Only while a build is being ended.
+LOOK_SECONDS: Final = 0.1
+#: So long SIGTERM waits for a quiet moment, and so often it looks for one, in seconds.
+QUIET_SECONDS: Final = 0.5
+QUIET_LOOK_SECONDS: Final = 0.02
+#: Ids in one call of kill(1).
+_IDS_A_CALL: Final = 1000
+#: So often it looks for processes that were made while others were being stopped.
+_ROUNDS: Final = 10
+
+
+@dataclass(frozen=True)
+class Process:
+    """One that has not ended.
+
+    :param started: clock ticks from the machine's start to its own.
+    :param stopped: is it stopped by a signal? :param waits: does it wait for something?
+    """
+
+    pid: int
+    session: int
+    started: int
+    stopped: bool = field(default=False, compare=False)
+    waits: bool = field(default=False, compare=False)
+
+    def command_line(self) -> bytes:
+        """Its arguments, each with a zero byte behind it; empty = it is gone, or may not be looked at."""
+        return _read(self.pid, "cmdline")
+
+    def environment(self) -> list[bytes]:
+        """``NAME=value`` of each variable that it began with; empty as for `command_line`."""
+        return _read(self.pid, "environ").split(b"\0")
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
+
+
+def process(pid: int) -> Process | None:
+    """The process with an id; None: there is none, or it has ended and nobody has asked how."""
+    # The second field is the name in brackets, and may have anything in it.
+    _, bracket, rest = _read(pid, "stat").rpartition(b")")
+    fields = rest.split()
+    if not bracket or len(fields) < 20 or fields[0] in (b"Z", b"X"):
+        return None
+    return Process(pid, int(fields[3]), int(fields[19]), fields[0] == b"T", fields[0] in (b"S", b"D"))
+
+
+def members(session: int) -> list[Process]:
+    """All processes of a session."""
+    found = (process(int(name)) for name in os.listdir(PROC) if name.isdigit())
+    return [one for one in found if one is not None and one.session == session]
+
+
+def send(number: signal.Signals, processes: Iterable[Process]) -> None:
+    """Send a signal to processes, to root's with sudo. Who cannot be told is logged. Blocks for sudo."""
+    foreign = []
+    for one in processes:
+        try:
+            _send_to(one, number)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            foreign.append(str(one.pid))
+    for start in range(0, len(foreign), _IDS_A_CALL):
+        ids = foreign[start : start + _IDS_A_CALL]
+        problem = run_as_root("kill", "-s", number.name.removeprefix("SIG"), "--", *ids)
+        if problem and any(process(int(pid)) for pid in ids):
+            log.warning("%s to processes %s: %s", number.name, " ".join(ids), problem)
+
+
+def _send_to(one: Process, number: signal.Signals) -> None:
+    """Send a signal to a process, and to nobody who got its id since. Raises ProcessLookupError, PermissionError."""
+    descriptor = os.pidfd_open(one.pid)
+    try:
+        if process(one.pid) != one:
+            raise ProcessLookupError
+        signal.pidfd_send_signal(descriptor, number)
+    finally:
+        os.close(descriptor)
+
+
+#: Processes with the command line that each had when it got SIGTERM.
+Told = dict[Process, bytes]
+
+
+def terminate(session: int, spared: Callable[[Process], bool] = lambda _: False) -> Told:
+    """Send SIGTERM once to each process of a session. Does not wait for their end; blocks for sudo and `QUIET_SECONDS`.
+
+    They are stopped for that moment. Else one that is being made just then would miss it, and a shell waits for its
+    child before it does what it wanted to do at its end. A shell that is just about to start a child does so first, and
+    then waits for it: so all should be waiting for something when they get it.
+
+    :param spared: gets none.
+    :returns: those that got it, for `terminate_again`.
+    """
+    _wait_quiet(session)
+    stopped: dict[int, Process] = {}
+    for _ in range(_ROUNDS):
+        new = [one for one in members(session) if one.pid not in stopped]
+        if not new:
+            break
+        send(signal.SIGSTOP, new)
+        stopped.update((one.pid, one) for one in new)
+    told = {one: one.command_line() for one in stopped.values() if not spared(one)}
+    send(signal.SIGTERM, told)
+    send(signal.SIGCONT, stopped.values())
+    return told
+
+
+def _wait_quiet(session: int) -> None:
+    """Until all processes of a session wait for something, the same ones in the same programs as shortly before."""
+    deadline = monotonic() + QUIET_SECONDS
+    before: Told = {}
+    while now := {one: one.command_line() for one in members(session)}:
+        if (now == before and all(one.waits for one in now)) or monotonic() >= deadline:
+            return
+        before = now
+        sleep(QUIET_LOOK_SECONDS)
+
+
+def terminate_again(told: Told) -> None:
+    """Send SIGTERM once more to those that have begun another program since they got it. Blocks for sudo.
+
+    A shell's child takes a signal as the shell does until it begins its own program, which knows nothing of the signal.
+    The shell would wait for it.
+    """
+    changed = {
+        one: line for one in told if (line := one.command_line()) and line != told[one] and process(one.pid) == one
+    }
+    send(signal.SIGTERM, changed)
+    told.update(changed)
+
+
+def members_going_on(session: int) -> list[Process]:
+    """All processes of a session; those that are stopped go on. Blocks for sudo.
+
+    sudo stops itself when it hears that its command was stopped, which may be after both were told to go on.
+    """
+    found = members(session)
+    send(signal.SIGCONT, [one for one in found if one.stopped])
+    return found
+
+
+def wait_empty(session: int, seconds: float, told: Told | None = None) -> list[Process]:
+    """Wait until nobody is in a session any more; returns who still is after so many seconds.
+
+    :param told: what `terminate` returned.
+    """
+    deadline = monotonic() + seconds
+    while left := members_going_on(session):
+        terminate_again(told or {})
+        if monotonic() >= deadline:
+            return left
+        sleep(LOOK_SECONDS)
+    return []
+
+
+def end(session: int, patience_seconds: float) -> list[Process]:
+    """End a session: SIGTERM once, then SIGKILL to who is still there. Blocks; returns who is left even then.
+
+    :param patience_seconds: between the two; a build unmounts what it mounted meanwhile.
+    """
+    if wait_empty(session, patience_seconds, terminate(session)):
+        return kill(session)
+    return []
+
+
+def kill(session: int, seconds: float = 5.0) -> list[Process]:
+    """SIGKILL to all of a session; blocks at most so many seconds. Returns who is left."""
+    deadline = monotonic() + seconds
+    while left := members(session):
+        # Those that were being made while others were told are told the next time.
+        send(signal.SIGKILL, left)
+        if monotonic() >= deadline:
+            break
+        sleep(LOOK_SECONDS)
+    return members(session)
+
+
+# What a build mounted below its work directory, and the loop devices whose files are there: their removal.
+
+
+MOUNTS: Final = Path("/proc/self/mountinfo")
+BLOCK_DEVICES: Final = Path("/sys/block")
+#: Blanks and the like in paths of mountinfo: a backslash and three octal digits.
+_ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
+#: Removals of a directory with an image in it take long.
+_REMOVAL_SECONDS: Final = 300.0
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def mount_points(directory: Path, table: bytes | None = None) -> list[str]:
+    """Where something is mounted at or below a directory, the one mounted last first.
+
+    :param table: text of ``/proc/self/mountinfo``; None = read it.
+    """
+    lines = (MOUNTS.read_bytes() if table is None else table).splitlines()
+    points = [os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), line.split()[4])) for line in lines]
+    return [point for point in reversed(points) if _is_below(point, str(directory))]
+
+
+def loop_devices(directory: Path, devices: Path = BLOCK_DEVICES) -> list[str]:
+    """Names of loop devices, e.g. ``loop3``, whose file is below a directory, also when it was removed already.
+
+    :param directory: its name is that of no other one. The kernel tells whole paths only as long as the file system is
+        mounted where the device was set up: a mount namespace of a service ends with it.
+    """
+    found = []
+    for device in sorted(devices.glob("loop*")):
+        try:
+            file = (device / "loop" / "backing_file").read_text(encoding="utf-8", errors="surrogateescape").strip()
+        except OSError:
+            continue
+        if _is_below(file.removesuffix(" (deleted)"), str(directory)) or f"/{directory.name}/" in file:
+            found.append(device.name)
+    return found
+
+
+def clear(directory: Path) -> list[str]:
+    """Unmount whatever is mounted below a directory and give its loop devices back. Blocks.
+
+    :return: what could not be undone, in words.
+    """
+    problems = []
+    for point in mount_points(directory):
+        problem = run_as_root("umount", "--", point)
+        # What is still used is taken out of the tree all the same: nobody can write to it by a path any more.
+        if problem and point in mount_points(directory):
+            problem = run_as_root("umount", "--lazy", "--", point)
+        if problem and point in mount_points(directory):
+            problems.append(f"{point} is still mounted: {problem}")
+        else:
+            log.info("Unmounted %s", point)
+    return problems + [problem for name in loop_devices(directory) for problem in _detach(name)]
+
+
+def _detach(name: str) -> list[str]:
+    """Give back a loop device, with the partitions that device mapper made of it."""
+    for holder in sorted((BLOCK_DEVICES / name / "holders").glob("dm-*")):
+        try:
+            mapped = (BLOCK_DEVICES / holder.name / "dm" / "name").read_text(encoding="utf-8").strip()
+        except OSError:
+            continue
+        run_as_root("dmsetup", "remove", "--retry", mapped)
+    problem = run_as_root("losetup", "--detach", f"/dev/{name}")
+    if problem and (BLOCK_DEVICES / name / "loop").exists():
+        return [f"/dev/{name} is still in use: {problem}"]
+    log.info("Detached /dev/%s", name)
+    return []
+
+
+def remove(directory: Path) -> list[str]:
+    """Remove a work directory with all that is in it, root's files, too; first `clear` it. Blocks.
+
+    :return: what is in the way, in words. While something is mounted there, nothing is removed: it is not ours.
+    """
+    problems = clear(directory)
+    if mount_points(directory):
+        return problems
+    if directory.is_symlink() or not directory.exists():
+        return problems
+    if os.geteuid() != 0:
+        # Perhaps nothing of it is root's.
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            return problems
+    problem = run_as_root("rm", "-rf", "--one-file-system", "--", str(directory), timeout=_REMOVAL_SECONDS)
+    return [*problems, f"{directory}: {problem}"] if problem else problems

@@ -10,34 +10,32 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
-from nodepool.builder.cloud_deletions import CloudDeletions
+from nodepool.builder.cloud_cleanup import CloudDeletions, ProviderThreads, UnknownImages
 from nodepool.builder.image_files import BuildFile, ImageFiles
-from nodepool.builder.provider_threads import ProviderThreads
-from nodepool.builder.unknown_images import UnknownImages
 from nodepool.builder.upload_run import ProviderTable
 from nodepool.clock import wall_time
-from nodepool.config.image_use import wanted_images
-from nodepool.driver.framework.repeats import Repeats
+from nodepool.config.sections import wanted_images
+from nodepool.driver.framework.fact import Repeats
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.guard import Guard
-from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.registry import Registry
+from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
-from nodepool.model.image_view import ImagesView
+from nodepool.model.image import ImagesView
 from nodepool.plan.image_cleanup import (
     DeleteUpload,
+    LocalBuild,
     MarkBuild,
     RemoveBuild,
     Verdict,
+    judge_files,
     judge_images,
     left_to_its_builder,
 )
-from nodepool.plan.image_disk import LocalBuild, judge_files
-from nodepool.plan.image_uploads import UploadJob
-from nodepool.plan.wanted_images import WantedImages
+from nodepool.plan.images import UploadJob, WantedImages
 from nodepool.runtime.worker import Worker
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_store import ImageStore
+from nodepool.zk.images import ImageStore
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config

@@ -9,18 +9,23 @@ know whose a file is.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
 import shutil
+import stat
+import subprocess
+import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from nodepool.builder.as_root import run_as_root
-from nodepool.driver.framework.interrupted_upload import SUFFIX as UPLOAD_STATE
+from nodepool.driver.framework.images import SUFFIX as UPLOAD_STATE
+from nodepool.guard import settle
 
 log = logging.getLogger("nodepool.builder.image_files")
 
@@ -203,3 +208,219 @@ def _remove(path: Path) -> bool:
             return False
     log.info("Removed %s", path)
     return True
+
+
+# Logs of builds: ``<build-log-dir>/<image>-<build id>.log`` (rule B-7, ``build-log-retention``).
+
+
+#: What follows the image's name in the name of a log.
+_REST: Final = re.compile(r"-(?:[0-9a-f]{32}|[0-9]{10})\.log")
+_SUFFIX: Final = ".log"
+#: The whole name of a log. Names of images have no ``/``.
+_LOG: Final = re.compile(rf"[^/\0]+{_REST.pattern}")
+
+
+def log_path(directory: str | os.PathLike[str], image: str, build_id: str) -> Path:
+    return Path(directory) / f"{image}-{build_id}.log"
+
+
+def logs_of(directory: str | os.PathLike[str], image: str) -> list[Path]:
+    """The logs of exactly this image, the newest first. Blocks for the file system."""
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    found = []
+    for name in names:
+        if name.startswith(image) and _REST.fullmatch(name[len(image) :]):
+            path = Path(directory) / name
+            try:
+                found.append((path.stat().st_mtime, path))
+            except FileNotFoundError:
+                continue
+    return [path for _, path in sorted(found, reverse=True)]
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """:param name: ``<image>-<build id>``. ``modified``: seconds since the epoch. ``size``: in bytes."""
+
+    name: str
+    modified: float
+    size: int
+
+
+def all_logs(directory: str | os.PathLike[str]) -> list[LogFile]:
+    """The logs of all images, the newest first. Blocks for the file system."""
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return []
+    found = []
+    for entry in entries:
+        if _LOG.fullmatch(entry.name):
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found.append(LogFile(entry.name.removesuffix(_SUFFIX), status.st_mtime, status.st_size))
+    return sorted(found, key=lambda log: (log.modified, log.name), reverse=True)
+
+
+def open_log(directory: str | os.PathLike[str], name: str) -> BinaryIO:
+    """Open a log to read it. Blocks for the file system.
+
+    :param name: ``<image>-<build id>``, of whoever asks: nothing else in the directory, or outside of it, is opened.
+    :raises OSError: there is no such log.
+    """
+    file_name = f"{name}{_SUFFIX}"
+    if not _LOG.fullmatch(file_name):
+        raise FileNotFoundError(f"{name!r} is no name of a log")
+    number = os.open(Path(directory) / file_name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise FileNotFoundError(f"{name!r} is no log")
+    return os.fdopen(number, "rb")
+
+
+def prune(directory: str | os.PathLike[str], image: str, retention: int) -> None:
+    """Before a build: remove logs, so that ``retention`` are left beside the new one. Blocks for the file system.
+
+    :param retention: negative = keep all; 0 is as 1.
+    """
+    if retention < 0:
+        return
+    for path in logs_of(directory, image)[max(1, retention) :]:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            log.error("Cannot remove the old log %s: %s", path, error)
+
+
+class BuildLog:
+    """The log of one build, for one thread.
+
+    Each line is in the file at once, so that others may follow it. If the disk is full, the end of the log is lost, but
+    the build goes on.
+
+    :raises OSError: it cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb", buffering=0)
+        self._failed = False
+
+    def write(self, data: bytes) -> None:
+        """Append. Does not raise."""
+        if self._failed:
+            return
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+        except OSError as error:
+            self._failed = True
+            log.error("The rest of the log %s is missing: %s", self.path, error)
+
+    def write_line(self, text: str) -> None:
+        """Append a line of our own. Does not raise."""
+        self.write(f"{text}\n".encode("utf-8", "replace"))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+# Commands that only root may run. diskimage-builder becomes root with sudo. The clean-up after it needs root, too.
+
+
+#: Longest time of one command, in seconds. An unmount may wait for a disk.
+COMMAND_SECONDS: Final = 30.0
+
+
+def root_command(command: Sequence[str], user_id: int | None = None) -> list[str]:
+    """The command as it has to be started: with sudo, which must not ask for a password, unless this is root.
+
+    :param user_id: of this process; None = look.
+    """
+    effective = os.geteuid() if user_id is None else user_id
+    return list(command) if effective == 0 else ["sudo", "-n", *command]
+
+
+def run_as_root(*command: str, timeout: float = COMMAND_SECONDS) -> str:
+    """Run a command; blocks. Returns what was wrong, also that it took too long; empty = nothing.
+
+    :param timeout: seconds.
+    """
+    full = root_command(command)
+    try:
+        done = subprocess.run(
+            full, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False, start_new_session=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    else:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()
+        problem = "" if done.returncode == 0 else said or f"exit code {done.returncode}"
+    if problem:
+        log.debug("%s: %s", " ".join(full), problem)
+    return problem
+
+
+# Checksums of image files: those that diskimage-builder wrote, or computed once for each file (rule U-5).
+
+_CHUNK_BYTES: Final = 1024 * 1024
+#: Files of which the checksums are remembered.
+_MAX_KNOWN: Final = 200
+
+#: A file as it was: path, size, time of its last change.
+_File = tuple[str, int, int]
+
+
+class FileChecksums:
+    """Any thread. If one file is uploaded to several clouds at once, it is read once for its checksums.
+
+    ``_lock`` guards ``_computed``; it is not held while a file is read.
+    """
+
+    def __init__(self, files: ImageFiles) -> None:
+        self._files = files
+        self._lock = threading.Lock()
+        self._computed: dict[_File, Future[Checksums]] = {}
+
+    def of(self, image: str, build_id: str, image_format: str) -> Checksums:
+        """Both checksums of an image file. Blocks as long as the file is read, if it has to be. Raises OSError."""
+        told = self._files.checksums(image, build_id, image_format)
+        if told.md5 is not None and told.sha256 is not None:
+            return told
+        path = self._files.path(image, build_id, image_format)
+        computed = self._compute_once(path)
+        return Checksums(told.md5 or computed.md5, told.sha256 or computed.sha256)
+
+    def _compute_once(self, path: Path) -> Checksums:
+        found = path.stat()
+        file = (os.fspath(path), found.st_size, found.st_mtime_ns)
+        with self._lock:
+            known = self._computed.get(file)
+            future = known or Future()
+            if known is None:
+                if len(self._computed) >= _MAX_KNOWN:
+                    del self._computed[next(iter(self._computed))]
+                self._computed[file] = future
+        if known is None:
+            settle([future], lambda: _compute(path))
+            if future.exception() is not None:
+                # The next one tries again.
+                with self._lock:
+                    self._computed.pop(file, None)
+        return future.result()
+
+
+def _compute(path: Path) -> Checksums:
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            md5.update(chunk)
+            sha256.update(chunk)
+    return Checksums(md5.hexdigest(), sha256.hexdigest())

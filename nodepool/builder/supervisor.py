@@ -14,43 +14,35 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool import log_names
 from nodepool.builder import work_dir
 from nodepool.builder.build_attempt import BuildServices
-from nodepool.builder.build_metrics import BuildMetrics
-from nodepool.builder.build_worker import BuildPlan, BuildWorker
+from nodepool.builder.build_worker import BuildMetrics, BuildPlan, BuildWorker
 from nodepool.builder.dib import TRAP_SECONDS
-from nodepool.builder.file_checksums import FileChecksums
 from nodepool.builder.image_cleanup_worker import CleanupServices, ImageCleanupWorker
-from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.own_directory import OwnDirectory
-from nodepool.builder.running_builds import RunningBuilds
-from nodepool.builder.running_uploads import RunningUploads
-from nodepool.builder.upload_metrics import UploadMetrics
-from nodepool.builder.upload_queue import UploadQueue
+from nodepool.builder.image_files import FileChecksums, ImageFiles
+from nodepool.builder.progress import RunningBuilds, RunningUploads
 from nodepool.builder.upload_run import UploadServices
-from nodepool.builder.upload_worker import UploadWorker
+from nodepool.builder.upload_worker import UploadMetrics, UploadQueue, UploadWorker
+from nodepool.builder.work_dir import OwnDirectory
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
-from nodepool.metrics.process import REGISTRY
+from nodepool.metrics.statsd import REGISTRY
 from nodepool.model.component import BuilderComponent
-from nodepool.runtime import banner
-from nodepool.runtime.call_metrics import CallMetrics
-from nodepool.runtime.call_watch import CallWatch
-from nodepool.runtime.connected_daemon import ConnectedDaemon
-from nodepool.runtime.parts import Part, Parts, stop_all
+from nodepool.runtime import daemon
+from nodepool.runtime.calls import CallMetrics, CallWatch
+from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.registration import DaemonRegistration
+from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
-from nodepool.zk.image_cache import ImageCache
-from nodepool.zk.image_store import ImageStore
-from nodepool.zk.status import StatusWriter
-from nodepool.zk.status_records import BUILDER
+from nodepool.zk.caches import ImageCache
+from nodepool.zk.images import ImageStore
+from nodepool.zk.status import BUILDER, StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from nodepool.config.objects import Config
-    from nodepool.model.image_view import ImagesView
+    from nodepool.model.image import ImagesView
     from nodepool.zk.client import ZooKeeperClient
 
 #: Default of ``--stop-timeout``: how long builds may go on after SIGINT.
@@ -127,7 +119,7 @@ class ImageBuilder(ConnectedDaemon):
         self._directory.take()
 
     def describe(self, config: Config) -> str:
-        return banner.built(config)
+        return daemon.built(config)
 
     def build(self, client: ZooKeeperClient) -> None:
         """Make the parts that live as long as the builder. Nothing of it runs yet."""

@@ -5,32 +5,34 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nodepool.builder import upload_names
-from nodepool.builder.driver_errors import tell_error
-from nodepool.builder.file_checksums import FileChecksums
-from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.post_upload_hook import run_hook
-from nodepool.builder.running_uploads import Meter, RunningUploads, UploadKey
+from nodepool.builder.image_files import FileChecksums, ImageFiles
+from nodepool.builder.progress import Meter, RunningUploads, UploadKey
 from nodepool.clock import monotonic, sleep, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.statemachine import instance
 from nodepool.exceptions import BuilderError, ZKConflict, ZKException, ZKLockException
 from nodepool.guard import Guard, OnError, as_exception, settle
 from nodepool.metrics.catalog import IMAGE_UPDATE
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
-from nodepool.plan.image_uploads import UploadJob, overtaken
-from nodepool.tracing import image_spans
-from nodepool.zk.image_store import ImageStore
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.plan.images import UploadJob, overtaken
+from nodepool.plan.launch import meaning
+from nodepool.tracing import spans
+from nodepool.zk.images import ImageStore
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -182,20 +184,18 @@ class UploadRun:
 
     def _trace(self, upload: ImageUpload, seconds: float, outcome: str, error: str) -> None:
         job = self._job
-        image_spans.upload_ended(job.image, job.build_id, job.provider, upload.key, seconds, outcome, error)
+        spans.upload_ended(job.image, job.build_id, job.provider, upload.key, seconds, outcome, error)
 
     def _transfer(self, target: _Target, upload: ImageUpload, lock: ZkLock, meter: Meter) -> None:
         """Send the file, and ask the hook. Sets id and name of the image; raises whatever the driver raises."""
         job, services = self._job, self._services
-        name = upload_names.external_name(target.section.image_name_format, job.image, upload.key, int(wall_time()))
+        name = external_name(target.section.image_name_format, job.image, upload.key, int(wall_time()))
         # Should this builder die, the name helps to find what it left.
         upload.external_name = name
         services.store.store_upload(upload, under=lock)
         checksums = services.checksums.of(job.image, job.build_id, job.format)
-        meta = upload_names.properties(target.metadata, target.provider_image, job.provider, job.build_id, upload.key)
-        with upload_progress.watched(
-            lambda done, total: self._report(meter, lock, done, total), lambda: self._check(lock)
-        ):
+        meta = properties(target.metadata, target.provider_image, job.provider, job.build_id, upload.key)
+        with watched(lambda done, total: self._report(meter, lock, done, total), lambda: self._check(lock)):
             external_id = gateway.upload_image(
                 target.provider,
                 target.provider_image,
@@ -336,3 +336,132 @@ def _size_of(path: Path) -> int | None:
         return path.stat().st_size
     except FileNotFoundError:
         return None
+
+
+# The program of an administrator that accepts or rejects an upload (rule U-8, reference/configuration 9).
+
+log = logging.getLogger("nodepool.builder.upload_run")
+
+#: A program that takes longer is ended.
+HOOK_SECONDS: Final = 3600.0
+#: So much of what it writes goes into the log: its end.
+OUTPUT_BYTES: Final = 16 * 1024
+
+
+class PostUploadHookFailed(BuilderError):
+    """The program did not accept the upload, or could not be run."""
+
+
+def run_hook(program: str, provider: str, external_id: str, filename: str, seconds: float = HOOK_SECONDS) -> None:
+    """Run it as ``<program> <provider> <external id> <file>``; blocks until it has ended. Exit code 0 = accepted.
+
+    :param seconds: after these it is killed, with what it started.
+    :raises PostUploadHookFailed: it does not accept the upload; what it wrote is in the log.
+    """
+    command = [program, provider, external_id, filename]
+    with tempfile.TemporaryFile() as output:
+        try:
+            code = _wait(command, output.fileno(), seconds)
+        except OSError as error:
+            raise PostUploadHookFailed(f"{program} cannot be run: {error}") from error
+        except subprocess.TimeoutExpired:
+            problem = f"took longer than {seconds:g} s"
+        else:
+            problem = f"exit code {code}" if code else ""
+        written = _end_of(output.fileno())
+    if written:
+        log.log(logging.ERROR if problem else logging.INFO, "Output of %s: %s", program, written)
+    if problem:
+        raise PostUploadHookFailed(f"{program} does not accept image {external_id}: {problem}")
+
+
+def _wait(command: Sequence[str], output: int, seconds: float) -> int:
+    """Run a command in a session of its own. Returns its exit code."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        return process.wait(seconds)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _end_of(output: int) -> str:
+    size = os.fstat(output).st_size
+    data = os.pread(output, OUTPUT_BYTES, max(0, size - OUTPUT_BYTES))
+    return data.decode("utf-8", "replace").strip()
+
+
+# Names and metadata of uploaded images, and how an image is recognised by them (rules U-3, U-4, D-1, R-4).
+
+#: A time in the name of an image is that of its record, give or take so many seconds.
+_NAME_SECONDS: Final = 3600.0
+
+
+def external_name(form: str, image: str, upload_id: str, timestamp: int) -> str:
+    """Name of an image in the cloud (U-3).
+
+    :param form: ``image-name-format``.
+    :param timestamp: seconds since the epoch.
+    :raises BuilderError: the format has a field that there is not.
+    """
+    try:
+        return form.format(image_name=image, upload_id=upload_id, timestamp=str(timestamp))
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        raise BuilderError(
+            f"image-name-format {form!r} cannot be used: {type(error).__name__}: {error}; it knows the fields "
+            "image_name, upload_id and timestamp"
+        ) from error
+
+
+def properties(
+    of_image: Mapping[str, Any], provider_image: Any, provider: str, build_id: str, upload_id: str
+) -> dict[str, Any]:
+    """What is stored with the image (U-4): of the image, of the provider's image, and whose it is (D-1).
+
+    :param of_image: ``metadata`` of the image.
+    :param provider_image: ``meta``, or ``tags`` as some drivers call it, win over it.
+    """
+    own = getattr(provider_image, "meta", None) or getattr(provider_image, "tags", None) or {}
+    ours = {
+        instance.PROVIDER_KEY: provider,
+        instance.BUILD_KEY: build_id,
+        instance.UPLOAD_KEY: upload_id,
+    }
+    return {**of_image, **own, **ours}
+
+
+def is_of_upload(image: ListedImage, provider: str, build_id: str, upload_id: str, record: ImageUpload | None) -> bool:
+    """Is an image in the cloud what an upload has made there (R-4)?
+
+    By its ids. An image that has none of ours, because the cloud keeps none or they were to be added later, is known by
+    its name, if nothing else can have the same: it holds the time of the upload.
+
+    :param record: of the upload; None = it is unreadable.
+    """
+    ids = instance.upload_of(image.metadata, provider)
+    if ids is not None:
+        return ids == (build_id, upload_id)
+    if instance.PROVIDER_KEY in image.metadata or record is None or not record.external_name:
+        return False
+    return image.name == record.external_name and _tells_time(record.external_name, record.state_time or 0.0)
+
+
+def _tells_time(name: str, seconds: float) -> bool:
+    return any(abs(int(digits) - seconds) < _NAME_SECONDS for digits in re.findall(r"\d{9,11}", name))
+
+
+# How errors of work with images get into the log: the text of those that explain themselves, else all of it.
+
+
+def tell_error(log: logging.Logger, error: BaseException, text: str, *args: object) -> None:
+    """Log an error behind a text.
+
+    :param args: of the text.
+    """
+    if isinstance(error, BuilderError) or meaning(error).expected:
+        log.error("%s: %s: %s", text % args, type(error).__name__, error)
+    else:
+        log.error(text, *args, exc_info=error)

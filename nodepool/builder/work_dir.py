@@ -18,7 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from nodepool.builder import mounts, process_session
+from nodepool.builder import dib
+from nodepool.builder.image_files import BUILDER_ID_FILE, ImageFiles
+from nodepool.exceptions import ConfigError
 from nodepool.guard import Guard, OnError
 
 log = logging.getLogger("nodepool.builder.work_dir")
@@ -72,7 +74,7 @@ class WorkDir:
         notes = images_dir / NOTES
         notes.mkdir(parents=True, exist_ok=True)
         self._note_path = notes / f"{name}.json"
-        self._file = _open_locked(self._note_path, create=True)
+        self._file = _open_note(self._note_path, create=True)
         if self._file is None:
             raise FileExistsError(f"another builder works on {name}")
         with OnError(lambda _: self._forget()):
@@ -82,7 +84,7 @@ class WorkDir:
 
     def started(self, pid: int) -> None:
         """The build runs, in the session of this process. Raises OSError."""
-        process = process_session.process(pid)
+        process = dib.process(pid)
         if process is not None:
             self._note = Note(self._note.directory, self._note.output, pid, process.started, this_machine())
             self._write()
@@ -92,7 +94,7 @@ class WorkDir:
 
         :return: what could not be done, in words; then the note stays for the next start.
         """
-        problems = mounts.remove(self.path)
+        problems = dib.remove(self.path)
         if not problems:
             self._note_path.unlink(missing_ok=True)
         self._unlock()
@@ -112,7 +114,7 @@ class WorkDir:
         _write_note(self._file, self._note)
 
 
-def _open_locked(path: Path, create: bool = False) -> IO[str] | None:
+def _open_note(path: Path, create: bool = False) -> IO[str] | None:
     """The note, locked; None: its builder works. Raises OSError."""
     file = open(path, "a+" if create else "r+", encoding="utf-8")  # noqa: SIM115 - it is closed with the lock
     try:
@@ -154,7 +156,7 @@ def _clean(path: Path) -> list[str]:
             return []
         log.warning("Removing what the interrupted build %s left", path.stem)
         _end_processes(note)
-        problems = mounts.remove(Path(note.directory))
+        problems = dib.remove(Path(note.directory))
         if not problems:
             path.unlink(missing_ok=True)
         return problems
@@ -163,7 +165,7 @@ def _clean(path: Path) -> list[str]:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[IO[str] | None]:
     try:
-        file = _open_locked(path)
+        file = _open_note(path)
     except FileNotFoundError:
         file = None
     if file is None:
@@ -193,16 +195,70 @@ def _end_processes(note: Note) -> None:
     if not note.session or note.machine != this_machine():
         return
     if _is_ours(note):
-        left = process_session.end(note.session, LEFTOVER_SECONDS)
+        left = dib.end(note.session, LEFTOVER_SECONDS)
         if left:
             log.error("Processes %s of an interrupted build do not end", ", ".join(str(one.pid) for one in left))
 
 
 def _is_ours(note: Note) -> bool:
     """Is the session of that number still the build's, and not one of somebody else who got the number?"""
-    first = process_session.process(note.session)
+    first = dib.process(note.session)
     if first is not None:
         return first.started == note.started
     # The first process has ended. Its number is not given out again while somebody is in its session.
     mark = f"TMPDIR={note.directory}".encode()
-    return any(mark in one.environment() for one in process_session.members(note.session))
+    return any(mark in one.environment() for one in dib.members(note.session))
+
+
+# `OwnDirectory`: ``images-dir`` belongs to one builder process at a time (rule B-10).
+
+
+class OwnDirectory:
+    """A lock (flock(2)) of ``builder_id.txt``. It ends with the process; what a builder starts does not inherit it.
+
+    Two processes with one identity would each remove files that the other one needs. Nodepool 11.0.0 does not take
+    the lock.
+    """
+
+    def __init__(self, files: ImageFiles) -> None:
+        self._files = files
+        self._fd: int | None = None
+
+    def take(self) -> None:
+        """Make the directory and the identity if there is none, and lock it. Does not wait for others.
+
+        :raises ConfigError: another process has it, or it cannot be used.
+        """
+        directory = self._files.directory
+        try:
+            self._files.builder_id()
+            self._fd = _lock_directory(directory / BUILDER_ID_FILE)
+        except BlockingIOError:
+            raise ConfigError(
+                f"images-dir {directory}: another nodepool-builder that runs uses it; stop that one, or give this one "
+                "a directory of its own"
+            ) from None
+        except OSError as error:
+            where = error.filename or directory / BUILDER_ID_FILE
+            raise ConfigError(f"images-dir {directory} cannot be used: {error.strerror}: {where}") from error
+
+    def give_back(self) -> None:
+        """Unlock it; nothing if it is not locked."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def _lock_directory(path: Path) -> int:
+    """Raises BlockingIOError: somebody else has the lock; OSError."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except PermissionError:
+        # Of a builder that ran as somebody else. Only NFS wants to write what is locked.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd

@@ -17,8 +17,8 @@ from nodepool.listing.images import alien_image_table
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.listed_image import ListedImage
-    from nodepool.model.image_view import ImagesView
+    from nodepool.driver.framework.images import ListedImage
+    from nodepool.model.image import ImagesView
     from nodepool.zk.zookeeper import ZooKeeper
 
 log = logging.getLogger("nodepool.cmd.alien_images")
@@ -55,7 +55,7 @@ def aliens(
 
     :param others: further providers, which list their images themselves although they may use the same cloud.
     """
-    from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
+    from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 
     for image in listed:
         build_id, upload_id = image.metadata.get(BUILD_KEY), image.metadata.get(UPLOAD_KEY)
@@ -71,7 +71,7 @@ def list_images(options: argparse.Namespace) -> int:
     :raises CommandError: the provider is unknown or has no images.
     """
     from nodepool.config.loader import load_config
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     config = load_config(options.config, options.secure)
     names = _providers(config, options.provider)

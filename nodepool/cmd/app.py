@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from nodepool.exceptions import ConfigError, ZKException
-from nodepool.listing.safe_text import printable_lines
+from nodepool.listing.times import printable_lines
 from nodepool.logconfig import LogConfigError
 
 DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"

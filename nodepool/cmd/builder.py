@@ -78,7 +78,7 @@ def check_configuration(options: argparse.Namespace) -> None:
     """
     from nodepool.builder.supervisor import check_config
     from nodepool.config.loader import load_config
-    from nodepool.config.tls_check import refuse_bad_tls_files
+    from nodepool.config.zookeeper import refuse_bad_tls_files
 
     config = load_config(options.config, options.secure)
     check_config(config)

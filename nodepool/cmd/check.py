@@ -16,7 +16,7 @@ from nodepool.exceptions import ConfigError, ZKException
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
     from nodepool.zk.zookeeper import ZooKeeper
 
     Results = dict[str, list[CheckResult]]
@@ -46,7 +46,7 @@ def check(options: argparse.Namespace) -> int:
 
     :raises CommandError: a provider is not in the configuration.
     """
-    from nodepool.listing.checks import check_table, print_checks
+    from nodepool.listing.problems import check_table, print_checks
 
     results: Results = {"configuration": _configuration(options)}
     config = _load(options)
@@ -74,7 +74,7 @@ def check(options: argparse.Namespace) -> int:
 def _configuration(options: argparse.Namespace) -> list[CheckResult]:
     """What ``config-validate`` says of the files."""
     from nodepool.config.validator import validate
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
     from nodepool.listing.problems import is_error
 
     try:
@@ -107,7 +107,7 @@ def _load(options: argparse.Namespace) -> Config | None:
 @contextlib.contextmanager
 def _zookeeper(config: Config) -> Iterator[tuple[ZooKeeper | None, list[CheckResult]]]:
     """Inside, there is a connection, or None and why."""
-    from nodepool.driver.framework.check_result import CheckResult, failure
+    from nodepool.driver.framework.checks import CheckResult, failure
 
     with contextlib.ExitStack() as stack:
         zk: ZooKeeper | None = None
@@ -121,7 +121,7 @@ def _zookeeper(config: Config) -> Iterator[tuple[ZooKeeper | None, list[CheckRes
 
 def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
     """Labels to keep ready that no launcher can serve: neither this file nor a registered one has them in a pool."""
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.framework.unavailable import UnavailableProviderConfig
     from nodepool.zk import components
 
@@ -153,17 +153,17 @@ def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None
 
 def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
     """D-10: what running launchers saw in the clouds of providers; this command lists instances only."""
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
     from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
     from nodepool.plan.pool_summary import by_provider, others_of, summarize
-    from nodepool.zk import status_records
+    from nodepool.zk import status
 
     return {
         name: [
             CheckResult(OTHERS, True, of_other(name, other, count), end_of_other(name, other))
             for other, count in sorted(others_of(pool.other_installations for pool in pools).items())
         ]
-        for name, pools in by_provider(summarize(status_records.read_pools(zk.client))).items()
+        for name, pools in by_provider(summarize(status.read_pools(zk.client))).items()
     }
 
 

@@ -14,8 +14,7 @@ from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.plan.reload_effect import Effect
-    from nodepool.plan.served_config import ServedConfig
+    from nodepool.plan.config_diff import Effect, ServedConfig
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -66,7 +65,7 @@ def show_difference(options: argparse.Namespace) -> int:
 
     :raises CommandError: a file is refused as a whole.
     """
-    from nodepool.plan.reload_effect import reload_effects
+    from nodepool.plan.config_diff import reload_effects
     from nodepool.runtime.reload import keep_usable
 
     if not options.files:
@@ -82,12 +81,12 @@ def show_difference(options: argparse.Namespace) -> int:
 
 def _show_served(options: argparse.Namespace) -> int:
     """Which launchers serve the file of ``-c``? Raises CommandError: there is no launcher, or no such file."""
-    from nodepool.config.source import read
-    from nodepool.listing.served_config import served_line
+    from nodepool.config.marks import read
+    from nodepool.listing.problems import served_line
     from nodepool.plan.attention import Registered
-    from nodepool.plan.served_config import served_configs
+    from nodepool.plan.config_diff import served_configs
     from nodepool.zk import components
-    from nodepool.zk.status_records import read_launchers
+    from nodepool.zk.status import read_launchers
 
     with open_zookeeper(options) as zk:
         digest = read(options.config).digest

@@ -17,7 +17,7 @@ from nodepool.cmd.file_places import make_directory_of, remedy
 from nodepool.cmd.pidfile import PidFile, PidFileError
 
 if TYPE_CHECKING:
-    from nodepool.runtime.connected_daemon import ConnectedDaemon
+    from nodepool.runtime.daemon import ConnectedDaemon
 
 log = logging.getLogger("nodepool.cmd.daemon")
 

@@ -15,7 +15,7 @@ from nodepool.cmd.progress import ProgressLine
 from nodepool.cmd.session import connect
 from nodepool.cmd.started_provider import started_provider
 from nodepool.model import states
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config

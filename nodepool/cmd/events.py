@@ -51,7 +51,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def list_events(options: argparse.Namespace) -> int:
     """``nodepool events``"""
-    from nodepool.listing.events import event_line, event_table
+    from nodepool.listing.records import event_line, event_table
 
     begin = 0.0 if options.since is None else wall_time() - options.since
     if options.follow:
@@ -77,9 +77,9 @@ def list_events(options: argparse.Namespace) -> int:
 
 def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
     """Events of all launchers, the oldest first."""
-    from nodepool.listing.events import is_about
-    from nodepool.plan.status_events import merged
-    from nodepool.zk.status_records import read_launchers
+    from nodepool.listing.records import is_about
+    from nodepool.plan.attention import merged
+    from nodepool.zk.status import read_launchers
 
     events = (event for launcher in read_launchers(zk.client) for event in launcher.events)
     return merged((event for event in events if about is None or is_about(event, about)), begin)
@@ -87,7 +87,7 @@ def _read(zk: ZooKeeper, begin: float, about: str | None) -> list[Event]:
 
 def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:
     """Print what is there, and then what comes. Ends with KeyboardInterrupt."""
-    from nodepool.listing.events import event_line
+    from nodepool.listing.records import event_line
 
     #: Those of the last look: launchers forget older ones, too.
     shown: set[tuple[float, str, str, int]] = set()

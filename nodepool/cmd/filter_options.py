@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from nodepool.cmd.durations import duration
-from nodepool.listing.filters import Filter, names_in, states_in
+from nodepool.listing.nodes import Filter, names_in, states_in
 
 
 def add_filter_options(parser: argparse.ArgumentParser, states: Sequence[str], *, pools: bool, age: str) -> None:

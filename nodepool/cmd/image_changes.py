@@ -129,7 +129,7 @@ def builders(zk: ZooKeeper) -> list[str]:
 
 def _set_paused(options: argparse.Namespace, paused: bool) -> int:
     """``nodepool image-pause`` and ``image-unpause``"""
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     with open_zookeeper(options) as zk:
         known_image(read_images(zk.client), options.image)
@@ -139,7 +139,7 @@ def _set_paused(options: argparse.Namespace, paused: bool) -> int:
 
 def delete_build(options: argparse.Namespace) -> int:
     """``nodepool dib-image-delete``: the build becomes ``deleting``; builders do the rest (R-13)."""
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     with open_zookeeper(options) as zk:
         image, build = known_build(read_images(zk.client), options.id)
@@ -158,7 +158,7 @@ def delete_build(options: argparse.Namespace) -> int:
 
 def delete_upload(options: argparse.Namespace) -> int:
     """``nodepool image-delete``: the upload becomes ``deleting``; a builder does the rest (R-13)."""
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     where = (options.image, options.build_id, options.provider, options.upload_id)
     with open_zookeeper(options) as zk:

@@ -64,7 +64,7 @@ def _listing(make: Callable[[ZooKeeper, argparse.Namespace], Table]) -> Callable
 
 def _uploads(zk: ZooKeeper, options: argparse.Namespace) -> Table:
     """``nodepool image-list``"""
-    from nodepool.zk.image_listing import builder_status, read_images
+    from nodepool.zk.images import builder_status, read_images
 
     images = read_images(zk.client)
     return upload_table(images, wall_time(), builder_status(zk.client) if options.detail else None)
@@ -72,7 +72,7 @@ def _uploads(zk: ZooKeeper, options: argparse.Namespace) -> Table:
 
 def _builds(zk: ZooKeeper, options: argparse.Namespace) -> Table:
     """``nodepool dib-image-list``"""
-    from nodepool.zk.image_listing import builder_status, read_images
+    from nodepool.zk.images import builder_status, read_images
 
     images = read_images(zk.client)
     if not options.detail:
@@ -83,7 +83,7 @@ def _builds(zk: ZooKeeper, options: argparse.Namespace) -> Table:
 
 def _status(zk: ZooKeeper, options: argparse.Namespace) -> Table:
     """``nodepool image-status``"""
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     return image_status_table(read_images(zk.client), wall_time())
 

@@ -18,7 +18,7 @@ from nodepool.listing.images import build_name, split_build_name
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.model.image_view import ImagesView
+    from nodepool.model.image import ImagesView
 
 #: Between two looks at a log that grows, in seconds.
 _LOOK_SECONDS: Final = 0.25
@@ -63,7 +63,7 @@ def print_log(options: argparse.Namespace) -> int:
 
 def _find(directory: str, name: str) -> Path | None:
     """The log of a build, or the newest one of an image."""
-    from nodepool.builder.build_logs import log_path, logs_of
+    from nodepool.builder.image_files import log_path, logs_of
 
     found = next(iter(logs_of(directory, name)), None)
     if found is not None:
@@ -75,7 +75,7 @@ def _find(directory: str, name: str) -> Path | None:
 
 def _missing(config: Config, name: str) -> Path:
     """:raises CommandError: says where the log is."""
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     with connect(config) as zk:
         where = _hosts(read_images(zk.client), name)

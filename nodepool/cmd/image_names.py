@@ -10,7 +10,7 @@ from nodepool.cmd.app import CommandError
 from nodepool.listing.images import build_name, split_build_name
 
 if TYPE_CHECKING:
-    from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
+    from nodepool.model.image import BuildView, ImagesView, ImageView, UploadView
 
 #: More names than these are not told.
 _MANY: Final = 20

@@ -14,7 +14,7 @@ from nodepool.exceptions import ZKConflict
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.model.image_view import ImageView
+    from nodepool.model.image import ImageView
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -61,7 +61,7 @@ def show_uploads(options: argparse.Namespace) -> int:
 
 def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str]:
     """Providers to which the image is uploaded, of those chosen. Raises CommandError for a mistake."""
-    from nodepool.config.image_use import wanted_images
+    from nodepool.config.sections import wanted_images
 
     wanted = wanted_images(config)
     users = wanted.users(image)
@@ -81,8 +81,8 @@ def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str
 
 def roll_back(options: argparse.Namespace) -> int:
     """``nodepool image-rollback`` (R-18)"""
-    from nodepool.plan.image_rollback import NoRollback, choose_rollback
-    from nodepool.zk.image_listing import read_images
+    from nodepool.plan.images import NoRollback, choose_rollback
+    from nodepool.zk.images import read_images
 
     with open_zookeeper(options) as zk:
         image = known_image(read_images(zk.client), options.image)

@@ -12,16 +12,16 @@ from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.progress import Item, ProgressDisplay, as_line
 from nodepool.cmd.session import CONNECT_SECONDS
-from nodepool.listing import units
+from nodepool.listing import times
 from nodepool.listing.images import build_duration, build_name
-from nodepool.model import elapsed
-from nodepool.plan.image_wait import BuildWait, End, provider_uploads, uploads_end
-from nodepool.zk.image_cache import ImageCache
-from nodepool.zk.image_listing import builder_status, read_images
+from nodepool.model import event
+from nodepool.plan.images import BuildWait, End, provider_uploads, uploads_end
+from nodepool.zk.caches import ImageCache
+from nodepool.zk.images import builder_status, read_images
 
 if TYPE_CHECKING:
-    from nodepool.model.builder_status import BuilderStatus
-    from nodepool.model.image_view import BuildView, ImageView
+    from nodepool.model.image import BuildView, ImageView
+    from nodepool.model.status import BuilderStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Between two looks at what builders tell, in seconds. That a record has changed is noticed at once.
@@ -100,12 +100,12 @@ def _build_items(running: Sequence[BuildView], image: str, status: BuilderStatus
 def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
     told = status.build(image, build.id)
     seconds = None if build.record is None else build_duration(build.record, wall_time())
-    took = "" if seconds is None else elapsed.short(seconds)
+    took = "" if seconds is None else event.short(seconds)
     percent = None
     if seconds is not None and told.estimate:
         # The last build took as long; this one is done when it is done.
         percent = min(99.0, 100.0 * seconds / told.estimate)
-        took = f"{took} of about {elapsed.short(told.estimate)}"
+        took = f"{took} of about {event.short(told.estimate)}"
     step = told.step or "building"
     short = build_name(image, build.id[:_SHORT_ID])
     return Item(build_name(image, build.id), percent, f"{step} {took}".strip(), step, short)
@@ -142,7 +142,7 @@ def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderSta
             items.append(Item(one.provider, 100.0, "ready", "ready"))
         else:
             told = status.upload(image.name, one.upload.build_id, one.provider, one.upload.key)
-            speed = "" if told.bytes_per_second is None else units.speed(told.bytes_per_second)
-            size = "" if told.size is None else f"of {units.size(told.size)}"
+            speed = "" if told.bytes_per_second is None else times.speed(told.bytes_per_second)
+            size = "" if told.size is None else f"of {times.size(told.size)}"
             items.append(Item(one.provider, told.percent, f"{size} {speed}".strip(), f"uploading{failures}"))
     return items

@@ -14,7 +14,7 @@ from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.cmd.operator import operator
 from nodepool.cmd.session import open_zookeeper
 from nodepool.model.maintenance import MODES, Maintenance, Mode
-from nodepool.plan.maintenance_subjects import Subject, UnclearSubject, find
+from nodepool.plan.maintenance import Subject, UnclearSubject, find
 
 if TYPE_CHECKING:
     from nodepool.listing.table import Table
@@ -171,10 +171,10 @@ def _meant(
 
 def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]:
     """Names of what running launchers know. Blocks for some round trips."""
-    from nodepool.zk import components, status_records
+    from nodepool.zk import components, status
 
     if tuple(kinds) == ("host",):
-        names = {host.name for pool in status_records.read_pools(zk.client) for host in pool.hosts}
+        names = {host.name for pool in status.read_pools(zk.client) for host in pool.hosts}
         return {"host": names | {name.rpartition("@")[2].rpartition(":")[0] for name in names}}
     pools = zk.getRegisteredPools()
     return {
@@ -187,8 +187,8 @@ def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]
 
 def list_maintenance(options: argparse.Namespace) -> int:
     """``nodepool maintenance``"""
-    from nodepool.listing.maintenance import maintenance_table
-    from nodepool.zk.image_listing import read_images
+    from nodepool.listing.records import maintenance_table
+    from nodepool.zk.images import read_images
     from nodepool.zk.maintenance_store import MaintenanceStore
 
     def look(zk: ZooKeeper) -> Table:

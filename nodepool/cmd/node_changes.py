@@ -17,9 +17,9 @@ from nodepool.cmd.operator import operator
 from nodepool.cmd.session import open_zookeeper
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import NodeFacts, node_table, project_of
-from nodepool.listing.safe_text import printable, printable_lines
-from nodepool.zk import operator_lock
-from nodepool.zk.lock_owners import COMMAND, LockOwners
+from nodepool.listing.times import printable, printable_lines
+from nodepool.zk import zookeeper
+from nodepool.zk.locks import COMMAND, LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -138,7 +138,7 @@ def locked(zk: ZooKeeper, node: Node, seconds: float | None = LOCK_SECONDS) -> I
     :raises CommandError: the node vanished.
     """
     try:
-        operator_lock.take(zk, node, seconds, f"{COMMAND}{operator()}")
+        zookeeper.take(zk, node, seconds, f"{COMMAND}{operator()}")
     except ZKLockException as error:
         raise ZKLockException(f"{error}: {who_has(zk, node)}; --when-free waits until the node is returned") from None
     except ZKConflict:
@@ -146,7 +146,7 @@ def locked(zk: ZooKeeper, node: Node, seconds: float | None = LOCK_SECONDS) -> I
     try:
         yield
     finally:
-        operator_lock.give_back(zk, node)
+        zookeeper.give_back(zk, node)
 
 
 def who_has(zk: ZooKeeper, node: Node) -> str:

@@ -14,7 +14,7 @@ from nodepool.cmd.app import CommandError
 from nodepool.cmd.node_changes import tell_failure, who_has
 from nodepool.cmd.progress import Item, ProgressDisplay
 from nodepool.exceptions import ZKException
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node

@@ -11,8 +11,7 @@ from nodepool.clock import wall_time
 from nodepool.cmd.durations import add_end_options
 from nodepool.cmd.filter_options import add_filter_options, filter_of
 from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, show_listing
-from nodepool.listing.filters import ALLOCATED
-from nodepool.listing.nodes import NodeFacts, node_table
+from nodepool.listing.nodes import ALLOCATED, NodeFacts, node_table
 from nodepool.model import states
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]
 
 
 def _lockers(zk: ZooKeeper, nodes: Sequence[Node], locked: set[str]) -> Mapping[str, str]:
-    from nodepool.zk.lock_owners import LockOwners
+    from nodepool.zk.locks import LockOwners
 
     return LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked]) if locked else {}
 

@@ -28,23 +28,23 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     :param zk: with a cache all nodes and requests come from there.
     :param name: of anything; None = of everything.
     """
-    from nodepool.model.image_view import NO_IMAGES
+    from nodepool.model.image import NO_IMAGES
     from nodepool.plan.observed import Observed
-    from nodepool.zk import components, status_records
-    from nodepool.zk.image_listing import builder_status, read_images
+    from nodepool.zk import components, status
+    from nodepool.zk.images import builder_status, read_images
     from nodepool.zk.maintenance_store import MaintenanceStore
 
     registered = components.read_pools_at_once(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
     nodes = _nodes(zk, name, requests, registered)
-    launchers = status_records.read_launchers(zk.client)
+    launchers = status.read_launchers(zk.client)
     images = NO_IMAGES if name in requests or name in nodes else read_images(zk.client)
     return Observed(
         now=wall_time(),
         requests=requests,
         nodes=nodes,
         registered=registered,
-        statuses=status_records.read_pools(zk.client),
+        statuses=status.read_pools(zk.client),
         maintenance=[*MaintenanceStore(zk.client).read_all().values(), *images.pauses()],
         events=[event for launcher in launchers for event in launcher.events],
         launchers=launchers,

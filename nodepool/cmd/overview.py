@@ -114,7 +114,7 @@ def show_status(options: argparse.Namespace) -> int:
 
 def _overview(zk: ZooKeeper) -> Overview:
     from nodepool.listing.overview import overview
-    from nodepool.zk.status_records import read_launchers
+    from nodepool.zk.status import read_launchers
 
     launchers, seen = read_launchers(zk.client), observe(zk, None)
     return overview(seen, launchers, _registered(zk))
@@ -128,7 +128,7 @@ def list_providers(options: argparse.Namespace) -> int:
 def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
     """Raises CommandError: no launcher has heard of the provider."""
     from nodepool.listing.pools import limit_table, provider_table
-    from nodepool.zk.status_records import read_launchers
+    from nodepool.zk.status import read_launchers
 
     pools, launchers = _pools(zk), read_launchers(zk.client)
     table = provider_table(pools, launchers, wall_time())
@@ -143,7 +143,7 @@ def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
 
 def list_hosts(options: argparse.Namespace) -> int:
     """``nodepool hosts``"""
-    from nodepool.listing.hosts import host_table
+    from nodepool.listing.nodes import host_table
 
     def look(zk: ZooKeeper) -> Table:
         pools = _pools(zk)
@@ -155,8 +155,8 @@ def list_hosts(options: argparse.Namespace) -> int:
 
 def list_launchers(options: argparse.Namespace) -> int:
     """``nodepool launchers``"""
-    from nodepool.listing.launchers import launcher_table
-    from nodepool.zk.status_records import read_launchers
+    from nodepool.listing.records import launcher_table
+    from nodepool.zk.status import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
         return _with_hint(launcher_table(read_launchers(zk.client), _registered(zk), wall_time()), NO_LAUNCHER)
@@ -166,8 +166,8 @@ def list_launchers(options: argparse.Namespace) -> int:
 
 def list_tenants(options: argparse.Namespace) -> int:
     """``nodepool tenants``"""
-    from nodepool.listing.tenants import tenant_limits, tenant_table
-    from nodepool.zk.status_records import read_launchers
+    from nodepool.listing.pools import tenant_limits, tenant_table
+    from nodepool.zk.status import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
         limits = tenant_limits(read_launchers(zk.client))
@@ -196,7 +196,7 @@ def _with_hint(table: Table, text: str) -> Table:
 
 def _pools(zk: ZooKeeper) -> list[PoolSummary]:
     from nodepool.plan.pool_summary import summarize
-    from nodepool.zk.status_records import read_pools
+    from nodepool.zk.status import read_pools
 
     return summarize(read_pools(zk.client))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Self, TextIO
 
 from nodepool.cmd.session import ERASE_LINE
-from nodepool.listing.safe_text import printable
+from nodepool.listing.times import printable
 
 _BAR: Final = 20
 #: Up a line, and delete what stands there.

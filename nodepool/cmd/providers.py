@@ -19,9 +19,9 @@ from nodepool.cmd.session import connect, open_zookeeper
 from nodepool.cmd.started_provider import started_provider, told_in_a_line
 from nodepool.exceptions import ConfigError, NotFound, ZKConflict
 from nodepool.listing import terminal
-from nodepool.listing.providers import provider_image_table, provider_node_table
-from nodepool.listing.safe_text import printable
+from nodepool.listing.pools import provider_image_table, provider_node_table
 from nodepool.listing.table import Table, render
+from nodepool.listing.times import printable
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
@@ -75,7 +75,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
     """Image, id of the build and ids of its uploads, of every build that has or had uploads in a provider."""
-    from nodepool.zk.image_listing import read_images
+    from nodepool.zk.images import read_images
 
     for image in read_images(zk.client).images.values():
         for build in sorted(image.builds.values(), key=lambda build: build.id):
@@ -131,19 +131,19 @@ def erase(options: argparse.Namespace) -> int:
 
 def _has_records(zk: ZooKeeper, provider: str) -> bool:
     """Is there anything in ZooKeeper that belongs to a provider?"""
-    from nodepool.driver.metastatic import release
+    from nodepool.driver.metastatic import provider as metastatic_provider
 
     return (
         any(node.provider == provider for node in zk.nodeIterator(cached=False))
         or any(True for _ in _image_rows(zk, provider))
-        or any(True for _ in release.backing_nodes(zk, provider))
+        or any(True for _ in metastatic_provider.backing_nodes(zk, provider))
     )
 
 
 def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
     """Raises CommandError: neither a launcher, nor a record, nor the configuration knows the provider."""
     from nodepool.config.loader import load_config
-    from nodepool.model.near_words import did_you_mean
+    from nodepool.model.config_keys import did_you_mean
 
     known = {pool.provider_name for pool in zk.getRegisteredPools() if pool.provider_name}
     known |= {node.provider for node in zk.nodeIterator(cached=False) if node.provider}
@@ -158,13 +158,13 @@ def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
 
 def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:
     """Nodes of other providers that a metastatic one keeps locked for ever; returns the exit status."""
-    from nodepool.driver.metastatic import release
+    from nodepool.driver.metastatic import provider as metastatic_provider
 
     status = 0
-    for node, contender in release.backing_nodes(zk, provider):
+    for node, contender in metastatic_provider.backing_nodes(zk, provider):
         print(f"Giving back node {node.id} of provider {node.provider}, on which nodes of {provider} were...")
         try:
-            release.release(zk, node, contender)
+            metastatic_provider.release(zk, node, contender)
         except ZKConflict as conflict:
             print(f"Node {node.id} was changed meanwhile ({conflict}); try again")
             status = 1
@@ -242,7 +242,7 @@ def _things(provider: Provider, *, images: bool) -> Iterator[_Thing]:
     """All that has the id of any installation; some images twice. What is deleted first comes first. Blocks."""
     from nodepool.driver import gateway
     from nodepool.driver.statemachine import StateMachineProvider
-    from nodepool.driver.statemachine.metadata import INSTALLATION_KEY
+    from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 
     if not isinstance(provider, StateMachineProvider):
         return
@@ -260,7 +260,7 @@ def _things(provider: Provider, *, images: bool) -> Iterator[_Thing]:
 
 def _delete_things(options: argparse.Namespace) -> int:
     from nodepool.config.loader import load_config
-    from nodepool.driver.statemachine.metadata import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, look_for
+    from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, look_for
 
     config = load_config(options.config, options.secure)
     look_for(options.id)

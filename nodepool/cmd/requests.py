@@ -16,7 +16,7 @@ from nodepool.model import states
 if TYPE_CHECKING:
     from nodepool.listing.table import Table
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.long_waits import WaitCause
+    from nodepool.plan.explain import WaitCause
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -71,10 +71,10 @@ def _causes(
     """
     if all(request.state == states.FULFILLED for request in requests):
         return {}
-    from nodepool.plan.long_waits import causes
+    from nodepool.plan.explain import causes
     from nodepool.plan.observed import Observed
     from nodepool.zk.maintenance_store import MaintenanceStore
-    from nodepool.zk.status_records import read_pools
+    from nodepool.zk.status import read_pools
 
     seen = Observed(
         now=now,

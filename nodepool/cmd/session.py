@@ -73,7 +73,7 @@ def connect(settings: Settings) -> Iterator[ZooKeeper]:
     :raises ZKException: there is no connection; the text has a sentence with the cause for each server.
     :raises ConfigError: a TLS file cannot be used.
     """
-    from nodepool.config.tls_check import refuse_bad_tls_files
+    from nodepool.config.zookeeper import refuse_bad_tls_files
     from nodepool.zk.client import ZooKeeperClient, connection_string
     from nodepool.zk.zookeeper import ZooKeeper
 

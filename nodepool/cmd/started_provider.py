@@ -23,7 +23,7 @@ def started_provider(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provi
     """
     from nodepool.driver import gateway
     from nodepool.driver.framework.unavailable import UnavailableProviderConfig
-    from nodepool.runtime.provider_start import start_now
+    from nodepool.runtime.providers import start_now
 
     provider_config = config.providers[name]
     if isinstance(provider_config, UnavailableProviderConfig):

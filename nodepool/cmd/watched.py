@@ -23,7 +23,7 @@ class Watched:
     """
 
     def __init__(self, zk: ZooKeeper) -> None:
-        from nodepool.zk.nodepool_cache import NodepoolCache
+        from nodepool.zk.caches import NodepoolCache
         from nodepool.zk.zookeeper import ZooKeeper
 
         cache = NodepoolCache(zk.client)

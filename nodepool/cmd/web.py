@@ -37,7 +37,7 @@ def check_configuration(options: argparse.Namespace) -> None:
     :raises ConfigError: every problem, one a line.
     """
     from nodepool.config.loader import load_config
-    from nodepool.config.tls_check import refuse_bad_tls_files
+    from nodepool.config.zookeeper import refuse_bad_tls_files
 
     refuse_bad_tls_files(load_config(options.config, options.secure))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.metrics import launches
-from nodepool.metrics.names import normalise as normalize_statsd_name
+from nodepool.metrics import reports
+from nodepool.metrics.catalog import normalise as normalize_statsd_name
 from nodepool.metrics.statsd import get_client
 
 __all__ = ["StatsReporter", "get_client", "normalize_statsd_name"]
@@ -34,7 +34,7 @@ class StatsReporter:
         :param subkey: ``ready`` or ``error.<class>``.
         :param dt: milliseconds that it took.
         """
-        launches.report(
+        reports.report_launch(
             subkey,
             dt,
             provider=self.provider_config.name,

@@ -3,14 +3,35 @@
 
 from __future__ import annotations
 
-from nodepool.config.diskimages import merge_secure, read_diskimages
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, TypeVar
+
+import voluptuous as v
+
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config
-from nodepool.config.problems import Problems
-from nodepool.config.providers import CheckedSections, ProviderReader
-from nodepool.config.sections import read_sections
+from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
+from nodepool.config.schema import Checker, Tolerance
+from nodepool.config.sections import (
+    entries,
+    merge_secure,
+    read_diskimages,
+    read_sections,
+    repeated,
+    repeated_text,
+    report_repeated,
+)
 from nodepool.config.zookeeper import ZooKeeperReader
-from nodepool.driver.registry import Drivers
+from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
+from nodepool.driver.framework import checks
+from nodepool.driver.framework.sections import DeclaredProviderConfig
+from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.interface import Driver
+from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable, LibraryMissing
+from nodepool.exceptions import ConfigError
+from nodepool.guard import ERRORS
+from nodepool.model.config_keys import ConfigValue, Sections, key, nearest
 
 
 def assemble(
@@ -48,3 +69,355 @@ def assemble_images(
         merge_secure(secure, config, problems)
     zookeeper.require(main, secure_given=secure_given or secure is not None)
     return config
+
+
+# ``providers``: common checks, then each section goes to its driver (reference/configuration 5).
+#
+# A section that cannot be used gives an `UnavailableProviderConfig`: its errors are those of the provider, not of the
+# file, and the other providers work. So does a driver that Nodepool knows, but that is not here; that is no error.
+
+
+class CheckedSections:
+    """Provider sections that conform to their schemas, kept from one load to the next.
+
+    A reload checks only those that changed: with 2,000 labels in each of 20 providers the schemas were a third of it.
+    """
+
+    def __init__(self) -> None:
+        #: Name of the provider -> class of its object (a new one when the driver was imported anew), section.
+        self._sections: dict[str, tuple[type[ProviderConfig], dict[str, Any]]] = {}
+
+    def knows(self, section: dict[str, Any], kind: type[ProviderConfig]) -> bool:
+        """Was just this section checked before, for an object of this class, and without an objection?"""
+        name = section.get("name")
+        known = self._sections.get(name) if isinstance(name, str) else None
+        return known is not None and known[0] is kind and known[1] == section
+
+    def remember(self, section: dict[str, Any], kind: type[ProviderConfig]) -> None:
+        self._sections[section["name"]] = (kind, section)
+
+
+class ProviderReader:
+    """Checks the provider sections of one document and puts the loaded ones into a `Config`.
+
+    :param checked: sections that need no check against schemas; those of this document are added.
+    """
+
+    def __init__(
+        self, document: Document, config: Config, problems: Problems, checked: CheckedSections | None = None
+    ) -> None:
+        self._document = document
+        self._config = config
+        self._problems = problems
+        self._checked = checked or CheckedSections()
+        self._check = ProviderCheck(document, problems)
+        #: How many problems there were before the section that is being read.
+        self._found = 0
+
+    def read(self) -> None:
+        """Check all sections; those without an error are loaded."""
+        sections = self._document.data.get("providers")
+        if sections is None and "providers" not in self._document.data:
+            return
+        if not isinstance(sections, list):
+            self._problem(["providers"], f"expected a list of mappings, got {show(sections)}")
+            return
+        for index, section in enumerate(sections):
+            if not isinstance(section, dict):
+                text = f"expected a mapping, got {show(section)}"
+                self._problem(["providers", index], text, Severity.PROVIDER_ERROR)
+        again = report_repeated(self._document, "providers", "name", "provider", self._problems, Severity.TOLERATED)
+        for index, section in enumerate(sections):
+            if isinstance(section, dict) and index not in again:
+                self._section(["providers", index], section)
+        self._check_min_ready(sections)
+
+    def _section(self, path: list[Hashable], section: dict[str, Any]) -> None:
+        """Check and load one section."""
+        self._found = len(self._problems.found)
+        self._check_names(path, section)
+        provider = self._make(path, section)
+        if provider is None or not self._checked.knows(section, type(provider)):
+            section, provider = self._conform(path, section, provider)
+        name = section.get("name")
+        if provider is not None and len(self._problems.found) == self._found:
+            self._checked.remember(section, type(provider))
+        errors = self._problems.confine(self._found)
+        if provider is not None and not errors and not self._is_broken("labels") and not self._is_broken("diskimages"):
+            pools = {label: len(found.pools) for label, found in self._config.labels.items()}
+            try:
+                call_driver("load()", provider.load, self._config)
+            except DriverError as error:
+                self._problem(path, f"driver {provider.driver.name!r} cannot use this section: {error}")
+                errors = self._problems.confine(self._found)
+                self._forget_pools(pools)
+        if errors:
+            more = f" (and {len(errors) - 1} more errors)" if len(errors) > 1 else ""
+            provider = UnavailableProviderConfig(section, f"{errors[0]}{more}")
+        if provider is not None and isinstance(name, str):
+            self._config.providers[name] = provider
+
+    def _forget_pools(self, pools: dict[str, int]) -> None:
+        """Labels have no pools of a provider whose `load` failed on the way.
+
+        :param pools: how many each label had before. Pools need not know their provider.
+        """
+        for label, count in pools.items():
+            del self._config.labels[label].pools[count:]
+
+    def _make(self, path: list[Hashable], section: dict[str, Any]) -> ProviderConfig | None:
+        """The object of a section, not checked and not loaded; None: there is none, which is reported."""
+        driver_name = section.get("driver", DEFAULT_DRIVER)
+        where = [*path, "driver"] if "driver" in section else path
+        if not isinstance(driver_name, str) or not isinstance(section.get("name"), str):
+            return None
+        here = Drivers.names()
+        if driver_name not in here:
+            if driver_name in KNOWN:
+                reason = f"the driver {driver_name!r} is not part of this installation"
+                self._problem(where, f"{reason}; details of the section are not checked", Severity.WARNING)
+                return UnavailableProviderConfig(section, reason)
+            known = KNOWN.union(here)
+            meant = nearest(driver_name, known)
+            hint = f", did you mean {meant!r}?" if meant else ""
+            self._problem(where, f"there is no driver {driver_name!r}{hint} (known: {listing(known)})")
+            # So that one wrong word does not hide what else is wrong with the section.
+            return None if meant not in here else self._ask(where, meant, section)
+        return self._ask(where, driver_name, section)
+
+    def _ask(self, where: list[Hashable], driver_name: str, section: dict[str, Any]) -> ProviderConfig | None:
+        """The object that a driver makes of a section; None: it makes none, which is reported."""
+        try:
+            return _ask_driver(Drivers.get(driver_name), section)
+        except LibraryMissing as error:
+            # Nothing is wrong with the file.
+            self._problem(where, f"{error}; details of the section are not checked", Severity.WARNING)
+            return UnavailableProviderConfig(section, str(error))
+        except (DriverUnavailable, DriverError) as error:
+            self._problem(where, str(error))
+            return None
+
+    def _conform(
+        self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None
+    ) -> tuple[dict[str, Any], ProviderConfig | None]:
+        """Check a section against the schemas; see `ProviderCheck.conform`. Returns what takes the place of both."""
+        try:
+            conforming = self._check.conform(path, section, provider)
+        except DriverError as error:
+            self._problem(path, str(error))
+            return section, provider
+        if conforming is section:
+            return section, provider
+        made = self._make(path, conforming)
+        if provider is None and made is not None:
+            # It can be checked against the schema of its driver only now.
+            return self._conform(path, conforming, made)
+        return conforming, made
+
+    # -- names that must be defined elsewhere in the file --
+
+    def _check_names(self, path: list[Hashable], section: dict[str, Any]) -> None:
+        """Labels and images must be defined at the top level."""
+        self._check_images(path, section)
+        # Pools without a usable name are looked at as well.
+        pools = section.get("pools")
+        for index, pool in enumerate(pools if isinstance(pools, list) else []):
+            if isinstance(pool, dict):
+                self._check_labels([*path, "pools", index], pool)
+
+    def _check_min_ready(self, sections: list[Any]) -> None:
+        """Another launcher may have the label: that is what ``check`` looks at."""
+        pools = [pool for section in sections if isinstance(section, dict) for pool in _list(section.get("pools"))]
+        offered = {name for pool in pools if isinstance(pool, dict) for _, name in _label_names(pool)}
+        for index, section in entries(self._document.data, "labels", "name"):
+            label = self._config.labels.get(section["name"])
+            if label is not None and label.min_ready > 0 and label.name not in offered:
+                text = "no pool of this file has the label; add it to a pool, or remove min-ready"
+                self._problem(["labels", index, "min-ready"], text, Severity.WARNING)
+
+    def _check_images(self, path: list[Hashable], section: dict[str, Any]) -> None:
+        if self._is_broken("diskimages"):
+            return
+        for index, image in entries(section, "diskimages", "name"):
+            if image["name"] not in self._config.diskimages:
+                self._undefined([*path, "diskimages", index, "name"], "diskimage", image["name"])
+
+    def _check_labels(self, path: list[Hashable], pool: dict[str, Any]) -> None:
+        if not self._is_broken("labels"):
+            labels = self._config.labels
+            for where, name in _label_names(pool):
+                if name not in labels:
+                    self._undefined([*path, *where], "label", name)
+        if not self._is_broken("diskimages"):
+            for index, label in entries(pool, "labels", "diskimage"):
+                if label["diskimage"] not in self._config.diskimages:
+                    self._undefined([*path, "labels", index, "diskimage"], "diskimage", label["diskimage"])
+
+    def _is_broken(self, key: str) -> bool:
+        """The top-level list is reported already; then every name in a pool would be one more problem."""
+        return not isinstance(self._document.data.get(key, []), list)
+
+    def _undefined(self, path: list[Hashable], kind: str, name: str) -> None:
+        known = self._config.labels if kind == "label" else self._config.diskimages
+        if kind == "label" and any(part in known for part in name.replace(",", " ").split()):
+            hint = "; several labels must be written as a list"
+        else:
+            hint = did_you_mean(name, known) or f"; add it to the top-level {kind}s"
+        self._problem(path, f"the {kind} {name!r} is not defined{hint}")
+
+    def _problem(self, path: list[Hashable], message: str, severity: Severity = Severity.ERROR) -> None:
+        self._problems.add(self._document.path, self._document.line_of(path), path, message, severity)
+
+
+def _ask_driver(driver: Driver, section: dict[str, Any]) -> ProviderConfig:
+    """Raises DriverError."""
+    origin = f"driver {driver.name!r}: getProviderConfig()"
+    made = call_driver(origin, driver.getProviderConfig, section)
+    provider: ProviderConfig = call_driver(origin, checks.check_instance, made, ProviderConfig, origin)
+    return provider
+
+
+def _label_names(pool: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
+    """All labels that a pool offers, each with its place in the pool: ``labels``, and ``nodes[].labels`` of static."""
+    for index, label in enumerate(_list(pool.get("labels"))):
+        if isinstance(label, str):
+            yield ["labels", index], label
+        elif isinstance(label, dict) and isinstance(label.get("name"), str):
+            yield ["labels", index, "name"], label["name"]
+    for index, node in enumerate(_list(pool.get("nodes"))):
+        labels = node.get("labels") if isinstance(node, dict) else None
+        if isinstance(labels, str):
+            yield ["nodes", index, "labels"], labels
+        for position, label in enumerate(_list(labels)):
+            if isinstance(label, str):
+                yield ["nodes", index, "labels", position], label
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+# Checks the section of a provider against the schemas, of every provider and of its driver.
+
+log = logging.getLogger("nodepool.config")
+
+T = TypeVar("T")
+
+COMMON: Final = Checker(
+    v.Schema(
+        {
+            **ProviderConfig.getCommonSchemaDict(),
+            "pools": [v.Schema(ConfigPool.getCommonSchemaDict(), extra=v.ALLOW_EXTRA)],
+        },
+        extra=v.ALLOW_EXTRA,
+    )
+)
+
+
+class AnyProvider(ConfigValue):
+    """The keys of a provider of any driver, and of its pools."""
+
+    keys_also_of = (ProviderConfig,)
+
+    pools: Any = key(Sections(ConfigPool), None, "Slices of the provider.")
+
+
+class DriverError(Exception):
+    """A driver raised an error of its own while it read a section."""
+
+
+def call_driver(what: str, function: Callable[..., T], *arguments: Any) -> T:
+    """Call code of a driver. Raises DriverError whatever it raises: a driver must not take the program down."""
+    try:
+        return function(*arguments)
+    except (ConfigError, checks.ContractError) as error:
+        raise DriverError(str(error)) from error
+    except ERRORS as error:
+        # Code of a driver: whatever it is, the other providers are configured.
+        log.debug("%s failed", what, exc_info=True)
+        text = f"{error} is not defined" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
+        raise DriverError(f"{what}: {' '.join(text.split())}") from error
+
+
+class ProviderCheck:
+    """Of the sections of one document.
+
+    :param problems: is informed what is wrong.
+    """
+
+    def __init__(self, document: Document, problems: Problems) -> None:
+        self._document = document
+        self._problems = problems
+
+    def conform(self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None) -> dict[str, Any]:
+        """Check a section. One that does not conform to the schemas is changed to what daemons of Nodepool 11 read.
+
+        :param path: of the section in the document.
+        :param provider: its object; None = it has none.
+        :return: the section, or the changed copy that is in the document then.
+        :raises DriverError: of the driver.
+        """
+        own = None
+        if provider is not None and not isinstance(provider, UnavailableProviderConfig):
+            own = call_driver(f"driver {provider.driver.name!r}: getSchema()", lambda: Checker(provider.getSchema()))
+        trial = Problems()
+        fine = self._check(path, section, provider, own, trial)
+        if fine and not self._repeats(path, section):
+            self._problems.found.extend(trial.found)
+            return section
+        # Other providers may have parts of it, by aliases.
+        section = self._document.data["providers"][path[1]] = self._document.own_copy(section)
+        self._change(path, section, provider)
+        self._check(path, section, provider, own, self._problems)
+        return section
+
+    def _check(
+        self,
+        path: list[Hashable],
+        section: dict[str, Any],
+        provider: ProviderConfig | None,
+        own: Checker | None,
+        problems: Problems,
+    ) -> bool:
+        """:param own: of the driver. Raises DriverError."""
+        fine = COMMON.check(section, self._document, path, problems)
+        if own is None or provider is None:
+            return fine
+        found = Problems()
+        origin = f"driver {provider.driver.name!r}: getSchema()"
+        fine = call_driver(origin, own.check, section, self._document, path, found) and fine
+        if not isinstance(provider, DeclaredProviderConfig):
+            # Daemons of Nodepool 11 never ask a driver for its schema; its load() will tell.
+            found.tolerate()
+        problems.found.extend(found.found)
+        return fine
+
+    def _change(self, path: list[Hashable], section: dict[str, Any], provider: ProviderConfig | None) -> None:
+        tolerance = Tolerance(self._document, self._problems)
+        declared = isinstance(provider, DeclaredProviderConfig)
+        tolerance.section(type(provider) if declared else AnyProvider, section, path)
+        for where, text, severity in reversed(self._repeats(path, section)):
+            tolerance.drop(where, text, severity)
+        if isinstance(provider, DeclaredProviderConfig):
+            try:
+                surplus = call_driver("without_effect()", lambda: list(provider.without_effect(section)))
+            except DriverError:
+                # Some value has no meaning; the schema says which one.
+                surplus = []
+            for inside, text in reversed(surplus):
+                tolerance.drop([*path, *inside], text, Severity.TOLERATED)
+
+    def _repeats(self, path: list[Hashable], section: dict[str, Any]) -> list[tuple[list[Hashable], str, Severity]]:
+        """Pools, and labels of a pool, whose names stand there again: place, what to say, and how bad it is."""
+        found: list[tuple[list[Hashable], str, Severity]] = []
+        lists: list[tuple[list[Hashable], str, Any, str]] = [(path, "pools", section, "pool")]
+        pools = section.get("pools")
+        for index, pool in enumerate(pools if isinstance(pools, list) else []):
+            lists.append(([*path, "pools", index], "labels", pool, "label"))
+        for place, name_of_list, data, kind in lists:
+            for index, name, last in repeated(data, name_of_list, "name"):
+                where = [*place, name_of_list]
+                severity = Severity.TOLERATED if kind == "pool" else Severity.WARNING
+                text = repeated_text(self._document, where, kind, name, last)
+                found.append(([*where, index, "name"], text, severity))
+        return found

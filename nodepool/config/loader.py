@@ -12,15 +12,14 @@ import os
 from typing import TYPE_CHECKING
 
 from nodepool.clock import sleep
-from nodepool.config.marks import Document, parse
+from nodepool.config.marks import Document, Sleep, UnreadableError, parse, read
 from nodepool.config.problems import Problems, show
-from nodepool.config.source import Sleep, UnreadableError, read
 from nodepool.config.zookeeper import ZooKeeperReader, ZooKeeperSettings
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
+    from nodepool.config.assembly import CheckedSections
     from nodepool.config.objects import Config
-    from nodepool.config.providers import CheckedSections
 
 log = logging.getLogger("nodepool.config")
 
@@ -150,7 +149,7 @@ class ConfigSource:
 
     def load(self) -> Config:
         """Load both files. Raises ConfigError."""
-        from nodepool.config.providers import CheckedSections
+        from nodepool.config.assembly import CheckedSections
 
         self._checked = self._checked or CheckedSections()
         # First: a change while we read is seen by the next `changed`.

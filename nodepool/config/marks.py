@@ -9,16 +9,19 @@ faster than PyYAML's own composer and constructor, because equal plain scalars a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
-from dataclasses import field
+import hashlib
+import os
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Final
 
 import yaml
 
-from nodepool.config import yaml_errors
+from nodepool.clock import sleep
 from nodepool.config.problems import Problems, Severity, show
-from nodepool.config.source import PLACEHOLDER, SourceText
 from nodepool.exceptions import ConfigError
+from nodepool.quick_dataclass import dataclass
 
 #: Values that aliases may add to those in the text, all together.
 MAX_ALIAS_VALUES: Final = 1_000_000
@@ -326,6 +329,176 @@ class _Builder:
         unset = PLACEHOLDER.search(lines[number]) if number < len(lines) else None
         if unset:
             message = f"{message} (the environment variable {unset[1]} is not set)"
-        elif meant := yaml_errors.explain(error.problem or "", lines, number, column, begun):
+        elif meant := explain(error.problem or "", lines, number, column, begun):
             message = f"{meant} ({message})"
         return ConfigError(f"{self._source.path}:{self._source.line(number)}:{column + 1}: not YAML: {message}")
+
+
+# Text of a configuration file: reading it, and ``%(NODEPOOL_...)`` (reference/configuration 1).
+
+#: A missing file is looked for this often, so long apart in seconds: an editor may be replacing it just now.
+READ_TRIES: Final = 3
+READ_PAUSE_SECONDS: Final = 0.5
+#: Larger files are refused; 2,000 labels in each of 20 providers are 2 MB.
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+#: Hexadecimal digits of `SourceText.digest`.
+DIGEST_LENGTH: Final = 12
+
+PLACEHOLDER: Final = re.compile(r"%\((NODEPOOL_[^)\n]*)\)")
+
+Sleep = Callable[[float], None]
+
+
+class UnreadableError(ConfigError):
+    """The file is not there, or may not be read. The same call may work later, although no file changes."""
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A file's text after substitution.
+
+    :param lines: line after substitution -> line in the file, both from 0; None = they are the same.
+    :param digest: begin of the SHA-256 checksum of the file, as ``sha256sum`` prints it.
+    """
+
+    path: str
+    text: str
+    lines: list[int] | None = field(default=None)
+    digest: str = ""
+
+    def line(self, number: int) -> int:
+        """The line in the file, from 1, of a line after substitution, from 0."""
+        if self.lines is None:
+            return number + 1
+        return self.lines[min(number, len(self.lines) - 1)] + 1
+
+
+def read(path: str, *, environ: Mapping[str, str] | None = None, sleep: Sleep = sleep) -> SourceText:
+    """Read a file and put in environment variables. Blocks about a second when there is no such file.
+
+    :param environ: default: the environment of the process.
+    :param sleep: waits that many seconds.
+    :raises ConfigError: one line that says what is wrong; `UnreadableError` if the file cannot be opened.
+    """
+    data = _read_bytes(path, sleep)
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path}: larger than {MAX_BYTES // 1024 // 1024} MiB, this is no configuration")
+    try:
+        # An editor's byte order mark is no part of the text.
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        message = f"not UTF-8 text: byte 0x{data[error.start]:02x}; save the file in UTF-8"
+        raise ConfigError(f"{path}:{line}: {message}") from error
+    made = substitute(path, text, os.environ if environ is None else environ)
+    return replace(made, digest=hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH])
+
+
+def _read_bytes(path: str, sleep: Sleep) -> bytes:
+    for tries_left in reversed(range(READ_TRIES)):
+        try:
+            with open(path, "rb") as file:
+                return file.read(MAX_BYTES + 1)
+        except FileNotFoundError as error:
+            if not tries_left:
+                raise UnreadableError(f"{path}: no such file") from error
+        except IsADirectoryError as error:
+            raise UnreadableError(f"{path}: is a directory, a file is needed") from error
+        except PermissionError as error:
+            raise UnreadableError(f"{path}: may not be read by this user (permission denied)") from error
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise UnreadableError(f"{path}: cannot be read: {reason}") from error
+        sleep(READ_PAUSE_SECONDS)
+    raise AssertionError("unreachable")
+
+
+def substitute(path: str, text: str, environ: Mapping[str, str]) -> SourceText:
+    """Replace ``%(NODEPOOL_X)`` by the variable of that name; the name of an unset one stays as text."""
+    if "%(NODEPOOL_" not in text:
+        return SourceText(path, text)
+    result: list[str] = []
+    numbers: list[int] = []
+    for number, line in enumerate(text.split("\n")):
+        replaced = PLACEHOLDER.sub(lambda match: environ.get(match[1], match[0]), line)
+        result.append(replaced)
+        numbers.extend([number] * (replaced.count("\n") + 1))
+    return SourceText(path, "\n".join(result), numbers)
+
+
+# What is usually wrong where YAML cannot be parsed, in plain words. Pure.
+
+#: What YAML reserves: a text cannot begin with one of these.
+_RESERVED: Final = "@`%"
+_INDENTATION: Final = ("did not find expected '-' indicator", "did not find expected key", "expected <block end>")
+
+
+def explain(problem: str, lines: list[str], line: int, column: int, begun: tuple[int, int] | None) -> str:
+    """A hint for an error of the parser; empty = none.
+
+    :param problem: what the parser says.
+    :param lines: of the file.
+    :param line: where the error is, from 0, as ``column``.
+    :param begun: line and column in which the list, mapping or text begins that the parser was reading.
+    """
+    text = lines[line] if line < len(lines) else ""
+    char = text[column : column + 1]
+    if char == "\t" or "\t" in text[: len(text) - len(text.lstrip())]:
+        return "a tab character is used for indentation; YAML takes only spaces there"
+    if "cannot start any token" in problem and char and char in _RESERVED:
+        return f"a text that begins with {char!r} must be in quotes"
+    if any(words in problem for words in _INDENTATION):
+        return _indentation(lines, line, column, begun, "'-'" in problem)
+    if "mapping values are not allowed" in problem:
+        return _surplus_colon(lines, line, text)
+    if "could not find expected ':'" in problem:
+        return "a key without a ':' after it, or a line of a text that is indented too little"
+    if "unexpected end of stream" in problem or "document indicator" in problem:
+        if begun is not None:
+            return f"a quote or a bracket that is opened in line {begun[0] + 1} is not closed"
+        return "a quote or a bracket is not closed"
+    if "',' or ']'" in problem or "',' or '}'" in problem:
+        return "a ',' between two entries is missing, or a bracket is not closed"
+    return ""
+
+
+def _indentation(lines: list[str], line: int, column: int, begun: tuple[int, int] | None, in_list: bool) -> str:
+    text = lines[line] if line < len(lines) else ""
+    spaces = _spaces(text)
+    if any(quote in text[spaces:column] for quote in "'\""):
+        return "a text in quotes ends here, and something follows; a quote inside such a text must be doubled"
+    if begun is None or begun[0] == line:
+        return ""
+    if in_list and spaces == begun[1]:
+        return (
+            f"the list that begins in line {begun[0] + 1} goes on with something else than '- '; "
+            "what belongs to an entry must be further in"
+        )
+    return (
+        f"wrong indentation: {_count(spaces)} before this line, {_count(_spaces(_above(lines, line)))} before the one "
+        f"above, {_count(begun[1])} before what begins in line {begun[0] + 1}"
+    )
+
+
+def _surplus_colon(lines: list[str], line: int, text: str) -> str:
+    before = _above(lines, line)
+    key, colon, value = before.strip().partition(":")
+    if key and not colon:
+        return f"line {lines.index(before) + 1} has no ':' after its key"
+    if key and value.strip() and _spaces(text) > _spaces(before):
+        return "wrong indentation: this line is further in than the one above, which has a value already"
+    return "a second ': ' in one line; a value with ': ' in it must be in quotes"
+
+
+def _above(lines: list[str], line: int) -> str:
+    """The nearest line above that has something in it."""
+    return next((lines[number] for number in reversed(range(min(line, len(lines)))) if lines[number].strip()), "")
+
+
+def _spaces(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _count(spaces: int) -> str:
+    return "1 space" if spaces == 1 else f"{spaces} spaces"

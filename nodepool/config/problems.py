@@ -11,8 +11,8 @@ from dataclasses import field
 from typing import Any, Final
 
 from nodepool.exceptions import ConfigError
-from nodepool.model.near_words import did_you_mean as did_you_mean
-from nodepool.model.secret_words import names_a_secret
+from nodepool.model.config_keys import did_you_mean as did_you_mean
+from nodepool.model.config_keys import names_a_secret
 from nodepool.quick_dataclass import dataclass
 
 #: Longest piece of a value that a message shows.

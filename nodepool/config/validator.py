@@ -6,17 +6,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
-from nodepool.config.assembly import assemble
+import yaml
+
+from nodepool.config.assembly import DriverError, assemble, call_driver
 from nodepool.config.loader import read_documents
 from nodepool.config.marks import Document
 from nodepool.config.objects import Config
-from nodepool.config.positions import Positions
 from nodepool.config.problems import Problem, Problems, Severity
-from nodepool.config.provider_check import DriverError, call_driver
 from nodepool.config.sections import entries
-from nodepool.config.tls_check import add_tls_problems
+from nodepool.config.zookeeper import add_tls_problems
 from nodepool.exceptions import ConfigError
 
 _PLACE: Final = re.compile(r"(?::(\d+))?(?::(\d+))?: ")
@@ -86,3 +87,50 @@ def _problem_of(line: str, files: list[str]) -> Problem:
             number, column = (None if part is None else int(part) for part in place.groups())
             return Problem(file, number, "", line[place.end() :], column=column)
     return Problem(files[0], None, "", line)
+
+
+# In which column of a file a problem is. Daemons do without: it costs another reading of the file.
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Positions:
+    """Of one file, which is read when the first column is wanted.
+
+    :param path: of a file that was parsed before without an objection.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    @cached_property
+    def _root(self) -> Any:
+        """None: it cannot be read any more."""
+        try:
+            with open(self._path, encoding="utf-8-sig") as file:
+                return yaml.compose(file, Loader=_LOADER)
+        except (OSError, ValueError, yaml.YAMLError):
+            return None
+
+    def column(self, problem: Problem) -> int | None:
+        """Where the key or the list entry begins, from 1; None = it is not known."""
+        if problem.column is not None or problem.line is None:
+            return problem.column
+        mark = self._mark(problem.path)
+        # A value behind an alias, or one with a variable before it, may be somewhere else.
+        return mark.column + 1 if mark is not None and mark.line + 1 == problem.line else None
+
+    def _mark(self, path: tuple[Any, ...]) -> Any:
+        node, mark = self._root, None
+        for part in path:
+            if isinstance(node, yaml.MappingNode):
+                found = [pair for pair in node.value if pair[0].value == str(part)]
+                if not found:
+                    break
+                mark, node = found[-1][0].start_mark, found[-1][1]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+                node = node.value[part]
+                mark = node.start_mark
+            else:
+                break
+        return mark

@@ -18,7 +18,7 @@ from nodepool.driver.framework.key_schema import nonempty as nonempty
 from nodepool.driver.framework.key_schema import number as number
 from nodepool.driver.framework.key_schema import port as port
 from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, PORT, REQUIRED, TEXT, WHOLE, From, key, keys_of
-from nodepool.model.config_value import ConfigValue as ConfigValue
+from nodepool.model.config_keys import ConfigValue as ConfigValue
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config

@@ -6,7 +6,7 @@ follows if one raises; how they are called is in `nodepool.driver.hooks`. Lint f
 (tests/unit/test_gateway_only.py).
 
 Arguments are passed on as they are. A ``sys.exit()`` of a driver, or of a library of its, is an error like others. What
-an exception means says `nodepool.plan.failures`.
+an exception means says `nodepool.plan.launch`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,34 @@ import concurrent.futures
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from nodepool.driver.framework.call_counts import CallCount as CallCount
-from nodepool.driver.framework.policies import (
+from nodepool.driver.hooks import (
+    AT_ONCE,
+    GIVEN_UP,
+    LONG,
     NO_LIST,
     NO_MAPPING,
     NOT_PAUSED,
+    OF_THE_POOL,
+    OF_THE_START,
+    HandlerHook,
+    HandlerProperty,
+    ListHook,
+    NamedHook,
     Otherwise,
+    ProviderHook,
     Raises,
     no_limits,
     one_instance,
 )
-from nodepool.driver.framework.running_calls import AT_ONCE, GIVEN_UP, LONG, OF_THE_POOL, OF_THE_START
 from nodepool.driver.hooks import HOOKS as HOOKS
 from nodepool.driver.hooks import RUNNING as RUNNING
-from nodepool.driver.hooks import HandlerHook, HandlerProperty, ListHook, NamedHook, ProviderHook
+from nodepool.driver.hooks import CallCount as CallCount
 from nodepool.driver.hooks import slow_calls as slow_calls
 from nodepool.exceptions import ZKConnectionError
-from nodepool.model.lost_instance import LostInstance
-from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus, PauseStatus
+from nodepool.model.event import LostInstance
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import Reason
+from nodepool.model.status import HostStatus, LabelStatus, LimitStatus, PauseStatus
 
 
 def call_counts() -> list[CallCount]:

@@ -8,31 +8,108 @@ All calls come from the pool worker's thread. Only launches run elsewhere.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
-from logging import WARNING
+from logging import DEBUG, WARNING
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.deadlock_avoidance import DeadlockAvoidance
-from nodepool.driver.framework.handler_progress import HandlerProgress
-from nodepool.driver.framework.nodeset import NoPlace
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.driver.framework.handler_hooks import HandlerHooks
+from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import Guard
 from nodepool.logconfig import OnBehalfOf
 from nodepool.model import reasons, states
 from nodepool.model.node import Node
-from nodepool.model.pool_status import LaunchStatus
-from nodepool.model.reasons import Reason, ReasonCode, ReasonText
+from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, ReasonText
+from nodepool.model.status import LaunchStatus
 from nodepool.plan import assignment
-from nodepool.plan.backoff import Backoff
+from nodepool.plan import nodes as plan_nodes
+from nodepool.plan.launch import launch_outcome
 from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.request_stage import Stage
-from nodepool.tracing import request_spans
+from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
+from nodepool.plan.retries import Backoff
+from nodepool.tracing import spans
+from nodepool.zk.locks import ZkLock
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.worker_view import PoolWorkerView
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.model.request import NodeRequest
+    from nodepool.zk.nodes import NodeStore
+
+
+# `HandlerProgress`: how far a request is, and the nodes that it has so far (reference/driver 3).
+
+
+class HandlerProgress(HandlerHooks):
+    """State of `nodepool.driver.handler.NodeRequestHandler`.
+
+    :param pw: the pool worker, see `PoolWorkerView`.
+    :param request: locked by the pool worker before it is served.
+    """
+
+    def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
+        super().__init__(pw, request)
+        #: The only place that says how far the request is.
+        self.progress = Progress(request.key, wall_time())
+        self.node_set = NodeSet(self)
+
+    @property
+    def nodeset(self) -> list[Node]:
+        """Nodes gathered so far, locked by us, in the order of ``request.node_types``."""
+        return self.node_set.nodes
+
+    @nodeset.setter
+    def nodeset(self, nodes: list[Node]) -> None:
+        """For drivers that were written when this was a plain list."""
+        self.node_set.replace(nodes)
+
+    @property
+    def paused(self) -> bool:
+        """Does the request wait for room? The pool takes nothing new meanwhile."""
+        return self.progress.stage is Stage.PAUSED
+
+    @paused.setter
+    def paused(self, value: bool) -> None:
+        """For drivers that were written when this was a flag. A request that ends, or has ended, does not wait."""
+        if value and self.progress.stage in (Stage.GATHERING, Stage.LAUNCHING):
+            self.move(Stage.PAUSED)
+        elif not value and self.paused:
+            self.move(Stage.GATHERING)
+
+    @property
+    def done(self) -> bool:
+        """Has the handler nothing more to do?"""
+        return self.progress.stage in ENDED
+
+    @done.setter
+    def done(self, value: bool) -> None:
+        """For drivers that were written when this was a flag."""
+        if value and not self.done:
+            self.move(Stage.DONE)
+        elif not value and self.done:
+            self.move(Stage.GATHERING)
+
+    @property
+    def unfinished(self) -> bool:
+        """Must `run` be called again? There was no room, or the connection was lost in between."""
+        return self.progress.stage in UNFINISHED
+
+    @property
+    def launching(self) -> bool:
+        """Is every node there, or being launched?"""
+        return self.progress.stage is Stage.LAUNCHING
+
+    def move(self, stage: Stage, reason: Reason | None = None) -> None:
+        """Go to another stage, unless the request is there already. Raises ImpossibleMove.
+
+        :param reason: why, if the stage alone does not say it.
+        """
+        if self.progress.stage is not stage:
+            self.progress.move(stage, wall_time(), reason)
+
 
 #: From a launch that the cloud had no room for to the next one (L-7).
 ABORT: Final = Backoff(1.0, 30.0)
@@ -257,7 +334,7 @@ class NodeRequestHandler(HandlerProgress):
                 self._not_fulfilled(conflict)
                 return
             self.move(Stage.DONE)
-            request_spans.fulfilment(self.request, begin)
+            spans.fulfilment(self.request, begin)
             self.log.info("Fulfilled node request with nodes %s", ", ".join(self.request.nodes))
 
         return end
@@ -376,3 +453,409 @@ class NodeRequestHandler(HandlerProgress):
             with Guard(self.log, "Unlocking node %s", node.id, level=WARNING, traceback=False):
                 if node.lock is not None:
                     self.zk.unlockNode(node)
+
+
+# Gathering the nodes of one request: reuse ready ones, launch the others (rules N).
+
+
+class NoPlace(Exception):
+    """Other launchers took the room at the same time; what is there would be in their way.
+
+    :param tenant: whose limits are reached.
+    """
+
+    def __init__(self, tenant: str | None) -> None:
+        self.reason = Reason(ReasonCode.ROOM_TENANT, f"others took the room that was left to tenant {tenant}")
+        super().__init__(self.reason.text)
+
+
+class NodeSet:
+    """The positions of ``request.node_types`` and the locked node of each, if there is one yet.
+
+    :param hooks: what the driver says of the request.
+    """
+
+    def __init__(self, hooks: HandlerHooks) -> None:
+        self._hooks = hooks
+        self._nodes: list[Node | None] = [None] * len(hooks.request.node_types)
+        #: The node of a set of one, on its way already.
+        self._ahead: NodeAhead | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [node for node in self._nodes if node is not None]
+
+    def replace(self, nodes: Sequence[Node]) -> None:
+        """Have these nodes, each locked by us, in the order of the positions; the others are missing."""
+        self._nodes = [*nodes, *[None] * (len(self._hooks.request.node_types) - len(nodes))]
+
+    def _missing(self) -> list[int]:
+        return [position for position, node in enumerate(self._nodes) if node is None]
+
+    def next_label(self) -> str | None:
+        """What is made next if no ready node is there; None = nothing is missing."""
+        missing = self._missing()
+        return self._hooks.request.node_types[missing[0]] if missing else None
+
+    def full_pool(self) -> str | None:
+        """Name of the pool if `gather` stopped at its own limits; None = at what pools share, as far as known."""
+        hooks, label = self._hooks, self.next_label()
+        if label is None or not isinstance(hooks.manager, QuotaSupport):
+            return None
+        try:
+            return None if hooks.manager.poolHasRoom(hooks.pool, label) else hooks.pool.name
+        except QuotaUnknown:
+            return None
+
+    def why_no_room(self) -> Reason:
+        """What `gather` stopped at, as far as known."""
+        hooks, label = self._hooks, self.next_label()
+        if label is None:
+            return NO_ROOM
+        resting = gateway.paused_reason(hooks.manager)
+        if resting is not None:
+            return Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, resting)
+        # Nothing depends on the answer: a request is not declined because a driver cannot say what is used up.
+        with Guard(hooks.log, "What is used up is not known", but=ZKConnectionError, level=DEBUG):
+            try:
+                return hooks.why_no_room(label)
+            except QuotaUnknown as unknown:
+                return Reason(ReasonCode.QUOTA_UNKNOWN, f"what a node with label {label} needs is not known: {unknown}")
+        return NO_ROOM
+
+    def gather(self) -> bool:
+        """Fill what is missing; False = no room for the rest now. Blocks for a few round trips a node.
+
+        :raises NoPlace: the request is to be given back.
+        """
+        if self._hooks.request.reuse:
+            self._reuse()
+        for position in self._missing():
+            label = self._hooks.request.node_types[position]
+            # What is on its way has its room, and counts already.
+            if self._ahead is None and not gateway.has_remaining_quota(self._hooks, label):
+                return False
+            self._make(position, label)
+        # Ready nodes may have come instead of it.
+        self.drop_ahead()
+        return True
+
+    # -- many sets at once --
+
+    def begin_ahead(self) -> Node | None:
+        """The node of a set of one, for which there is room: it is to be stored with the lock of the request.
+
+        None = there is none. A set whose request was not locked is not used any more.
+        """
+        hooks = self._hooks
+        # It is met again, and judged, when the set is gathered.
+        with Guard(hooks.log, "No node is begun", level=DEBUG, traceback=False):
+            node = self._new_node(hooks.request.node_types[0])
+            # What cannot be stored must not get into the way of the lock.
+            hooks.zk.nodes.encode(node)
+            self._ahead = NodeAhead(hooks.zk.nodes, node, self._announce)
+            return node
+        return None
+
+    def lock_ahead(self) -> None:
+        """Go on with it. Does not block."""
+        if self._ahead is not None:
+            self._ahead.lock(self._request_lock())
+
+    def drop_ahead(self) -> None:
+        """Remove what was begun, and was not needed after all."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            return
+        try:
+            self._hooks.zk.deleteNode(ahead.take())
+        except ZKException as problem:
+            self._hooks.log.warning("A node that is not needed was not removed: %s", problem)
+
+    # -- ready nodes --
+
+    def can_reuse_all(self) -> bool:
+        """Are there ready nodes for all that is missing?"""
+        missing = self._missing()
+        if not self._hooks.request.reuse:
+            return False
+        chosen = self._choose(missing)
+        wanted = self._hooks.request.node_types
+        return len(chosen) == len(missing) and not any(
+            self._is_too_large(found, wanted[missing[index]]) for index, found in chosen.items()
+        )
+
+    def _choose(self, missing: list[int]) -> dict[int, Node]:
+        """Ready nodes for some positions: index in ``missing`` -> node."""
+        wanted = [self._hooks.request.node_types[position] for position in missing]
+        zone = next((node.az for node in self.nodes if node.az), None)
+        return self._hooks.pw.ready_nodes.choose(wanted, zone)
+
+    def _reuse(self) -> None:
+        ready_nodes = self._hooks.pw.ready_nodes
+        too_large: list[Node] = []
+        try:
+            while missing := self._missing():
+                chosen = self._choose(missing)
+                if not chosen:
+                    return
+                for index, found in chosen.items():
+                    # Taken or not: this record is out of date now. An event brings it back if it is still free.
+                    ready_nodes.discard(found.key)
+                    if self._is_too_large(found, self._hooks.request.node_types[missing[index]]):
+                        too_large.append(found)
+                    elif self._take(missing[index], found):
+                        gateway.node_reused_notification(self._hooks, found)
+        finally:
+            for node in too_large:
+                # For other tenants.
+                ready_nodes.put(node)
+
+    def _is_too_large(self, found: Node, label: str) -> bool:
+        """Would the tenant have too much with a ready node, while there is room for a new one of the label?
+
+        Flavors change, and clouds count what nobody announced. That room is there for new nodes was made sure of
+        before the request was taken.
+        """
+        hooks = self._hooks
+        if isinstance(hooks.manager, QuotaSupport):
+            try:
+                needed = gateway.quota_needed_by_label(hooks.manager, label, hooks.pool)
+            except (QuotaUnknown, RuntimeConfigurationException):
+                return False
+            if found.resources == needed.get_resources():
+                return False
+        node = found.copy()
+        allocate(node, hooks.request)
+        return not hooks.pw.tenant_has_place(node, reused=True)
+
+    def _take(self, position: int, found: Node) -> bool:
+        """Lock and mark one ready node (N-3).
+
+        :raises NoPlace: with it the tenant would have too much.
+        """
+        hooks = self._hooks
+        good = False
+        try:
+            good = gateway.start_reusable_node_check(hooks, found).result()
+        finally:
+            # Whatever a driver raises: nothing else would bring the node back.
+            if not good:
+                hooks.pw.set_aside(found)
+        if not good:
+            return False
+        node = found.copy()
+        allocate(node, hooks.request)
+        try:
+            hooks.zk.nodes.lock_and_save(node, under=self._request_lock())
+        except ZKConnectionError:
+            raise
+        except ZKConflict as conflict:
+            hooks.log.debug("Node %s was taken by somebody else: %s", node.id, conflict)
+            return False
+        self._nodes[position] = node
+        if not hooks.pw.tenant_has_place(node, reused=True):
+            raise NoPlace(node.tenant_name)
+        hooks.log.debug("Took ready node %s", node.id)
+        return True
+
+    def _request_lock(self) -> ZkLock | None:
+        """The lock under which nodes are written for the request (N-3, N-6).
+
+        A driver may take so long to answer that the session is lost meanwhile, and somebody else serves the request.
+        """
+        lock = self._hooks.request.lock
+        return lock if isinstance(lock, ZkLock) else None
+
+    # -- new nodes --
+
+    def _make(self, position: int, label: str) -> None:
+        """Create, lock and start to launch one node (N-6)."""
+        hooks = self._hooks
+        ahead, self._ahead = self._ahead, None
+        node = self._new_node(label) if ahead is None else ahead.take()
+        if ahead is None:
+            under = self._request_lock()
+            hooks.zk.nodes.create(node, under=under)
+            node.state = states.BUILDING
+            self._announce(node)
+            hooks.zk.nodes.lock_and_save(node, under=under)
+        # Whatever happens now, the set knows what it holds locked.
+        self._nodes[position] = node
+        if not hooks.pw.tenant_has_place(node):
+            self._nodes[position] = None
+            hooks.zk.deleteNode(node)
+            raise NoPlace(node.tenant_name)
+        hooks.log.info("Launching node %s for %s", node.id, label)
+        try:
+            gateway.launch(hooks, node)
+        except Exception as error:
+            # Whatever a driver raises, the node has an outcome, and the request goes on with that.
+            if hooks.pw.provider_replaced():
+                hooks.log.info("Node %s is launched later, by another provider object: %s", node.id, error)
+                node.state = states.ABORTED
+            else:
+                hooks.log.exception("Node %s could not be launched", node.id)
+                node.state, _ = launch_outcome(error)
+            hooks.zk.storeNode(node)
+
+    def _new_node(self, label: str) -> Node:
+        hooks = self._hooks
+        node = Node(label)
+        node.provider = hooks.provider.name
+        node.pool = hooks.pool.name
+        node.launcher = hooks.launcher_id
+        node.attributes = copy.deepcopy(hooks.pool.node_attributes)
+        node.az = next((other.az for other in self.nodes if other.az), None)
+        if isinstance(hooks.manager, QuotaSupport):
+            # From the first write on the node counts, for quota and for its tenant (Q-3, Q-15).
+            node.resources = gateway.quota_needed_by_label(hooks.manager, label, hooks.pool).get_resources()
+        allocate(node, hooks.request)
+        gateway.set_node_metadata(hooks, node)
+        return node
+
+    def _announce(self, node: Node) -> None:
+        """Whoever finds the node after a crash knows how its instance is called, if its id says so."""
+        node.external_id = gateway.id_in_advance(self._hooks.manager, node)
+
+    def drop_aborted(self) -> None:
+        """Let go of nodes that the cloud had no room for; unlocked, they are removed (L-7)."""
+        hooks = self._hooks
+        for position, node in enumerate(self._nodes):
+            if node is not None and node.state == states.ABORTED:
+                try:
+                    gateway.let_go_of_aborted(hooks, node)
+                except ZKConflict as conflict:
+                    # The session was lost a moment ago.
+                    hooks.log.debug("Node %s is somebody else's now: %s", node.id, conflict)
+                # Not before: after another error nobody else knows that the node is locked.
+                self._nodes[position] = None
+
+
+def allocate(node: Node, request: NodeRequest) -> None:
+    """Say for whom a node is (N-3)."""
+    node.allocated_to = request.id
+    node.request_event_id = request.event_id
+    node.tenant_name = request.tenant_name
+    node.requestor = request.requestor
+
+
+# `NodeAhead`: stores a new node in ZooKeeper while other new nodes are being stored.
+
+
+class NodeAhead:
+    """The node is stored together with the lock of its request.
+
+    `lock` does the next step. Owned by one thread. If nodes were stored one after the other, a burst of launches would
+    spend its time waiting for answers.
+
+    :param node: stored as soon as the lock of the request is held.
+    :param announce: what is known of a node that has its id is noted in it, to be stored with its lock.
+    """
+
+    def __init__(self, store: NodeStore, node: Node, announce: Callable[[Node], None]) -> None:
+        self._store = store
+        self.node = node
+        self._announce = announce
+        self._end: Callable[[], None] | None = None
+
+    def lock(self, under: ZkLock | None = None) -> None:
+        """Begin to lock. Does not block; errors come with `take`.
+
+        :param under: only while this lock, of the request, is held.
+        """
+        if self._end is None:
+            self.node.state = states.BUILDING
+            self._announce(self.node)
+            # A new node has no lock directory yet.
+            self._end = self._store.begin_lock_and_save(self.node, exists=False, under=under)
+
+    def take(self) -> Node:
+        """The node: stored, `building`, locked by us. Blocks. :raises ZKException: that did not work."""
+        self.lock()
+        assert self._end is not None
+        self._end()
+        return self.node
+
+
+# `DeadlockAvoidance`: a request that waits for room while it holds nodes yields to an earlier one (Q-10, Q-12).
+
+
+class DeadlockAvoidance:
+    """Of one request. What is decided here: `plan.deadlock`.
+
+    :param hooks: what the driver says of the request.
+    :param node_set: what the request has.
+    """
+
+    def __init__(self, hooks: HandlerHooks, node_set: NodeSet) -> None:
+        self._hooks = hooks
+        self._node_set = node_set
+        #: Until when it waits for room without a look whether it is in somebody's way (monotonic seconds).
+        self._patient_until = 0.0
+        #: After it yielded: the request that comes first, the label that there was no room for, and the configuration.
+        self._yielded_to: tuple[str, str, ProviderConfig] | None = None
+
+    def begin(self) -> None:
+        """The request begins to wait for room."""
+        self._patient_until = monotonic() + plan_nodes.PATIENCE_SECONDS
+
+    def look(self, *, at_once: bool) -> NodeRequest | None:
+        """A request that comes first and waits, too, for what this one holds; None = there is none, or not looked yet.
+
+        :param at_once: do not wait until patience is at an end.
+        """
+        # All nodes are looked at, and passes are many: not in each.
+        if not at_once and monotonic() < self._patient_until:
+            return None
+        self.begin()
+        hooks = self._hooks
+        cache, label = hooks.zk.cache, self._node_set.next_label()
+        if cache is None or label is None or not self._node_set.nodes:
+            return None
+        place = (hooks.provider.name, self._node_set.full_pool())
+        first = plan_nodes.stands_before(hooks.request, *place, cache.nodes.values(), cache.requests.get)
+        self._yielded_to = None if first is None else (first.key, label, hooks.provider)
+        return first
+
+    def in_the_way(self) -> list[Node]:
+        """Nodes of this request that must go, which has yielded: the one that comes first needs their room."""
+        cache = self._hooks.zk.cache
+        first = None if self._yielded_to is None or cache is None else cache.requests.get(self._yielded_to[0])
+        if first is None or cache is None or first.state != states.PENDING:
+            return []
+        its_nodes = [node for node in cache.nodes.values() if node.allocated_to == first.id]
+        if not its_nodes or not self._lacks_shared_room(first, its_nodes):
+            return []
+        return plan_nodes.in_the_way(first, its_nodes, self._node_set.nodes)
+
+    def _lacks_shared_room(self, first: NodeRequest, its_nodes: list[Node]) -> bool:
+        """Is it not for the limits of another pool that it waits?"""
+        hooks, pool = self._hooks, its_nodes[0].pool or ""
+        if pool == hooks.pool.name or not isinstance(hooks.manager, QuotaSupport):
+            return True
+        settings = hooks.provider.pools.get(pool)
+        label = next(iter(plan_nodes.missing_labels(first, its_nodes)), None)
+        try:
+            return settings is not None and label is not None and hooks.manager.poolHasRoom(settings, label)
+        except (LookupError, QuotaUnknown):
+            # Another launcher knows the pool otherwise.
+            return False
+
+    def is_pointless(self) -> bool:
+        """After it yielded, would the request only take the same nodes to give them back once more?
+
+        It would until the one that comes first is served or given back, there is room, or free nodes are enough.
+        Reads the cache only.
+        """
+        if self._yielded_to is None:
+            return False
+        hooks = self._hooks
+        first_id, label, provider = self._yielded_to
+        first = None if hooks.zk.cache is None else hooks.zk.cache.requests.get(first_id)
+        if first is None or first.state != states.PENDING or hooks.provider is not provider:
+            return False
+        wanted = hooks.request.node_types
+        if hooks.request.reuse and len(hooks.pw.ready_nodes.choose(wanted)) == len(wanted):
+            return False
+        return not gateway.has_room_now(hooks, label)

@@ -12,21 +12,21 @@ import abc
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
-from nodepool.driver.framework.broken_labels import UNKNOWN
 from nodepool.driver.framework.node_tasks import NodeDeleter
-from nodepool.model.pool_status import PauseStatus
+from nodepool.driver.framework.places import UNKNOWN
 from nodepool.model.reasons import ReasonCode
+from nodepool.model.status import PauseStatus
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.model.lost_instance import LostInstance
+    from nodepool.model.event import LostInstance
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import HostStatus, LabelStatus, LimitStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -169,7 +169,7 @@ class Provider(ProviderNotifications, abc.ABC):
     ) -> str:
         """Upload an image; blocks until the cloud can use it. Only for providers with ``manage_images``.
 
-        An upload that fails leaves nothing behind in the cloud (U-9). `nodepool.driver.framework.upload_progress`
+        An upload that fails leaves nothing behind in the cloud (U-9). `nodepool.driver.framework.uploads`
         takes how far it is.
 
         :param provider_image: image object of the provider's ``diskimages``.

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final
 
-from nodepool.driver.framework import class_checks
+from nodepool.driver.framework import checks
 from nodepool.driver.interface import Driver
 from nodepool.guard import ERRORS, Guard, OnError
 from nodepool.version import how_to_install
@@ -179,9 +179,9 @@ def _make(name: str, path: Path) -> Driver:
         names = ", ".join(sorted(cls.__name__ for cls in classes)) or "none"
         raise DriverUnavailable(f"driver {name!r}: {path} must define exactly one subclass of Driver, found: {names}")
     try:
-        class_checks.check(classes[0], f"driver {name!r}")
+        checks.check(classes[0], f"driver {name!r}")
         driver: Driver = classes[0]()
-    except class_checks.ContractError as error:
+    except checks.ContractError as error:
         raise DriverUnavailable(str(error)) from error
     except ERRORS as error:
         # Code of a driver that may not be ours. The others work all the same.

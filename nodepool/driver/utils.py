@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
 from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
-from nodepool.driver.framework.rate import LazyExecutorTTLCache, RateLimiter
-from nodepool.driver.framework.rate_classes import RateClasses
-from nodepool.driver.framework.token_bucket import BucketSize
-from nodepool.driver.framework.upload import ImageUploader, Segment
+from nodepool.driver.framework.rate import BucketSize, LazyExecutorTTLCache, RateClasses, RateLimiter
+from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.late_names import late_names
 from nodepool.model.quota import QuotaInformation
 

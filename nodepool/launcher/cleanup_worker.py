@@ -18,8 +18,8 @@ from nodepool.guard import Guard
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.model import states
 from nodepool.plan.assignment import declined_state
-from nodepool.plan.cleanup import Delete, is_of_holder, is_orphan, judge_age, reset_lost_request
-from nodepool.plan.seen_twice import SeenTwice
+from nodepool.plan.nodes import Delete, is_of_holder, is_orphan, judge_age, reset_lost_request
+from nodepool.plan.retries import SeenTwice
 from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
 from nodepool.zk.transactions import TransactionFailed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.runtime.providers import Providers
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: With another look ten seconds later, what nobody knows is gone within a minute.

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.node_log import node_logger
+from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.guard import Guard
 from nodepool.model import states
 from nodepool.model.event import What
-from nodepool.plan.backoff import Backoff
-from nodepool.plan.cleanup import Deallocate, Delete, judge_unlocked
+from nodepool.plan.nodes import Deallocate, Delete, judge_unlocked
+from nodepool.plan.retries import Backoff
 from nodepool.runtime.worker import Worker
 from nodepool.zk.transactions import TransactionFailed, result
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.runtime.providers import Providers
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.reply import Reply
     from nodepool.zk.zookeeper import ZooKeeper
 

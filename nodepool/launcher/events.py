@@ -14,13 +14,13 @@ from nodepool.clock import wall_time
 from nodepool.config.problems import did_you_mean
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped
-from nodepool.model.launcher_status import ReloadStatus
+from nodepool.model.status import ReloadStatus
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Label
     from nodepool.model.node import Node
     from nodepool.plan.assignment import PoolInfo
-    from nodepool.zk.locked_cache import LockedRecordCache
+    from nodepool.zk.cache import LockedRecordCache
 
 #: Events that are kept.
 SIZE: Final = 2000

@@ -11,8 +11,8 @@ from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.model import states
 from nodepool.model.event import Event, What, clipped
-from nodepool.plan import maintenance_effect
-from nodepool.plan.maintenance_effect import CLOCK_SKEW_SECONDS
+from nodepool.plan import maintenance
+from nodepool.plan.maintenance import CLOCK_SKEW_SECONDS
 from nodepool.runtime.worker import Worker
 from nodepool.zk.maintenance_store import MaintenanceStore
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from nodepool.launcher.events import EventRing
     from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.launcher.pool_registry import MaintenanceState
-    from nodepool.model.image import ImageBuild, ImageUpload
-    from nodepool.model.image_view import ImageView
+    from nodepool.model.image import ImageBuild, ImageUpload, ImageView
     from nodepool.model.maintenance import Maintenance, MaintenanceRecords
+    from nodepool.zk.caches import ImageCache, MaintenanceCache
     from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.image_cache import ImageCache
-    from nodepool.zk.maintenance_cache import MaintenanceCache
 
 IDLE_SECONDS: Final = 60.0
 #: So often it is looked whether a launcher that is being drained has finished.
@@ -81,7 +79,7 @@ class MaintenanceWorker(Worker):
             self._look_at_drain()
             return DRAIN_LOOK_SECONDS
         self._drain_told = False
-        end, removal = (maintenance_effect.next_end(records, now - delay) for delay in (0.0, CLOCK_SKEW_SECONDS))
+        end, removal = (maintenance.next_end(records, now - delay) for delay in (0.0, CLOCK_SKEW_SECONDS))
         waits = [None if end is None else end - now, None if removal is None else removal + CLOCK_SKEW_SECONDS - now]
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -94,7 +92,7 @@ class MaintenanceWorker(Worker):
                 self.log.info("Maintenance is over: %s", record.text)
 
     def _remove_ended(self, records: MaintenanceRecords, now: float) -> None:
-        for record in maintenance_effect.ended(records, now - CLOCK_SKEW_SECONDS):
+        for record in maintenance.ended(records, now - CLOCK_SKEW_SECONDS):
             if self._store.remove_if_over(record, now):
                 self.log.info("Removed the maintenance record of %s %s, which is over", record.kind, record.name)
 

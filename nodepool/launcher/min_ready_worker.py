@@ -14,7 +14,7 @@ from nodepool.driver import gateway
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
-from nodepool.plan.min_ready import missing
+from nodepool.plan.nodes import missing
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.runtime.worker import Worker
 from nodepool.zk import locks, paths
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
     from nodepool.runtime.providers import Providers
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
     #: (provider, pool) -> labels that its driver cannot serve now.

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.plan import maintenance_effect
+from nodepool.plan import maintenance
 from nodepool.plan.assignment import PoolInfo
 
 if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent
     from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
-    from nodepool.zk.cache import RecordCache
-    from nodepool.zk.locked_cache import LockedRecordCache
+    from nodepool.zk.cache import LockedRecordCache, RecordCache
 
 #: How long a pool that went is waited for: its launcher may be on its way back.
 ABSENT_SECONDS: Final = 60.0
@@ -152,7 +151,7 @@ class MaintenanceState:
     @property
     def launcher(self) -> Maintenance | None:
         """The record that holds for the whole launcher now."""
-        return self._own_drain or maintenance_effect.of_launcher(self._records(), self._host_names, self._clock())
+        return self._own_drain or maintenance.of_launcher(self._records(), self._host_names, self._clock())
 
     @property
     def ends_when_idle(self) -> bool:
@@ -163,13 +162,11 @@ class MaintenanceState:
     def of_pool(self, provider_name: str, pool_name: str) -> Maintenance | None:
         """Why a pool takes nothing new; None = it does."""
         now = self._clock()
-        return self._own_drain or maintenance_effect.of_pool(
-            self._records(), self._host_names, provider_name, pool_name, now
-        )
+        return self._own_drain or maintenance.of_pool(self._records(), self._host_names, provider_name, pool_name, now)
 
     def of_labels(self) -> dict[str, Maintenance]:
         """The labels that no pool serves now."""
-        return maintenance_effect.of_labels(self._records(), self._clock())
+        return maintenance.of_labels(self._records(), self._clock())
 
     def holds(self, provider_name: str, pool_name: str, label: str) -> bool:
         """Is nothing launched for a label in a pool?"""

@@ -19,21 +19,20 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
 from nodepool.guard import Guard
-from nodepool.metrics import gauges
-from nodepool.metrics.process import REGISTRY
+from nodepool.metrics import reports
 from nodepool.metrics.registry import Registry
-from nodepool.metrics.statsd import StatsdClient
+from nodepool.metrics.statsd import REGISTRY, StatsdClient
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.runtime.worker import PassThread
-from nodepool.zk.election import Election
+from nodepool.zk.locks import Election
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.runtime.providers import Providers
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
 
 #: Node gauges are sent at most this often, however many changes there are.
 CHANGES_SECONDS: Final = 1.0
@@ -74,8 +73,8 @@ class StatsWorker(PassThread):
         nodes: Callable[[], Iterable[Node]],
         requests: Callable[[], Iterable[NodeRequest]],
         pools: Callable[[], Iterable[PoolComponent]],
-        limits: Callable[[], gauges.Gauges],
-        internals: Callable[[], gauges.Gauges],
+        limits: Callable[[], reports.Gauges],
+        internals: Callable[[], reports.Gauges],
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
@@ -133,8 +132,8 @@ class StatsWorker(PassThread):
         # Before the reading: what changes meanwhile is sent in the next pass.
         self._changed.clear()
         pools = list(self._pools())
-        values = gauges.node_gauges(self._nodes(), pools)
-        values.update(gauges.request_gauges(self._requests(), pools))
+        values = reports.node_gauges(self._nodes(), pools)
+        values.update(reports.request_gauges(self._requests(), pools))
         self._registry.replace(SYSTEM, values)
 
     def _lead(self, now: float) -> bool:
@@ -156,7 +155,7 @@ class StatsWorker(PassThread):
         return self._changed.is_set() and now >= self._sent_at + CHANGES_SECONDS
 
 
-def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
+def zk_internals(hostname: str, zk: ZooKeeper) -> reports.Gauges:
     """The gauges of a launcher's ZooKeeper connection and caches (reference/metrics 5). Does not block.
 
     There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
@@ -169,7 +168,7 @@ def zk_internals(hostname: str, zk: ZooKeeper) -> gauges.Gauges:
     if zk.cache is not None:
         caches["node"] = (zk.cache.nodes.pending_reads, 0)
         caches["request"] = (zk.cache.requests.pending_reads, 0)
-    return gauges.internal_gauges(hostname, zk.client.queued_calls, caches)
+    return reports.internal_gauges(hostname, zk.client.queued_calls, caches)
 
 
 # Wires the `StatsWorker` of a launcher.
@@ -182,17 +181,17 @@ def make_stats_worker(
     hostname = socket.gethostname()
     election = Election(zk.client, "stats", f"{hostname}-{os.getpid()}")
 
-    def limits() -> gauges.Gauges:
+    def limits() -> reports.Gauges:
         current = config()
         max_servers = {
             name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
             for name, provider in current.providers.items()
         }
-        return gauges.limit_gauges(max_servers, current.tenant_resource_limits)
+        return reports.limit_gauges(max_servers, current.tenant_resource_limits)
 
-    def internals() -> gauges.Gauges:
+    def internals() -> reports.Gauges:
         is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
-        return {**gauges.circuit_gauges(hostname, is_open), **zk_internals(hostname, zk)}
+        return {**reports.circuit_gauges(hostname, is_open), **zk_internals(hostname, zk)}
 
     return StatsWorker(
         client,

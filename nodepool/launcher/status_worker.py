@@ -15,16 +15,16 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import Guard
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.maintenance import Mode
-from nodepool.model.typed_record import as_json
-from nodepool.plan.status_events import pool_events
+from nodepool.model.record import as_json
+from nodepool.model.status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
+from nodepool.plan.attention import pool_events
 from nodepool.runtime.worker import PassThread
-from nodepool.zk.status_records import LAUNCHER, POOL
+from nodepool.zk.status import LAUNCHER, POOL
 
 if TYPE_CHECKING:
     from nodepool.model.maintenance import Maintenance
-    from nodepool.model.pool_status import PoolStatus
+    from nodepool.model.status import PoolStatus
     from nodepool.zk.status import StatusWriter
 
 #: Least time between two looks at the pools.
@@ -56,7 +56,7 @@ class StatusWorker(PassThread):
 
     :param pools: the workers of all pools of this launcher, also of those that retire.
     :param launcher: makes the status of the launcher.
-    :param put_event: is given what happened to pools, see `nodepool.plan.status_events`.
+    :param put_event: is given what happened to pools, see `nodepool.plan.attention`.
     """
 
     error_text = "Status could not be published"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.driver.framework.tally import NodeTally
+from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.launcher.cleanup_worker import CleanupWorker
 from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
 from nodepool.launcher.events import EventRing, HoldEvents, LabelHints, ReloadEvents
@@ -25,21 +25,18 @@ from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry, names_of_this_host
 from nodepool.launcher.stats_worker import make_stats_worker
 from nodepool.launcher.status_worker import SelfReport, StatusWorker
-from nodepool.metrics.process import REGISTRY
-from nodepool.metrics.statsd import shared_client
+from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.component import LauncherComponent
 from nodepool.model.event import What
-from nodepool.plan.cleanup import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
-from nodepool.runtime.call_metrics import CallMetrics
-from nodepool.runtime.call_watch import CallWatch
-from nodepool.runtime.connected_daemon import ConnectedDaemon
-from nodepool.runtime.parts import Part, Parts, stop_all
+from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
+from nodepool.runtime.calls import CallMetrics, CallWatch
+from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.registration import DaemonRegistration
+from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.status import StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodepool.listing import times
 from nodepool.listing.pools import amount
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 from nodepool.plan.explained import (
     Explained,
     ExplainedLabel,

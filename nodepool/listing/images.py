@@ -7,15 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import units
+from nodepool.listing import times
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
-from nodepool.model.builder_status import BuilderStatus, BuildStatus, UploadStatus
-from nodepool.model.elapsed import clock, short
+from nodepool.model.event import clock, short
+from nodepool.model.status import BuilderStatus, BuildStatus, UploadStatus
 
 if TYPE_CHECKING:
-    from nodepool.model.image import ImageBuild, ImageUpload
-    from nodepool.model.image_view import ImagesView, ImageView
+    from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
     from nodepool.model.node import Node
 
 _UPLOAD_COLUMNS: Final = (
@@ -32,9 +31,9 @@ _UPLOAD_DETAIL_COLUMNS: Final = (
     *_UPLOAD_COLUMNS,
     Column("Format", "format"),
     Column("Use", "use"),
-    Column("Progress", "progress", units.percent),
-    Column("Speed", "speed", units.speed),
-    Column("Size", "size", units.size),
+    Column("Progress", "progress", times.percent),
+    Column("Speed", "speed", times.speed),
+    Column("Size", "size", times.size),
 )
 _BUILD_COLUMNS: Final = (
     Column("ID", "id"),
@@ -49,7 +48,7 @@ _BUILD_DETAIL_COLUMNS: Final = (
     Column("Step", "step"),
     Column("Duration", "duration", short),
     Column("Estimate", "estimate", short),
-    Column("Size", "size", units.size),
+    Column("Size", "size", times.size),
     Column("Nodes", "nodes"),
 )
 _STATUS_COLUMNS: Final = (

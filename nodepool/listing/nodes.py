@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import styles, times
-from nodepool.listing.filters import node_status
+from nodepool.listing import table, times
 from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
 from nodepool.model import states
-from nodepool.model.elapsed import clock, short
-from nodepool.model.request_origin import origin_of
+from nodepool.model.config_keys import did_you_mean
+from nodepool.model.event import clock, short
+from nodepool.model.request import origin_of
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import HostStatus
+    from nodepool.plan.pool_summary import PoolSummary
 
 _RELEASED: Final = (
     Column("ID", "id"),
@@ -25,7 +28,7 @@ _RELEASED: Final = (
     Column("Server ID", "server_id", priority=6),
     Column("Public IPv4", "public_ipv4", priority=3),
     Column("IPv6", "ipv6", places=Place.TABLE | Place.WIDE),
-    Column("State", "state", places=Place.TABLE, style=styles.state),
+    Column("State", "state", places=Place.TABLE, style=table.state),
     Column("Age", "age", places=Place.TABLE, moves=True),
     Column("Locked", "locked", priority=5),
 )
@@ -51,7 +54,7 @@ _MORE: Final = (
     Column("Request", "allocated_to", places=PEOPLE, priority=4),
 )
 _NEW: Final = (
-    Column("State", "status", places=PEOPLE, style=styles.state),
+    Column("State", "status", places=PEOPLE, style=table.state),
     Column("Created", "created_time", places=ONLY_JSON),
     Column("State since", "state_time", places=ONLY_JSON),
     Column("Age", "age_seconds", short, places=PEOPLE, moves=True),
@@ -161,3 +164,119 @@ def project_of(node: Node) -> str | None:
     """The project whose job uses a node, as Zuul writes it; None = not known."""
     name = node.user_data.get("project_name") if isinstance(node.user_data, dict) else None
     return name if isinstance(name, str) and name else None
+
+
+# The table of static hosts (reference/commands 2).
+
+
+def host_state(host: HostStatus) -> str:
+    """``quarantined``, ``up``, ``down`` or ``not checked``."""
+    if host.quarantine is not None:
+        return "quarantined"
+    return {True: "up", False: "down", None: "not checked"}[host.up]
+
+
+def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
+    """The table of hosts: those that are not up first.
+
+    :param now: seconds since the epoch.
+    """
+    columns = (
+        Column("Host", "host"),
+        Column("Pool", "pool"),
+        Column("State", "state", style=table.state),
+        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Slots", "slots", priority=4),
+        Column("Nodes", "nodes", priority=3),
+        Column("Error", "error", least=60),
+        Column("Next try", "next", times.until(now), priority=2, moves=True),
+    )
+    rows = [_row(pool, host) for pool in pools for host in pool.hosts]
+    return Table(columns, sorted(rows, key=lambda row: (row[2] == "up", row[1], row[0])))
+
+
+def _row(pool: PoolSummary, host: HostStatus) -> list[Any]:
+    text = host.text if host.quarantine is None else host.quarantine
+    return [
+        *(host.name, pool.name, host_state(host), host.since or None),
+        *(host.slots, list(host.nodes), text or None, host.next),
+    ]
+
+
+# Which nodes and requests a listing shows.
+
+#: A ready node that a request has got: it is shown as a state of its own, because nobody else can get it.
+ALLOCATED: Final = "allocated"
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What is wanted; an empty list or None = everything. Texts are names or patterns as of a shell, e.g. ``gpu-*``.
+
+    :param older_than: seconds: a node in its state, a request since it was submitted.
+    """
+
+    states: Collection[str] = ()
+    labels: Sequence[str] = ()
+    providers: Sequence[str] = ()
+    pools: Sequence[str] = ()
+    tenants: Sequence[str] = ()
+    older_than: float | None = None
+
+    @property
+    def everything(self) -> bool:
+        """Is all wanted?"""
+        narrowed = self.states or self.labels or self.providers or self.pools or self.tenants
+        return not narrowed and self.older_than is None
+
+    def node(self, node: Node, now: float) -> bool:
+        """Is a node wanted? :param now: seconds since the epoch."""
+        return (
+            (not self.states or node.state in self.states or node_status(node) in self.states)
+            and (not self.labels or matches(self.labels, node.type))
+            and (not self.providers or matches(self.providers, [node.provider]))
+            and (not self.pools or matches(self.pools, [node.pool, f"{node.provider}/{node.pool}"]))
+            and (not self.tenants or matches(self.tenants, [node.tenant_name]))
+            and self._old_enough(node.state_time, now)
+        )
+
+    def request(self, request: NodeRequest, now: float) -> bool:
+        """Is a request wanted? One that any provider may serve has no provider to look for."""
+        return (
+            (not self.states or request.state in self.states)
+            and (not self.labels or matches(self.labels, request.node_types))
+            and (not self.providers or matches(self.providers, [request.provider]))
+            and (not self.tenants or matches(self.tenants, [origin_of(request).get("tenant")]))
+            and self._old_enough(request.created_time, now)
+        )
+
+    def _old_enough(self, moment: float | None, now: float) -> bool:
+        return self.older_than is None or (moment is not None and now - moment > self.older_than)
+
+
+def names_in(text: str) -> list[str]:
+    """Names or patterns, divided by commas."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def states_in(text: str, known: Sequence[str]) -> list[str]:
+    """States, divided by commas.
+
+    :raises ValueError: there is no such state. The text says which there are.
+    """
+    names = names_in(text)
+    for name in names:
+        if name not in known:
+            there_are = f"(there are: {', '.join(known)})"
+            raise ValueError(f"there is no state {name!r}{did_you_mean(name, known)} {there_are}")
+    return names
+
+
+def node_status(node: Node) -> str:
+    """The state of a node, as people see it: ``allocated`` is a ready one that belongs to a request."""
+    return ALLOCATED if node.state == states.READY and node.allocated_to is not None else node.state
+
+
+def matches(patterns: Sequence[str], names: Iterable[str | None]) -> bool:
+    """Does one of the names match one of the patterns? Without patterns every name does."""
+    return not patterns or any(name is not None and fnmatchcase(name, p) for name in names for p in patterns)

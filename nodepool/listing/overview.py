@@ -6,22 +6,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import styles, times
+from nodepool.listing import table, times
 from nodepool.listing.pools import used_of
-from nodepool.listing.report import BLANK, Paragraph, Report
-from nodepool.listing.safe_text import printable
-from nodepool.listing.table import Column, Table
+from nodepool.listing.table import BLANK, Column, Paragraph, Report, Table
+from nodepool.listing.times import printable
 from nodepool.model import states
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 from nodepool.plan.attention import problems
-from nodepool.plan.long_waits import LONG_SECONDS, long_waits
+from nodepool.plan.explain import LONG_SECONDS, long_waits
 from nodepool.plan.pool_summary import limiting, summarize
 from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from nodepool.model.launcher_status import LauncherStatus
+    from nodepool.model.status import LauncherStatus
     from nodepool.plan.attention import Registered, StatusProblem
-    from nodepool.plan.long_waits import LongWait
+    from nodepool.plan.explain import LongWait
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
 
@@ -101,7 +100,7 @@ def problem_line(problem: StatusProblem, now: float, *, command: bool = True) ->
     if problem.command and command:
         parts.append(f"see: nodepool {problem.command}")
     return Paragraph(
-        [("- ", ""), (printable(problem.text), styles.problem(problem.kind)), (printable("; ".join(parts)), "")]
+        [("- ", ""), (printable(problem.text), table.problem(problem.kind)), (printable("; ".join(parts)), "")]
     )
 
 
@@ -112,7 +111,7 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Mapping[tuple[str | None
     """
     columns = (
         Column("Pool", "pool"),
-        Column("State", "state", style=styles.state),
+        Column("State", "state", style=table.state),
         *(Column(state.capitalize(), state.replace("-", "_")) for state in _STATES),
         Column("Waiting", "waiting"),
         Column("Most used", "limiting"),
@@ -131,13 +130,13 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Mapping[tuple[str | None
 
 def as_report(overview: Overview) -> Report:
     """The overview for people."""
-    style = styles.BAD if overview.waits else styles.WAITING if overview.problems else styles.GOOD
+    style = table.BAD if overview.waits else table.WAITING if overview.problems else table.GOOD
     parts: list[Paragraph | Table] = [Paragraph([(printable(overview.sentence), style)])]
     if overview.problems:
-        parts += [BLANK, Paragraph([("Needs attention:", styles.HEADING)])]
+        parts += [BLANK, Paragraph([("Needs attention:", table.HEADING)])]
         parts += [problem_line(problem, overview.now) for problem in overview.problems]
     if overview.capacity.rows:
-        parts += [BLANK, Paragraph([("Capacity:", styles.HEADING)]), overview.capacity]
+        parts += [BLANK, Paragraph([("Capacity:", table.HEADING)]), overview.capacity]
     return Report(parts, as_object(overview))
 
 

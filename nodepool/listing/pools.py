@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import styles, times
+from nodepool.listing import table, times
 from nodepool.listing.table import Column, Table
-from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting
+from nodepool.model import states
+from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, summarize
 
 if TYPE_CHECKING:
-    from nodepool.model.launcher_status import LauncherStatus
-    from nodepool.model.pool_status import LimitStatus
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+    from nodepool.model.status import LauncherStatus, LimitStatus
+    from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
 
 #: State of a provider that no launcher could start.
@@ -65,7 +69,7 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
 
 
 def _style(value: str) -> str:
-    return "red" if value == NOT_SERVED else styles.state(value.partition(" (")[0])
+    return "red" if value == NOT_SERVED else table.state(value.partition(" (")[0])
 
 
 def _row(pool: PoolSummary) -> list[Any]:
@@ -112,3 +116,144 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
         for key, limit in sorted(found.items())
     ]
     return Table(columns, rows)
+
+
+# The table of tenants: what they use of their limits (reference/commands 2).
+
+_COLUMNS: Final = (
+    Column("Tenant", "tenant"),
+    Column("Resource", "resource"),
+    Column("Limit", "limit", amount),
+    Column("Used", "used", amount),
+    Column("Free", "free", amount),
+    Column("Nodes", "nodes"),
+    Column("Waiting", "waiting"),
+)
+
+
+def tenant_table(
+    limits: Mapping[str, Mapping[str, float]], nodes: Iterable[Node], requests: Iterable[NodeRequest]
+) -> Table:
+    """A row for each resource that a tenant uses or that is limited.
+
+    :param limits: tenant -> resource -> limit.
+    """
+    counts: Counter[str] = Counter()
+    used: dict[str, Counter[str]] = {}
+    for node in nodes:
+        if node.tenant_name:
+            counts[node.tenant_name] += 1
+            used.setdefault(node.tenant_name, Counter()).update(resources_of(node))
+    waiting = Counter(
+        request.tenant_name
+        for request in requests
+        if request.tenant_name and request.state in (states.REQUESTED, states.PENDING)
+    )
+    rows: list[list[Any]] = []
+    for tenant in sorted({*limits, *counts, *waiting}):
+        of_tenant, now = limits.get(tenant, {}), used.get(tenant, Counter())
+        for resource in sorted({*of_tenant, *now}) or ["instances"]:
+            limit, amount_used = of_tenant.get(resource), round(now[resource], 6)
+            left = None if limit is None else max(0, limit - amount_used)
+            rows.append([tenant, resource, limit, amount_used, left, counts[tenant], waiting[tenant]])
+    return Table(_COLUMNS, rows)
+
+
+def resources_of(node: Node) -> dict[str, Any]:
+    """What a node uses, as far as its record says; without, it is one instance."""
+    stored = node.resources or {}
+    numbers = {
+        name: value for name, value in stored.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
+    return numbers or {"instances": 1}
+
+
+def tenant_limits(launchers: Iterable[LauncherStatus]) -> Mapping[str, Mapping[str, float]]:
+    """Tenant -> resource -> limit. All launchers have the same; of those that do not, the limits of all."""
+    found: dict[str, dict[str, float]] = {}
+    for launcher in launchers:
+        for tenant, limits in launcher.tenant_limits.items():
+            found.setdefault(tenant, {}).update(limits)
+    return found
+
+
+# What is known of one provider: its images and its nodes (reference/commands 2).
+
+_IMAGE_COLUMNS: Final = (
+    Column("Image Name", "image"),
+    Column("Build ID", "build_id"),
+    Column("Upload IDs", "upload_ids"),
+)
+_NODE_COLUMNS: Final = (Column("ID", "id"), Column("Server ID", "server_id"))
+
+
+def provider_image_table(images: Iterable[tuple[str, str, list[str]]]) -> Table:
+    """:param images: image, build id and upload ids of each build that has or had uploads in the provider."""
+    return Table(_IMAGE_COLUMNS, [list(row) for row in images])
+
+
+def provider_node_table(nodes: Iterable[Node]) -> Table:
+    """:param nodes: of the provider."""
+    return Table(_NODE_COLUMNS, [[node.id, node.external_id] for node in nodes])
+
+
+# The overview of labels for pages and API: who serves each, and who wants it.
+
+SERVED: Final = "served"
+
+
+def label_overview(seen: Observed) -> Table:
+    """A row for each label that a pool has or a request wants."""
+    columns = (
+        Column("Label", "label"),
+        Column("State", "state", style=lambda value: table.GOOD if value == SERVED else table.BAD),
+        Column("Pools", "pools"),
+        Column("Nodes", "nodes"),
+        Column("Ready", "ready"),
+        Column("Waiting", "waiting"),
+        Column("Oldest", "oldest", times.since(seen.now), priority=1, moves=True),
+        Column("Error", "error", priority=1),
+    )
+    pools: dict[str, set[str]] = {}
+    for pool in seen.pools.values():
+        for label in pool.labels:
+            pools.setdefault(label, set()).add(pool.name)
+    nodes, ready = _nodes(seen)
+    waiting, oldest = _waiting(seen)
+    broken: dict[str, list[str]] = {}
+    for summary in summarize(seen.statuses):
+        for label, told in summary.labels.items():
+            broken.setdefault(label, []).append(f"{summary.name}: {told.text}")
+    rows: list[list[Any]] = []
+    for label in sorted({*pools, *waiting, *broken}):
+        serving, errors = pools.get(label, set()), broken.get(label, [])
+        state = SERVED if len(errors) < len(serving) else NOT_SERVED
+        rows.append(
+            [
+                *(label, state, sorted(serving), nodes[label], ready[label], waiting[label]),
+                *(oldest.get(label), "; ".join(errors) or None),
+            ]
+        )
+    return Table(columns, rows)
+
+
+def _nodes(seen: Observed) -> tuple[Counter[str], Counter[str]]:
+    """Label -> nodes, and those that are ready and that nobody has."""
+    nodes: Counter[str] = Counter()
+    ready: Counter[str] = Counter()
+    for node in seen.nodes.values():
+        nodes.update(node.type)
+        if node.state == states.READY and node.allocated_to is None:
+            ready.update(node.type)
+    return nodes, ready
+
+
+def _waiting(seen: Observed) -> tuple[Counter[str], dict[str, float]]:
+    """Label -> requests that wait for it, and when the first of them was submitted."""
+    waiting: Counter[str] = Counter()
+    oldest: dict[str, float] = {}
+    for request in seen.waiting:
+        for label in set(request.node_types):
+            waiting[label] += 1
+            oldest[label] = min(oldest.get(label, seen.now), request.created_time or seen.now)
+    return waiting, oldest

@@ -4,11 +4,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.config.problems import Problem, Severity
-from nodepool.model.secret_words import names_a_secret
+from nodepool.listing import table, times
+from nodepool.listing.table import Column, Table
+from nodepool.listing.times import printable
+from nodepool.model.config_keys import names_a_secret
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.plan.config_diff import ServedConfig
 
 FORMATS: Final = ("text", "json", "github")
 _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
@@ -97,3 +104,68 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# What ``nodepool check`` found: a table, and on a terminal lines that are not cut (reference/commands 2).
+
+_COLOURS: Final = {"ok": table.GOOD, "warning": table.WAITING, "failed": table.BAD}
+
+
+def check_table(results: Mapping[str, Sequence[CheckResult]]) -> Table:
+    """A row for each result.
+
+    :param results: where it was looked at, such as ``cloud-1`` -> what was found.
+    """
+    columns = (
+        Column("Result", "result", style=lambda value: _COLOURS.get(value, "")),
+        Column("Where", "where"),
+        Column("What", "subject"),
+        Column("Found", "text", least=40),
+        Column("Remedy", "remedy", least=30),
+    )
+    rows: list[list[Any]] = [
+        [result.status, where, result.subject, result.text, result.remedy or None]
+        for where, found in results.items()
+        for result in found
+    ]
+    return Table(columns, rows)
+
+
+def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -> None:
+    """Print results for people: texts are wrapped, never cut, because each says what to do.
+
+    :param results: as for `check_table`.
+    :param stream: a terminal.
+    """
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    console = Console(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
+    for where, found in results.items():
+        console.print(Text(printable(where), "bold"))
+        grid = Grid.grid(padding=(0, 2))
+        for result in found:
+            lines = [f"{result.subject}: {result.text}", *([f"-> {result.remedy}"] if result.remedy else [])]
+            shown = Text("\n".join(map(printable, lines)), overflow="fold")
+            grid.add_row("", Text(result.status, _COLOURS[result.status]), shown)
+        console.print(grid)
+
+
+# Which launchers serve a configuration file, in words (reference/commands 2).
+
+
+def served_line(found: ServedConfig, now: float) -> str:
+    """What one launcher serves, and what to do if that is not the file. ``now``: seconds since the epoch."""
+    who = f"launcher {found.launcher}" + (f" ({found.pid})" if found.pid is not None else "")
+    if found.serves is None:
+        return printable(f"{who} does not report what it serves, like all launchers of Nodepool 11")
+    loaded = "" if found.loaded is None else f", loaded {times.since(now)(found.loaded)}"
+    why = ""
+    if found.refused:
+        at = "" if found.refused_at is None else f" {times.since(now)(found.refused_at)}"
+        why = f"; its last reload{at} failed: {found.refused}"
+    elif not found.serves:
+        why = f"; it loads {found.file or 'its file'} by itself when that changes there"
+    what = "serves this file" if found.serves else f"serves another file ({found.digest})"
+    return printable(f"{who} {what}{loaded}{why}")

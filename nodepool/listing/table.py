@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from nodepool.listing.safe_text import printable
-from nodepool.model.near_words import did_you_mean
+from nodepool.listing.times import printable
+from nodepool.model.config_keys import did_you_mean
 from nodepool.quick_dataclass import dataclass
 
 FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
@@ -248,3 +249,93 @@ def _as_csv(table: Table, *, headers: bool) -> str:
         writer.writerow([column.key for column in table.columns])
     writer.writerows([text(value) for value in row] for row in table.rows)
     return output.getvalue().rstrip("\n")
+
+
+# A report: paragraphs and listings one below the other, e.g. of ``nodepool status``. `listing.terminal` shows it.
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text without line breaks; long ones are wrapped where they are drawn again and again.
+
+    :param spans: text, and its style on a terminal: a name of the library ``rich``, empty = none.
+    """
+
+    spans: Sequence[tuple[str, str]] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.spans)
+
+
+BLANK = Paragraph()
+
+
+@dataclass(frozen=True)
+class Report:
+    """One picture.
+
+    :param told: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it: a report that
+        is watched without a terminal is printed again when this differs.
+    """
+
+    parts: Sequence[Paragraph | Table]
+    told: Any
+
+
+def as_text(report: Report) -> str:
+    """A report as it is printed where no terminal is."""
+    return "\n".join(part.text if isinstance(part, Paragraph) else render(part) for part in report.parts)
+
+
+class ChangedReports:
+    """A report that is watched by a program: it is printed again when it has changed. For one thread.
+
+    :param form: ``table`` or ``json``; JSON is one object a line.
+    """
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._last: str | None = None
+
+    def text(self, report: Report) -> str:
+        """What is to be printed now; empty = nothing."""
+        told = json.dumps(report.told, sort_keys=True)
+        first, changed = self._last is None, told != self._last
+        self._last = told
+        if not changed:
+            return ""
+        if self._form == "json":
+            return json.dumps(report.told)
+        return as_text(report) if first else f"\n{as_text(report)}"
+
+
+# Colours of values on a terminal: names that the library ``rich`` knows.
+
+GOOD: Final = "green"
+BUSY: Final = "cyan"
+WAITING: Final = "yellow"
+BAD: Final = "red"
+QUIET: Final = "dim"
+HEADING: Final = "bold"
+
+#: States of nodes, requests, builds, uploads, pools, providers and hosts.
+_STATES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("ready", "fulfilled", "running", "up", "current"), GOOD),
+    **dict.fromkeys(("allocated", "in-use", "building", "testing", "init", "uploading", "pending", "starting"), BUSY),
+    **dict.fromkeys(("requested", "hold", "paused", "draining", "drained", "maintenance", "quarantined"), WAITING),
+    **dict.fromkeys(("failed", "aborted", "unavailable", "down", "broken"), BAD),
+    **dict.fromkeys(("used", "deleting", "deleted", "stopped"), QUIET),
+}
+#: Kinds of problems with which requests are served: somebody wanted it so, or launchers differ.
+_WEAK: Final = frozenset({"maintenance", "version", "configuration"})
+
+
+def state(value: Any) -> str:
+    """Colour of a state; empty = none."""
+    return _STATES.get(value, "") if isinstance(value, str) else ""
+
+
+def problem(kind: str) -> str:
+    """Colour of what needs attention, by the kind of a `plan.attention.StatusProblem`."""
+    return WAITING if kind in _WEAK else BAD

@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from nodepool.listing import layout
-from nodepool.listing.changed_rows import ChangedRows
-from nodepool.listing.report import ChangedReports, Paragraph, Report, as_text
-from nodepool.listing.table import Place, Table, cell, in_order, render, selected, shown, without_empty
+from nodepool.listing.table import (
+    ChangedReports,
+    Column,
+    Paragraph,
+    Place,
+    Report,
+    Table,
+    as_text,
+    cell,
+    in_order,
+    json_lines,
+    plain,
+    render,
+    selected,
+    shown,
+    without_empty,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -183,7 +196,7 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
     texts = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     headers = [column.header.upper() for column in table.columns] if display.headers else [""] * len(table.columns)
     natural = [max(map(measure, column)) for column in zip(headers, *texts, strict=True)]
-    widths = layout.fit(table.columns, natural, None if wide else console.width)
+    widths = fit(table.columns, natural, None if wide else console.width)
     ellipsis = "…" if console.encoding.startswith("utf") else "~"
     styles = {"": None, _HEADER: Style.parse(_HEADER)}
     last = max(widths, default=-1)
@@ -194,10 +207,10 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
             name = names[number]
             if name not in styles:
                 styles[name] = Style.parse(name)
-            text = layout.cut(line[number], width, measure, ellipsis)
+            text = cut(line[number], width, measure, ellipsis)
             parts.append(Segment(text.rstrip() if number == last else text, styles[name]))
             if number != last:
-                parts.append(Segment(layout.GAP))
+                parts.append(Segment(GAP))
         return [*parts, Segment.line()]
 
     lines = [segments(headers, [_HEADER] * len(headers))] if display.headers else []
@@ -230,3 +243,93 @@ def _paragraph_lines(console: Console, part: Paragraph, *, wrapped: bool) -> lis
     else:
         lines = [[Segment(text, Style.parse(style)) for text, style in part.spans]]
     return [[*line, Segment.line()] for line in lines]
+
+
+# How a listing fits the width of a terminal: which columns stay, and how wide they are.
+
+#: Between two columns.
+GAP: Final = "  "
+#: No column is cut to fewer characters, whatever the terminal.
+_NARROWEST: Final = 4
+
+
+def fit(columns: Sequence[Column], natural: Sequence[int], room: int | None) -> dict[int, int]:
+    """Number of each column that stays -> its width.
+
+    Columns go by their priority until the rest has room, with long texts cut to the column's ``least``. Then the widest
+    are cut until all fit.
+
+    :param natural: width of the longest text of each column.
+    :param room: width of the terminal; None = without bounds.
+    """
+    if room is None:
+        return dict(enumerate(natural))
+    kept = list(range(len(columns)))
+    while _total([min(natural[n], columns[n].least) for n in kept]) > room:
+        doomed = max(kept, key=lambda n: (columns[n].priority, n), default=None)
+        if doomed is None or columns[doomed].priority == 0:
+            break
+        kept.remove(doomed)
+    widths = {n: min(natural[n], max(room, _NARROWEST)) for n in kept}
+    for least in ({n: columns[n].least for n in kept}, dict.fromkeys(kept, _NARROWEST)):
+        while _total(list(widths.values())) > room:
+            wide = [n for n in kept if widths[n] > least[n]]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(GAP) * max(0, len(widths) - 1)
+
+
+def cut(text: str, width: int, measure: Callable[[str], int], ellipsis: str = "…") -> str:
+    """A text of exactly a width: filled with blanks, or cut, with an ellipsis at its end.
+
+    :param measure: width of a text; some characters take two places, some none.
+    """
+    excess = measure(text) - width
+    if excess <= 0:
+        return text + " " * -excess
+    text = text[: width - 1] if text.isascii() else text
+    while measure(text) > width - 1:
+        text = text[:-1]
+    return text + ellipsis + " " * (width - 1 - measure(text))
+
+
+# A listing that is watched by a program: first all of it, then the rows that are new or have changed.
+
+
+class ChangedRows:
+    """Remembers the rows that were told, by the value of their first column. For one thread.
+
+    :param form: one of `table.FORMATS`. JSON is one object a line, YAML one document a row.
+    """
+
+    def __init__(self, form: str, *, headers: bool = True) -> None:
+        self._form = form
+        self._headers = headers
+        self._told: dict[str, list[Any]] = {}
+
+    def text(self, table: Table) -> str:
+        """What is new in a listing; empty = nothing."""
+        lasting = [n for n, column in enumerate(table.columns) if not column.moves]
+        keys = [str(row[0]) for row in table.rows]
+        now = {key: [row[n] for n in lasting] for key, row in zip(keys, table.rows, strict=True)}
+        changed = [number for number, key in enumerate(keys) if self._told.get(key) != now[key]]
+        self._told = now
+        if not changed:
+            return ""
+        headers, self._headers = self._headers, False
+        if self._form in ("table", "wide"):
+            lines = plain(shown(table, Place.WIDE if self._form == "wide" else Place.TERMINAL)).splitlines()
+            return "\n".join([*lines[:headers], *(lines[number + 1] for number in changed)])
+        return self._records(replace(table, rows=[table.rows[number] for number in changed]), headers=headers)
+
+    def _records(self, table: Table, *, headers: bool) -> str:
+        if self._form == "json":
+            return "\n".join(json_lines(table))
+        if self._form == "yaml":
+            return "\n".join(f"---\n{render(replace(table, rows=[row]), 'yaml')}" for row in table.rows)
+        return render(table, self._form, headers=headers)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 
 #: What a date can show, in seconds since the epoch: records of other programs may have any number.
 _FIRST: Final = 86400.0
@@ -61,3 +61,42 @@ def until(now: float) -> Callable[[float], str]:
 
 def _local(at: float) -> datetime:
     return datetime.fromtimestamp(min(max(at, _FIRST), _LAST), UTC).astimezone()
+
+
+# Numbers with units, as people read them.
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that suits them, e.g. ``1.5 GiB``."""
+    unit = 0
+    while abs(count) >= 1024 and unit < len(_UNITS) - 1:
+        count /= 1024
+        unit += 1
+    return f"{count:.0f} B" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
+
+
+def speed(bytes_per_second: float) -> str:
+    """E.g. ``12.0 MiB/s``."""
+    return f"{size(bytes_per_second)}/s"
+
+
+def percent(value: float) -> str:
+    """A whole number; 100% only when nothing is left."""
+    return f"{int(max(0.0, min(100.0, value)))}%"
+
+
+# Texts of other programs on a terminal.
+
+
+def printable(text: str) -> str:
+    """A text in which no character can do anything but be printed: no escape sequence may reach the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def printable_lines(text: str) -> str:
+    """A text of several lines, in which no other character can do anything but be printed."""
+    return "\n".join(map(printable, text.splitlines()))

@@ -6,8 +6,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from nodepool.metrics.names import normalise, plain
 from nodepool.metrics.registry import Metric, MetricKind
+
+# The rule for text that comes from users, as a part of a statsd name (reference/metrics).
+
+# Requestors and tenants are named freely by clients: what has a meaning in a name or in the protocol goes.
+_NORMALISED = str.maketrans(dict.fromkeys(".:|\r\n", "_"))
+# Other names are kept as they are, except for what would end a line early and make a wrong metric of the rest:
+# labels and providers of nodes come from ZooKeeper, where anybody may have written them.
+_PLAIN = str.maketrans(dict.fromkeys("|\r\n", "_"))
+
+
+def normalise(text: str) -> str:
+    """Text of a requestor or tenant as one part of a name: ``.`` and ``:`` become ``_``."""
+    return text.translate(_NORMALISED)
+
+
+def plain(text: str) -> str:
+    """Any other text as a part of a name: unchanged, dots included."""
+    return text.translate(_PLAIN)
+
 
 #: For how long it takes until a machine can be used, in seconds.
 LAUNCH_BUCKETS: Final = (1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0)

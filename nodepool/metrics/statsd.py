@@ -12,11 +12,16 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from statsd.client.base import StatsClientBase
 from statsd.client.udp import Pipeline
+
+from nodepool.metrics.registry import Registry
+
+if TYPE_CHECKING:
+    from nodepool.metrics.registry import Series
 
 DEFAULT_HOST: Final = "localhost"
 DEFAULT_PORT: Final = 8125
@@ -146,3 +151,51 @@ def client_of(host: str, port: int) -> StatsdClient:
     client = StatsdClient(host, port)
     client.resolve()
     return client
+
+
+# `StatsdSink`: passes metrics on to a statsd server (reference/metrics).
+
+
+class StatsdSink:
+    """Any thread. Neither blocks nor raises.
+
+    :param client: asked at each call; None = nothing is sent.
+    """
+
+    def __init__(self, client: Callable[[], StatsdClient | None]) -> None:
+        self._client = client
+
+    def gauges(self, values: Mapping[Series, float]) -> None:
+        client = self._client()
+        if client is not None:
+            client.gauges({name: value for series, value in values.items() for name in statsd_names(series)})
+
+    def counted(self, series: Series, amount: float) -> None:
+        client = self._client()
+        if client is not None:
+            for name in statsd_names(series):
+                client.incr(name, amount)
+
+    def timed(self, series: Series, seconds: float) -> None:
+        """A timer under each name and, unless the metric wants none, a counter."""
+        client = self._client()
+        names = statsd_names(series)
+        if client is None or not names:
+            return
+        with client.pipeline() as pipe:
+            for name in names:
+                pipe.timing(name, seconds * 1000)
+                if series.metric.statsd_counts:
+                    pipe.incr(name)
+
+
+def statsd_names(series: Series) -> Sequence[str]:
+    """The names under which statsd gets a series; none if it does not."""
+    statsd = series.metric.statsd
+    return () if statsd is None else statsd(*series.values)
+
+
+# The metrics of this process.
+
+#: What everything in this process counts with. statsd is told when its environment variables are set.
+REGISTRY: Final = Registry([StatsdSink(lambda: shared_client())])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declarations of configuration keys: name, type, default, attribute and meaning of a key stand in one place.
 
-A section of the configuration is a subclass of `nodepool.model.config_value.ConfigValue` with its keys in its body::
+A section of the configuration is a subclass of `nodepool.model.config_keys.ConfigValue` with its keys in its body::
 
     class Pool(ConfigValue):
         max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB")
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final, Self
 
 from nodepool.quick_dataclass import dataclass
 
@@ -282,3 +282,87 @@ class ReadPlan:
 
 #: Found once a class.
 read_plan = functools.cache(ReadPlan)
+
+
+# `ConfigValue`: base of everything that is read from a configuration (reference/driver 6).
+
+
+class ConfigValue:
+    """Compares by attributes: a reload touches only what is not equal any more.
+
+    Class attribute ``ignore_equality`` names attributes that are left out, such as references back to the owner,
+    which would make comparing endless. The names of base classes count as well. Keys may be declared in the class body,
+    see `nodepool.model.config_keys`.
+    """
+
+    ignore_equality: ClassVar[list[str]] = []
+    #: Names of keys that base classes have, but not this section.
+    without_keys: ClassVar[tuple[str, ...]] = ()
+    #: Other sections whose keys stand in this section, too. Only their own class reads them.
+    keys_also_of: ClassVar[tuple[type, ...]] = ()
+
+    def read_keys(self, data: Mapping[str, Any], section: type | None = None) -> None:
+        """Set the attributes of the declared keys.
+
+        :param data: the section in the file; it conforms to the schema.
+        :param section: only keys of this base class; None = all.
+        """
+        read_plan(section or type(self)).read(self, data)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return False
+        ignored = _ignored(type(self))
+        mine, theirs = vars(self), vars(other)
+        if ignored:
+            mine, theirs = dict(mine), dict(theirs)
+            for name in ignored:
+                mine.pop(name, None)
+                theirs.pop(name, None)
+        return mine == theirs
+
+    def __hash__(self) -> int:
+        """One for each class: equal objects have the same, also when they change. Drivers written for 11.0.0 use it."""
+        return hash(type(self))
+
+
+#: Found once a class: a configuration can have ten thousands of objects.
+_IGNORED: dict[type, frozenset[str]] = {}
+
+
+def _ignored(cls: type) -> frozenset[str]:
+    names = _IGNORED.get(cls)
+    if names is None:
+        names = frozenset(name for base in cls.__mro__ for name in vars(base).get("ignore_equality", ()))
+        _IGNORED[cls] = names
+    return names
+
+
+# Words that may be meant by a mistyped one.
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """``, did you mean 'x'?`` if a known word is near; else an empty text."""
+    meant = nearest(word, known)
+    return f", did you mean {meant!r}?" if meant else ""
+
+
+def nearest(word: object, known: Iterable[str]) -> str:
+    """The known word that is probably meant; empty = none is near."""
+    import difflib
+
+    matches = difflib.get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    return matches[0] if matches else ""
+
+
+# Which keys of a configuration may hold a secret.
+
+#: Values under keys with these words in them are never shown.
+SECRET_WORDS: Final = ("password", "secret", "token", "env-vars", "api-key", "apikey", "credential")
+
+
+def names_a_secret(path: Iterable[object]) -> bool:
+    """May the value at a path of keys be a secret?"""
+    return any(word in str(part).lower() for part in path for word in SECRET_WORDS)

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import enum
+import json
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from nodepool.model.typed_record import TypedRecord
+from nodepool.model.record import TypedRecord
 from nodepool.quick_dataclass import dataclass
 
 #: Longest text of an event, in characters. The full one is in the log.
@@ -88,3 +89,58 @@ def clipped(text: str) -> str:
     """A text as an event may have it: one line, at most `MAX_TEXT` characters."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 3]}..."
+
+
+# How long something took or is away, as text.
+#
+# One rule for all: people read `short`. `clock` is for ages in listings that Nodepool 11 has, which scripts read.
+
+
+def short(seconds: float) -> str:
+    """A duration in its two largest units, e.g. ``45 s``, ``12 min``, ``3 h 20 min``, ``2 d 4 h``.
+
+    A negative one, from clocks that differ, is 0.
+    """
+    left = max(0, int(seconds))
+    if left < 60:
+        return f"{left} s"
+    minutes, hours, days = left // 60 % 60, left // 3600 % 24, left // 86400
+    if days:
+        return f"{days} d {hours} h" if hours else f"{days} d"
+    if hours:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{minutes} min"
+
+
+def clock(seconds: float) -> str:
+    """A duration as ``DD:HH:MM:SS``. A negative one is 0."""
+    left = max(0, int(seconds))
+    return f"{left // 86400:02d}:{left // 3600 % 24:02d}:{left // 60 % 60:02d}:{left % 60:02d}"
+
+
+# `LostInstance`: the cloud took the instance of a node away, or somebody deleted it there.
+
+#: Begins the name under which a provider locks nodes of other providers, and puts its own nodes on them.
+BACKING_OWNER: Final = "NodePool:metastatic:"
+
+
+class LostInstance(NamedTuple):
+    """:param code: the cloud's name of the reason, e.g. ``SpotEviction``; ``text``: the same for a person."""
+
+    node_id: str
+    code: str
+    text: str
+
+
+def with_loss(user_data: Any, code: str, text: str) -> str | None:
+    """``user_data`` of a backing node whose instance is lost: no slot of it is used any more (T-15).
+
+    :return: None = it is no data of a backing node, or the loss is there already.
+    """
+    try:
+        data = json.loads(user_data) if isinstance(user_data, str) else None
+    except ValueError:
+        return None
+    if not isinstance(data, dict) or not str(data.get("owner")).startswith(BACKING_OWNER) or data.get("lost"):
+        return None
+    return json.dumps({**data, "failed": True, "lost": [code, text]})

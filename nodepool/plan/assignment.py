@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
 
 from nodepool.model import states
 from nodepool.model.reasons import Reason, ReasonCode
@@ -124,3 +126,69 @@ def decline(
     if pool_id not in request.declined_by:
         request.declined_by.append(pool_id)
     request.state = declined_state(request.node_types, request.declined_by, registered_ids, absent)
+
+
+# Why did a request fail that every pool declined?
+
+#: Pools of one reason, and reasons, that are named.
+MAX_POOLS: Final = 3
+MAX_REASONS: Final = 5
+#: Longest text of one reason.
+MAX_TEXT: Final = 300
+#: These say nothing of what is wrong where the request could have been served.
+_LAST: Final = frozenset({ReasonCode.LABEL_UNKNOWN, ReasonCode.POOL_DISABLED, ReasonCode.POOL_WITHOUT_LAUNCHES})
+
+
+def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
+    """What each pool answered, in one line: pools with the same reason together, those that tell most first.
+
+    A pool that has not the label is no cause where another one has it. The code is that of the first reason.
+
+    :param answers: pool, such as ``cloud-1/main``, -> why it declined; None = it is one of another launcher.
+    """
+    known = {pool: reason for pool, reason in answers.items() if reason is not None}
+    elsewhere = [pool for pool, reason in answers.items() if reason is None]
+    telling = {pool: reason for pool, reason in known.items() if reason.code is not ReasonCode.LABEL_UNKNOWN}
+    said = telling if telling or elsewhere else known
+    pools: dict[tuple[bool, str], list[str]] = {}
+    for pool, reason in said.items():
+        pools.setdefault((reason.code in _LAST, _cut(reason.text)), []).append(pool)
+    parts = [f"{_listed(pools[key])}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
+    if len(parts) > MAX_REASONS:
+        parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]
+    if elsewhere:
+        parts.append(f"{_listed(elsewhere)}: of another launcher, whose log says why")
+    first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
+    return Reason(first.code, "; ".join(parts), first.numbers)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_POOLS
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_POOLS])} and {more} more"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+# Which of several pools that could serve a request tries first?
+#
+# Without an answer all of them try, in every launcher that watches, and all but one work for nothing. Every launcher
+# finds the same answer by itself: from the registry, the nodes and the request's id, which all of them see.
+
+
+def able_pools(kind: RequestKind, registered: Sequence[PoolInfo]) -> list[PoolInfo]:
+    """The pools that may take a kind of request, as far as the registry tells."""
+    return [pool for pool in registered if isinstance(screen(kind, pool, registered), Consider)]
+
+
+def first_choice(request_id: str, pools: Iterable[PoolInfo]) -> PoolInfo | None:
+    """One of some pools; None if there is none.
+
+    Spreads requests evenly. A pool that comes or goes changes the answer only for its share (rendezvous hashing).
+    """
+    return max(pools, key=lambda pool: _weight(request_id, pool.id), default=None)
+
+
+def _weight(request_id: str, pool_id: str) -> bytes:
+    return blake2b(f"{request_id} {pool_id}".encode(), digest_size=8).digest()

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.model.launcher_status import LauncherStatus
-from nodepool.plan import launch_steps, ownerless
+from nodepool.model.event import Event, What, short
+from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, PoolStatus
+from nodepool.plan import ownerless
 from nodepool.plan.pool_summary import PoolSummary, by_provider, others_of, slowest
-from nodepool.plan.static_hosts import is_parked
+from nodepool.plan.static import is_parked
 from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import HostStatus
     from nodepool.model.request import NodeRequest
     from nodepool.plan.observed import Observed
 
@@ -202,12 +203,12 @@ def _slow(pools: Sequence[PoolSummary], now: float) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
         calls = slowest(pool.slow_calls for pool in members)
         if calls:
-            text = f"the cloud of provider {provider} answers slowly: {launch_steps.slow_calls(calls)}"
+            text = f"the cloud of provider {provider} answers slowly: {slow_calls(calls)}"
             yield StatusProblem("provider", text, command=f"explain {provider}")
     for pool in pools:
-        launches = launch_steps.slow(pool.launching)
+        launches = slow(pool.launching)
         if launches:
-            text = f"{pool.name}: {launch_steps.summary(launches, pool.launches.running, now)}"
+            text = f"{pool.name}: {summary(launches, pool.launches.running, now)}"
             yield StatusProblem("launch", text, launches[0].begun, command=f"explain {pool.name}")
 
 
@@ -309,3 +310,229 @@ def named(names: Sequence[str]) -> str:
 
 def _ids(nodes: Sequence[Node]) -> str:
     return named([node.id or "" for node in nodes])
+
+
+# Which launches take too long, and a launch in words: its step, since when, and what ends it.
+
+#: Launches in progress for a shorter time are not reported one by one, in seconds.
+REPORTED_SECONDS: Final = 10.0
+#: A launch that takes so many times the usual time is slow; none is before so many seconds.
+FACTOR: Final = 4.0
+LEAST_SECONDS: Final = 30.0
+#: As long as no launch shows what is usual.
+UNKNOWN_SECONDS: Final = 300.0
+#: Step -> after so many seconds it is slow, whatever is usual.
+MOST_SECONDS: Final[Mapping[str, float]] = {"call": 60.0}
+#: A question to the cloud that takes so long is slow, in seconds.
+SLOW_CALL_SECONDS: Final = LEAST_SECONDS
+#: What a question to the cloud asks for.
+_ASKED: Final[Mapping[str, str]] = {
+    "listInstances": "a list of instances",
+    "listResources": "a list of what may be left over",
+    "getQuotaLimits": "the look-up of limits",
+    "getQuotaForLabel": "the look-up of what a label needs",
+    "getAZs": "a list of zones",
+    "labelReady": "the look-up of an image",
+    "listImages": "a list of images",
+    "isGone": "the look-up of an instance",
+    "deleteResource": "a deletion",
+}
+#: What a launch waits for in each step.
+_WAITS_FOR: Final[Mapping[str, str]] = {
+    "begin": "its begin",
+    "wait": "what it needs before it is created",
+    "call": "the answer of the cloud to the call that creates it",
+    "build": "the cloud, which has it and does not run it yet",
+    "keys": "an answer at its port: it runs, and its host keys are asked for",
+    "search": "lists of the cloud, for what a failed attempt may have left",
+    "clean": "the deletion of what the attempt before left",
+    "end": "ZooKeeper, which stores it",
+}
+
+
+def is_slow(launch: LaunchStatus, now: float) -> bool:
+    """Does a launch, or its step, take too long? :param now: seconds since the epoch."""
+    limit = UNKNOWN_SECONDS if launch.usual is None else max(LEAST_SECONDS, FACTOR * launch.usual)
+    return now - launch.begun > limit or now - launch.since > MOST_SECONDS.get(launch.step, limit)
+
+
+def described(launch: LaunchStatus, now: float) -> str:
+    """A launch in half a sentence: ``waits for ... for 40 s (...)``."""
+    what = _WAITS_FOR.get(launch.step, "the driver")
+    state = f" (it is {launch.text})" if launch.text else ""
+    return f"waits for {what}{state} for {_age(launch.since, now)}{_times(launch, now)}"
+
+
+def slow(launches: Iterable[LaunchStatus]) -> list[LaunchStatus]:
+    """Those that take too long, the one that began first is the first."""
+    return sorted((launch for launch in launches if launch.slow), key=lambda launch: launch.begun)
+
+
+def summary(launches: Sequence[LaunchStatus], running: int, now: float) -> str:
+    """Slow launches of a pool in a sentence without its subject's place: ``2 of 3 launches take long: ...``.
+
+    :param launches: slow ones, see `slow`. ``running``: all launches of the pool.
+    """
+    steps = Counter(launch.step for launch in launches)
+    step = steps.most_common(1)[0][0]
+    same = [launch for launch in launches if launch.step == step]
+    total = max(running, len(launches))
+    head = f"{len(launches)} of {total} {'launch takes' if total == 1 else 'launches take'} long"
+    if total > 1 and len(launches) == 1:
+        head = f"1 of {total} launches takes long"
+    who = "" if len(same) == len(launches) else f"{len(same)} of them "
+    verb = "it waits" if len(launches) == 1 else "wait" if who else "they wait"
+    what = _WAITS_FOR.get(step, "the driver")
+    longest = min(same, key=lambda launch: launch.since)
+    most = "for" if len(same) == 1 else "up to"
+    return f"{head}: {who}{verb} for {what}, {most} {_age(longest.since, now)}{_times(same[0], now)}"
+
+
+def rounded(seconds: float) -> float:
+    """Down to a tenth of a minute, and to minutes from ten on."""
+    step = 6.0 if seconds < 600.0 else 60.0
+    return seconds // step * step
+
+
+def slow_calls(calls: Mapping[str, float]) -> str:
+    """Questions to a cloud that take long, the longest first: ``a list of instances takes 42 s``."""
+    ordered = sorted(calls.items(), key=lambda call: (-call[1], call[0]))
+    return ", ".join(f"{_ASKED.get(hook, hook)} takes {short(seconds)}" for hook, seconds in ordered)
+
+
+def _age(since: float, now: float) -> str:
+    return short(now - since)
+
+
+def _times(launch: LaunchStatus, now: float) -> str:
+    """How long the launch has taken, what is usual, and what ends it."""
+    usual = "" if launch.usual is None else f", usually it takes {_usual(launch.usual)}"
+    ends = "" if launch.ends is None else f"; {launch.option} ends the attempt in {short(launch.ends - now)}"
+    return f" (the launch began {_age(launch.begun, now)} ago{usual}{ends})"
+
+
+def _usual(seconds: float) -> str:
+    return short(seconds) if seconds >= 1 else "less than 1 s"
+
+
+# Events that follow from two status records of a pool; and the events of all launchers as one list.
+
+#: State of a pool whose provider launches nothing.
+UNAVAILABLE: Final = "unavailable"
+#: The same event of several launchers within so many seconds is one.
+SAME_SECONDS: Final = 60.0
+#: Launchers of such an event that are named.
+MAX_ACTORS: Final = 3
+
+
+def pool_events(before: PoolStatus | None, after: PoolStatus, now: float) -> list[Event]:
+    """What happened in a pool between two records.
+
+    :param before: None = ``after`` is the first one: only what is wrong is an event.
+    :param now: seconds since the epoch.
+    """
+    old = before or PoolStatus()
+    return [
+        *_state(old, after, now),
+        *_label_events(old, after, now),
+        *_launch_events(old, after),
+        *_slow_events(old, after, now),
+        *_host_events(old, after, now),
+    ]
+
+
+def _event(status: PoolStatus, now: float, subject: str, what: What, code: str = "", text: str = "") -> Event:
+    return Event(now, status.host, subject, what.value, code, text)
+
+
+def _state(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
+    subject = f"provider {new.provider}"
+    if new.state == UNAVAILABLE and (old.state != UNAVAILABLE or old.code != new.code):
+        yield _event(new, new.since or now, subject, What.UNAVAILABLE, new.code or "", new.text or "")
+    elif old.state == UNAVAILABLE and new.state != UNAVAILABLE:
+        yield _event(new, new.since or now, subject, What.AVAILABLE)
+
+
+def _label_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
+    for name, label in new.labels.items():
+        before = old.labels.get(name)
+        if before is None or before.code != label.code:
+            at = label.since if before is None and label.since else now
+            yield _event(new, at, _label(new, name), What.UNAVAILABLE, label.code, label.text)
+    for name in old.labels:
+        if name not in new.labels:
+            yield _event(new, now, _label(new, name), What.AVAILABLE)
+
+
+def _label(status: PoolStatus, name: str) -> str:
+    return f"label {name} of {status.provider}/{status.pool}"
+
+
+def _launch_events(old: PoolStatus, new: PoolStatus) -> Iterator[Event]:
+    """Of several that failed between two records the last one."""
+    error = new.launches.last_error
+    if error is None or error == old.launches.last_error:
+        return
+    subject = f"node {error.node}" if error.node else f"pool {new.provider}/{new.pool}"
+    text = f"{error.label}: {error.text}" if error.label else error.text
+    yield Event(error.at, f"{new.host} {new.provider}/{new.pool}", subject, What.LAUNCH_FAILED.value, error.code, text)
+
+
+def _slow_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
+    subject = f"pool {new.provider}/{new.pool}"
+    before, after = slow(old.launching), slow(new.launching)
+    if after and not before:
+        yield _event(new, now, subject, What.SLOW, text=summary(after, new.launches.running, now))
+    elif before and not after:
+        yield _event(new, now, subject, What.USUAL)
+
+
+def _host_events(old: PoolStatus, new: PoolStatus, now: float) -> Iterator[Event]:
+    before: Mapping[str, HostStatus] = {host.name: host for host in old.hosts}
+    for host in new.hosts:
+        was = before.get(host.name, HostStatus())
+        subject = f"host {host.name}"
+        if host.quarantine is not None and was.quarantine is None:
+            yield _event(new, now, subject, What.QUARANTINED, text=host.quarantine)
+        elif host.quarantine is None and was.quarantine is not None:
+            yield _event(new, now, subject, What.RELEASED)
+        if host.up is False and was.up is not False:
+            yield _event(new, host.since or now, subject, What.DOWN, text=host.text)
+        elif host.up and was.up is False:
+            yield _event(new, host.since or now, subject, What.UP)
+
+
+def merged(events: Iterable[Event], since: float = 0.0) -> list[Event]:
+    """Events of all launchers, the oldest first.
+
+    What several launchers saw, as all of them follow the same files and hosts, is there once with all their names.
+
+    :param since: seconds since the epoch; older events are left out.
+    """
+    found: list[Event] = []
+    #: Subject -> place of its last event.
+    last: dict[str, int] = {}
+    actors: list[list[str]] = []
+    for event in sorted(events, key=lambda event: event.at):
+        if event.at < since:
+            continue
+        place = last.get(event.subject)
+        if place is not None and _is_same(found[place], event):
+            if event.actor not in actors[place]:
+                actors[place].append(event.actor)
+            continue
+        last[event.subject] = len(found)
+        found.append(event)
+        actors.append([event.actor])
+    return [replace(event, actor=_names(names)) for event, names in zip(found, actors, strict=True)]
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    same = (one.what, one.code, one.text) == (other.what, other.code, other.text)
+    return same and other.at - one.at < SAME_SECONDS
+
+
+def _names(actors: Sequence[str]) -> str:
+    more = len(actors) - MAX_ACTORS
+    names = ", ".join(actors[:MAX_ACTORS])
+    return f"{names} and {more} more" if more > 0 else names

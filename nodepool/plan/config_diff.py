@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.model.config_keys import Sections, keys_of
-from nodepool.model.secret_words import names_a_secret
+from nodepool.model.config_keys import Sections, keys_of, names_a_secret
 from nodepool.quick_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from nodepool.model.status import LauncherStatus
+    from nodepool.plan.attention import Registered
 
 #: Differences of one provider or label that `Change.text` tells; `Change.details` has all.
 MAX_DETAILS: Final = 10
@@ -288,3 +293,161 @@ def _listed(names: Iterable[str]) -> str:
 
 def _joined(path: Iterable[str]) -> str:
     return ".".join(path)
+
+
+# What does a new configuration change? (rules G-4 to G-6)
+
+
+@dataclass(frozen=True)
+class ReconfigurePlan:
+    """Names of providers, each list in the order of its configuration."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    kept: tuple[str, ...]
+
+
+def compare(
+    old: Mapping[str, Any], new: Mapping[str, Any], equal: Callable[[Any, Any], bool] = operator.eq
+) -> ReconfigurePlan:
+    """Compare two sets of provider configurations.
+
+    :param equal: are an old one and a new one the same?
+    """
+    both = [name for name in new if name in old]
+    kept = [name for name in both if equal(old[name], new[name])]
+    return ReconfigurePlan(
+        added=tuple(name for name in new if name not in old),
+        removed=tuple(name for name in old if name not in new),
+        changed=tuple(name for name in both if name not in kept),
+        kept=tuple(kept),
+    )
+
+
+# What would a daemon do with a changed configuration? (rules G-4 to G-6, G-8, G-13)
+
+#: Settings that a running daemon does not take: key or section -> what follows.
+_AFTER_RESTART: Final = ("zookeeper-tls", "zookeeper-timeout", "webapp")
+_STARTED: Final = "the provider is started, and its pools serve requests"
+_STARTED_ANEW: Final = (
+    "the provider is started anew with this section; the old one finishes its running launches, nodes stay"
+)
+_STOPPED: Final = "the provider is stopped; its pools finish what runs, its nodes and images stay untouched"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One change, and what follows from it.
+
+    :param effect: empty = nothing but what the change says.
+    """
+
+    change: Change
+    effect: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self.change), "effect": self.effect}
+
+
+def reload_effects(old: Any, new: Any, refused: Mapping[str, str]) -> list[Effect]:
+    """What a reload does.
+
+    :param old: the configuration in effect, a `nodepool.config.objects.Config`; ``new``: the one to be loaded.
+    :param refused: provider of ``new`` -> why its section cannot be used.
+    """
+    plan = compare(old.providers, new.providers)
+    effects = {
+        **dict.fromkeys(plan.added, _STARTED),
+        **dict.fromkeys(plan.changed, _STARTED_ANEW),
+        **dict.fromkeys(plan.removed, _STOPPED),
+    }
+    for name, reason in refused.items():
+        before = "the running one goes on with its old section" if name in old.providers else "it is not served"
+        effects[name] = f"the new section is refused, {before}: {reason}"
+    found = [Effect(change, _effect(change, effects, old, new)) for change in config_changes(old, new)]
+    told = {effect.change.name for effect in found if effect.change.kind == "provider"}
+    found += [
+        Effect(Change("provider", name, "changed"), effects[name])
+        for name in new.providers
+        if name in refused.keys() - told
+    ]
+    return found
+
+
+def _effect(change: Change, providers: Mapping[str, str], old: Any, new: Any) -> str:
+    if change.kind == "provider":
+        return providers[change.name]
+    if change.kind == "label" and change.what == "removed":
+        return "requests for it are declined"
+    if change.kind != "setting":
+        return ""
+    if change.name.split(".")[0] in _AFTER_RESTART:
+        return "takes effect after a restart"
+    if change.name == "zookeeper-servers":
+        if {server.chroot for server in old.zookeeper_servers} != {server.chroot for server in new.zookeeper_servers}:
+            return "another chroot takes effect after a restart"
+        return "used from the next connection on, without a restart"
+    return ""
+
+
+# Which launchers serve a configuration file as it stands? They publish the checksum of what they have loaded.
+
+
+@dataclass(frozen=True)
+class ServedConfig:
+    """What one launcher serves.
+
+    :param serves: the file; None = it does not report it, as those of Nodepool 11.
+    :param digest: of the file that it has loaded. ``file``: its path there.
+    :param loaded: when it was loaded, in seconds since the epoch; None = not known.
+    :param refused: why its last reload failed, perhaps in part, at ``refused_at``; empty = it did not.
+    """
+
+    launcher: str
+    pid: int | None = None
+    serves: bool | None = None
+    digest: str = ""
+    file: str = ""
+    loaded: float | None = None
+    refused: str = ""
+    refused_at: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def served_configs(
+    digest: str, launchers: Sequence[LauncherStatus], registered: Iterable[Registered]
+) -> list[ServedConfig]:
+    """What each launcher serves, by host.
+
+    :param digest: of the file, made as theirs.
+    :param launchers: their status records.
+    :param registered: all launchers.
+    """
+    known = {launcher.host for launcher in launchers}
+    silent = {entry.host for entry in registered} - known
+    found = [_served(digest, launcher) for launcher in launchers] + [ServedConfig(host) for host in silent]
+    return sorted(found, key=lambda served: (served.launcher, served.pid or 0))
+
+
+def _served(digest: str, launcher: LauncherStatus) -> ServedConfig:
+    if not launcher.config:
+        return ServedConfig(launcher.host, launcher.pid)
+    last = launcher.reload
+    refused = last if last is not None and not last.ok else None
+    # Of one that failed, perhaps only in part, it is not known whether anything was loaded then.
+    loaded = launcher.since if last is None else last.at if refused is None else None
+    return ServedConfig(
+        launcher.host,
+        launcher.pid,
+        launcher.config == digest,
+        launcher.config,
+        launcher.config_file,
+        loaded,
+        refused="" if refused is None else refused.text,
+        refused_at=None if refused is None else refused.at,
+    )

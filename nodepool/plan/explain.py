@@ -6,23 +6,47 @@ Everything is worked out from what ZooKeeper says (`Observed`): records, registr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
 from nodepool.model import states
-from nodepool.model.near_words import did_you_mean
+from nodepool.model.config_keys import did_you_mean
+from nodepool.model.event import Event, What, short
+from nodepool.model.maintenance import Maintenance
+from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
-from nodepool.model.request import NodeRequest
-from nodepool.model.request_origin import origin_of
-from nodepool.plan.explain_label import explain_label
-from nodepool.plan.explain_node import explain_node
-from nodepool.plan.explain_provider import explain_provider
-from nodepool.plan.explained import ABSENT, LEAVES, SERVES, WAITS, Explained, ExplainedRequest, Moment, PoolVerdict
-from nodepool.plan.launch_steps import described
-from nodepool.plan.observed import Observed
-from nodepool.plan.ownerless import of_provider
-from nodepool.plan.remedies import remedies_of_request
-from nodepool.plan.request_verdicts import in_its_life, verdicts
+from nodepool.model.request import NodeRequest, origin_of
+from nodepool.model.status import AbsentProvider, LaunchStatus, PoolStatus, WaitingStatus
+from nodepool.plan import attention
+from nodepool.plan.attention import described, look_at_place, named, of_missing
+from nodepool.plan.explained import (
+    ABSENT,
+    LEAVES,
+    SERVES,
+    WAITS,
+    Explained,
+    ExplainedLabel,
+    ExplainedNode,
+    ExplainedPool,
+    ExplainedProvider,
+    ExplainedRequest,
+    LabelInPool,
+    Moment,
+    PoolVerdict,
+    WaitingGroup,
+    fetch_or_delete,
+    in_its_life,
+    remedies_of_request,
+    verdicts,
+)
+from nodepool.plan.observed import Observed, PoolFacts
+from nodepool.plan.ownerless import end_of_other, of_node, of_other, of_provider, of_uploads
+from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, others_of, slowest, summarize
+from nodepool.plan.static import is_parked, slot_of
+from nodepool.quick_dataclass import dataclass
 
 #: Kinds of subjects, in the order in which a name is looked for.
 KINDS: Final = ("request", "node", "provider", "label")
@@ -94,7 +118,7 @@ def explain_request(request: NodeRequest, seen: Observed) -> ExplainedRequest:
         ahead=0 if first is None else first.ahead,
         nodes=request.nodes or sorted(seen.allocated_to(request)),
         pools=pools,
-        history=_history(request, pools, seen),
+        history=_request_history(request, pools, seen),
         remedies=remedies_of_request(request, pools, seen),
     )
 
@@ -158,7 +182,7 @@ def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[str, str]:
     return code, f"no registered pool has all of its labels ({', '.join(sorted(set(request.node_types)))}) together"
 
 
-def _history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:
+def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:
     """What is known of it, the oldest first."""
     found: list[Moment] = []
     if request.created_time is not None:
@@ -181,3 +205,556 @@ def _history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed)
 def _named(what: str, names: Iterable[str]) -> str:
     listed = list(names)
     return f"{what}{'' if len(listed) == 1 else 's'} {', '.join(listed)}" if listed else f"no {what}s"
+
+
+# Who serves a label, and what do its requests wait for? See `nodepool.plan.explain`.
+
+#: A request for a ready node that failed this long ago says nothing any more. While they fail there is one every few
+#: seconds.
+RECENT_SECONDS: Final = 120.0
+
+
+def explain_label(label: str, seen: Observed) -> ExplainedLabel:
+    """Which pools serve a label, which do not now and why, and what its requests wait for."""
+    wanted = [request for request in seen.waiting if label in request.node_types]
+    pools = _pools(label, seen)
+    waiting = waiting_groups(seen, lambda _, one: label in one.labels and not one.min_ready)
+    working = [pool for pool in pools if pool.code is None]
+    return ExplainedLabel(
+        id=label,
+        state="served" if working else "not served",
+        text=_label_text(label, pools, len(wanted), waiting, seen),
+        requests=len(wanted),
+        oldest=min((request.created_time for request in wanted if request.created_time is not None), default=None),
+        pools=pools,
+        waiting=waiting,
+        remedies=[] if working else [one.text for one in pools if one.text],
+    )
+
+
+def _pools(label: str, seen: Observed) -> list[LabelInPool]:
+    by_name: dict[str, list[PoolFacts]] = {}
+    for pool in seen.pools.values():
+        broken = pool.status is not None and label in pool.status.labels
+        if label in pool.labels or broken:
+            by_name.setdefault(pool.name, []).append(pool)
+    nodes: dict[str, list[Node]] = {}
+    for node in seen.nodes.values():
+        if label in node.type:
+            nodes.setdefault(f"{node.provider}/{node.pool}", []).append(node)
+    return [_pool(label, name, same, nodes.get(name, ()), seen) for name, same in sorted(by_name.items())]
+
+
+def _pool(label: str, name: str, same: Sequence[PoolFacts], nodes: Sequence[Node], seen: Observed) -> LabelInPool:
+    code, text, since = next((found for pool in same if (found := _trouble(label, pool, seen))[0]), (None, None, None))
+    return LabelInPool(
+        name,
+        sorted({pool.host for pool in same}),
+        code,
+        text,
+        since,
+        dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
+        sum(_is_free(node) for node in nodes),
+    )
+
+
+def _is_free(node: Node) -> bool:
+    return node.state == states.READY and node.allocated_to is None
+
+
+def _trouble(label: str, pool: PoolFacts, seen: Observed) -> tuple[str | None, str | None, float | None]:
+    """Code, text and time of what keeps a pool from serving a label."""
+    for record in seen.maintenance_of([("label", label)]):
+        return ReasonCode.LABEL_PAUSED.value, record.text, record.since
+    status = pool.status
+    if status is None:
+        return None, None, None
+    broken = status.labels.get(label)
+    if broken is not None:
+        return broken.code, broken.text, broken.since
+    if status.state in ("unavailable", "maintenance"):
+        return status.code or ReasonCode.PROVIDER_STARTING.value, status.text, status.since
+    # Only requests that wait for it tell of it.
+    for told in status.waiting:
+        if told.code == ReasonCode.BACKING_HELD.value and set(told.labels) == {label}:
+            return told.code, told.text, told.since
+    return None, None, None
+
+
+def _label_text(
+    label: str, pools: Sequence[LabelInPool], wanted: int, waiting: Sequence[WaitingGroup], seen: Observed
+) -> str:
+    if not pools:
+        hint = did_you_mean(label, seen.labels)
+        return f"no registered pool has it{hint}"
+    serving = [pool.pool for pool in pools if pool.code is None]
+    free = sum(pool.free for pool in pools)
+    head = f"is served by {named(serving)}" if serving else f"is not served now by {named([one.pool for one in pools])}"
+    count = "1 request wants it" if wanted == 1 else f"{wanted} requests want it"
+    why = f"; most wait in {waiting[0].pool}: {waiting[0].text}" if waiting else ""
+    return f"{head}; {free} free node{'' if free == 1 else 's'}; {count}{why}{_min_ready(label, seen)}"
+
+
+def _min_ready(label: str, seen: Observed) -> str:
+    """What ready nodes of the label that are missing wait for, or why the last request for one failed."""
+    waiting = waiting_groups(seen, lambda _, one: label in one.labels and one.min_ready)
+    if waiting:
+        first = waiting[0]
+        missing = "1 more ready node waits" if first.count == 1 else f"{first.count} more ready nodes wait"
+        return f"; min-ready: {missing} in {first.pool}: {first.text}"
+    failed = _min_ready_failure(label, seen)
+    return "" if failed is None else f"; min-ready: {failed.text}"
+
+
+def _min_ready_failure(label: str, seen: Observed) -> Event | None:
+    """The last request for a ready node of the label that failed, if that was not long ago: they are tried again."""
+    failures = (
+        event
+        for event in seen.events
+        if event.subject == f"label {label}"
+        and event.what == What.FAILED.value
+        and event.at > seen.now - RECENT_SECONDS
+    )
+    return max(failures, key=lambda event: event.at, default=None)
+
+
+def waiting_groups(seen: Observed, wanted: Callable[[PoolStatus, WaitingStatus], bool]) -> list[WaitingGroup]:
+    """What requests wait for, as pools tell it; most requests first.
+
+    All launchers of a pool have the same queue: the one with the longest is taken.
+    """
+    found: dict[str, list[WaitingGroup]] = {}
+    for status in seen.statuses:
+        name = f"{status.provider}/{status.pool}"
+        groups = [_group(name, one) for one in status.waiting if wanted(status, one) and _waits_here(one.code)]
+        if sum(group.count for group in groups) > sum(group.count for group in found.get(name, ())):
+            found[name] = groups
+    return sorted(_flat(found.values()), key=lambda group: (-group.count, group.pool, group.code))
+
+
+def _waits_here(code: str) -> bool:
+    """Not one that the pool leaves to others."""
+    return not code.startswith(("turn.", "declined."))
+
+
+def _group(name: str, one: WaitingStatus) -> WaitingGroup:
+    return WaitingGroup(
+        name, one.count, one.code, one.text, list(one.labels), one.tenant, dict(one.numbers), one.oldest
+    )
+
+
+def _flat(groups: Iterable[Sequence[WaitingGroup]]) -> list[WaitingGroup]:
+    return [group for same in groups for group in same]
+
+
+# Why is a node in its state, and for whom? See `nodepool.plan.explain`.
+
+#: States of nodes that are being launched.
+_LAUNCHED: Final = (states.INIT, states.BUILDING)
+#: Seconds in a state after which something may be wrong with it.
+_LONG: Final = {states.DELETING: 600.0, states.USED: 600.0, states.INIT: 600.0, states.BUILDING: 3600.0}
+
+
+def explain_node(node: Node, seen: Observed) -> ExplainedNode:
+    """For whom a node is, what is done with it, and since when."""
+    request = seen.requests.get(node.allocated_to or "")
+    origin = {} if request is None else origin_of(request)
+    return ExplainedNode(
+        id=node.key,
+        state=node.state,
+        text=_node_text(node, request, seen),
+        labels=list(node.type),
+        provider=node.provider,
+        pool=node.pool,
+        launcher=node.launcher,
+        external_id=node.external_id,
+        age_seconds=_since(node.created_time, seen),
+        state_seconds=_since(node.state_time, seen),
+        request=node.allocated_to,
+        tenant=node.tenant_name or origin.get("tenant"),
+        job=origin.get("job") or _text_or_none(node.hold_job),
+        event_id=None if request is None else request.event_id,
+        locked=node.key in seen.locked,
+        held_by=node.hold_by if node.state == states.HOLD else None,
+        held_until=node.hold_until,
+        hold_reason=_text_or_none(node.comment) if node.state == states.HOLD else None,
+        history=_node_history(node, seen),
+        remedies=_node_remedies(node, request, seen),
+    )
+
+
+def _since(when: float | None, seen: Observed) -> float | None:
+    return None if when is None else max(0.0, seen.now - when)
+
+
+def _text_or_none(value: Any) -> str | None:
+    return str(value) if value else None
+
+
+def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
+    """The answer in a sentence."""
+    for_whom = _for_whom(node, request)
+    match node.state:
+        case states.INIT | states.BUILDING:
+            launch = seen.launches.get(node.key)
+            step = "" if launch is None else f"; it {described(launch, seen.now)}"
+            return f"is being launched in {node.provider}/{node.pool}{for_whom}{step}"
+        case states.READY if node.allocated_to:
+            return f"is ready{for_whom}; nobody else can have it"
+        case states.READY if node.key in seen.locked:
+            return "is ready and locked: a launcher checks or takes it"
+        case states.READY:
+            left = of_node(node, seen)
+            nobody = "" if left is None else f"; no launcher serves {left.kind} {left.name}"
+            if node.key in seen.missing:
+                return "is ready, but the cloud does not show its instance any more: it is not used"
+            return f"is ready and free; {_who_wants(node, seen)}{nobody}"
+        case states.IN_USE:
+            return f"is in use{for_whom}"
+        case states.USED:
+            return f"was used{for_whom}; a launcher deletes it when its lock is free"
+        case states.HOLD:
+            why = f" because of {node.comment}" if node.comment else ""
+            return f"is kept on hold{f' by {node.hold_by}' if node.hold_by else ''}{why}{_end_of_hold(node, seen)}"
+        case states.DELETING:
+            return f"is being deleted by a launcher with provider {node.provider}{_last_trouble(node, seen)}"
+        case states.FAILED | states.ABORTED:
+            return f"could not be launched{for_whom}{_last_trouble(node, seen)}; it is deleted"
+    return f"is {node.state}{for_whom}"
+
+
+def _for_whom(node: Node, request: NodeRequest | None) -> str:
+    """`` for request ..., job ..., tenant ...``; empty when it is for nobody."""
+    if not node.allocated_to:
+        return ""
+    origin = {} if request is None else origin_of(request)
+    if "tenant" not in origin and node.tenant_name:
+        origin["tenant"] = node.tenant_name
+    gone = " (the request is gone)" if request is None and node.state not in (states.IN_USE, states.USED) else ""
+    who = "".join(f", {name} {value}" for name, value in origin.items())
+    return f" for request {node.allocated_to}{gone}{who}"
+
+
+def _who_wants(node: Node, seen: Observed) -> str:
+    """Why nobody takes a free node."""
+    waiting = [
+        request
+        for request in seen.requests.values()
+        if request.state == states.REQUESTED and set(request.node_types) & set(node.type)
+    ]
+    labels = ", ".join(node.type)
+    if not waiting:
+        return f"no request wants {labels}"
+    first = min(waiting, key=lambda request: request.order_key)
+    count = "1 request wants" if len(waiting) == 1 else f"{len(waiting)} requests want"
+    return f"{count} {labels}; nodepool explain {first.key} tells why the first one does not take it"
+
+
+def _end_of_hold(node: Node, seen: Observed) -> str:
+    if node.hold_until is None:
+        return ", without end"
+    minutes = math.ceil((node.hold_until - seen.now) / 60)
+    return f"; launchers delete it in {short(60 * minutes)}"
+
+
+def _last_trouble(node: Node, seen: Observed) -> str:
+    """What went wrong last, as far as launchers tell."""
+    for event in sorted(seen.events, key=lambda event: -event.at):
+        if event.subject == f"node {node.key}" and event.text:
+            return f": {event.text}"
+    for status in seen.statuses:
+        error = status.launches.last_error
+        if error is not None and error.node == node.key:
+            return f": {error.text}"
+    return ""
+
+
+def _node_history(node: Node, seen: Observed) -> list[Moment]:
+    found: list[Moment] = []
+    if node.created_time is not None:
+        found.append(Moment(node.created_time, "created"))
+    if node.state_time is not None:
+        found.append(Moment(node.state_time, node.state))
+    for event in seen.events:
+        if event.subject == f"node {node.key}":
+            found.append(Moment(event.at, event.what, event.code or None, event.text))
+    return sorted(found, key=lambda moment: moment.at)
+
+
+def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[str]:
+    found = []
+    if is_parked(node):
+        found.append(f"nodepool release {slot_of(node).host} ends the quarantine of its host")
+    elif node.state == states.HOLD:
+        found.append(f"nodepool delete {node.key} ends the hold")
+    serving = sorted({pool.host for pool in seen.pools.values() if pool.provider == node.provider})
+    age = _since(node.state_time, seen) or 0.0
+    left = of_node(node, seen)
+    if left is not None:
+        found.append(f"{left.text}: {left.remedy}")
+    elif not serving and node.state != states.HOLD:
+        found.append(f"no launcher serves provider {node.provider}")
+    elif age > _LONG.get(node.state, float("inf")):
+        found.append(f"it is {node.state} for long; search the log of {named(serving)} for {node.key}")
+    if node.key in seen.missing:
+        found.append(f"nodepool explain {node.provider} shows why, and what ends it")
+    if request is not None and node.state == states.READY and request in seen.unfetched:
+        found.append(fetch_or_delete(request, seen))
+    launch = seen.launches.get(node.key)
+    if launch is not None and launch.slow:
+        found.append(_look_at(node, launch))
+    # Of a node that is being launched its request has no more to say.
+    if request is not None and request.state in (states.REQUESTED, states.PENDING) and node.state not in _LAUNCHED:
+        found.append(f"nodepool explain {request.key} tells what its request waits for")
+    return found
+
+
+def _look_at(node: Node, launch: LaunchStatus) -> str:
+    """Where to look for a launch that takes long."""
+    what = f"instance {node.external_id}" if node.external_id else "its service"
+    ends = "" if launch.ends is None else f"; {launch.option} ends the attempt"
+    return f"look at {what} in the cloud of provider {node.provider}{ends}"
+
+
+# Does a provider work, how full is it, and what do its requests wait for? See `nodepool.plan.explain`.
+
+
+def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
+    """The state of a provider, since when, and why.
+
+    :param name: of the provider, or ``<provider>/<pool>`` for one pool of it.
+    """
+    provider = seen.provider_of(name)
+    pool_name = name[len(provider) + 1 :]
+    facts = [pool for pool in seen.pools.values() if pool.provider == provider and name in (provider, pool.name)]
+    pools = summarize(pool.status for pool in facts if pool.status is not None)
+    silent = [f"{pool.host} ({pool.version}): {pool.name}" for pool in facts if pool.status is None]
+    subjects = [("provider", provider), *(("pool", pool.name) for pool in facts)]
+    records = seen.maintenance_of([*subjects, *(("launcher", pool.host) for pool in facts)])
+    worst = min(pools, key=lambda one: STATES.index(one.state) if one.state in STATES else 0, default=None)
+    nodes = [
+        node for node in seen.nodes.values() if node.provider == provider and (not pool_name or node.pool == pool_name)
+    ]
+    left, uploads = of_provider(name, seen), of_uploads(provider, seen)
+    answer = ExplainedPool if pool_name else ExplainedProvider
+    absent = [] if pool_name else seen.absent_providers.get(provider, ())
+    state = worst.state if worst is not None else "not served" if absent and not silent else "unknown"
+    return answer(
+        id=name,
+        state=state,
+        text=_provider_text(name, worst, pools, silent, records, absent, seen.now) if left is None else left.text,
+        nodes=dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
+        pools=pools,
+        silent=silent,
+        waiting=waiting_groups(
+            seen, lambda pool, one: not one.min_ready and name in (pool.provider, f"{pool.provider}/{pool.pool}")
+        ),
+        maintenance=[record.text for record in records],
+        history=_provider_history(name, seen),
+        remedies=[
+            *([] if left is None else [left.remedy]),
+            *([] if uploads is None else [f"{uploads.text}: {uploads.remedy}"]),
+            *_provider_remedies(pools, records, seen),
+            *_missing(provider, pools, seen.now),
+            *_others(provider, pools),
+            *_remedies_of_absent(absent, seen),
+        ],
+    )
+
+
+def _provider_text(
+    name: str,
+    worst: PoolSummary | None,
+    pools: Sequence[PoolSummary],
+    silent: Sequence[str],
+    records: Sequence[Maintenance],
+    absent: Sequence[tuple[str, AbsentProvider]],
+    now: float,
+) -> str:
+    if records:
+        text, own = "; ".join(record.text for record in records), f"{records[0].kind} {name} "
+        return text.removeprefix(own) if text.startswith(own) else f"is subject to maintenance: {text}"
+    if worst is None and absent and not silent:
+        return "; ".join(f"is not served by launcher {host}: {one.text}" for host, one in absent)
+    if worst is None:
+        return f"tells no status: {named(silent)}" if silent else "no launcher has it"
+    slow = attention.slow(launch for pool in pools for launch in pool.launching)
+    running = sum(pool.launches.running for pool in pools)
+    calls = slowest(pool.slow_calls for pool in pools)
+    long = f"; {attention.summary(slow, running, now)}" if slow else ""
+    long += f"; {attention.slow_calls(calls)}" if calls else ""
+    if worst.state == "running":
+        full = limiting(limit for pool in pools for limit in pool.limits)
+        most = "" if full is None else f"; {full.used + full.others:g} of {full.limit:g} {full.resource} are used"
+        return f"works{' slowly' if slow or calls else ''}{long}{most}"
+    cause = f": {worst.text}" if worst.text else ""
+    which = "" if "/" in name else f"pool {worst.pool} "
+    return f"{which}is {worst.state}{cause}{long}"
+
+
+def _provider_history(name: str, seen: Observed) -> list[Moment]:
+    """Its events, the oldest first."""
+    subjects = {f"provider {name}", f"pool {name}", f"provider {name.partition('/')[0]}"}
+    found = [
+        Moment(event.at, event.what, event.code or None, event.text)
+        for event in seen.events
+        if event.subject in subjects or event.subject.startswith(f"pool {name}/")
+    ]
+    return sorted(found, key=lambda moment: moment.at)
+
+
+def _provider_remedies(pools: Sequence[PoolSummary], records: Sequence[Maintenance], seen: Observed) -> list[str]:
+    found = [f"nodepool resume {record.kind} {record.name}" for record in records]
+    for pool in pools:
+        if pool.next is not None and pool.state == "unavailable":
+            found.append(f"{pool.name} is tried again in {max(0.0, pool.next - seen.now):.0f} s")
+        found += [f"label {label} of {pool.name}: {error.text}" for label, error in sorted(pool.labels.items())]
+        slow = attention.slow(pool.launching)
+        if slow:
+            found.append(f"nodepool explain {slow[0].node} shows the launch of {pool.name} that waits for longest")
+        down = [host.name for host in pool.hosts if host.up is False]
+        if down:
+            found.append(f"hosts of {pool.name} are down: {named(down)}")
+    return found
+
+
+def _missing(provider: str, pools: Sequence[PoolSummary], now: float) -> list[str]:
+    missing = {node: when for pool in pools for node, when in pool.missing.items()}
+    if not missing:
+        return []
+    left = max(0.0, min(missing.values()) - now)
+    return [f"{of_missing(provider, sorted(missing))}: {look_at_place()}; they count as lost in {left:.0f} s"]
+
+
+def _others(provider: str, pools: Sequence[PoolSummary]) -> list[str]:
+    return [
+        f"{of_other(provider, other, count)}: {end_of_other(provider, other)}"
+        for other, count in others_of(pool.other_installations for pool in pools).items()
+    ]
+
+
+def _remedies_of_absent(absent: Sequence[tuple[str, AbsentProvider]], seen: Observed) -> list[str]:
+    found = [
+        f"launcher {host} does not serve it: {one.text}"
+        + ("" if one.next is None else f"; its start is tried again in {max(0.0, one.next - seen.now):.0f} s")
+        for host, one in absent
+    ]
+    return found + [f"nodepool check {name} tries what it needs" for name in sorted({one.name for _, one in absent})]
+
+
+# Which requests wait too long, and for what: the first line of ``nodepool status``.
+
+#: A request that waits so long needs an explanation.
+LONG_SECONDS: Final = 300.0
+#: Resources that a code is about.
+_RESOURCES: Final = {"room.instances": "instances", "room.cores": "cores", "room.ram": "ram"}
+#: So many requests are explained with one view of what there is: each of them is compared with all others in it.
+_TOGETHER: Final = 64
+#: What is the same for requests that wait for the same: labels, provider, tenant, state, pools that declined them; of
+#: one that is being served also its id.
+_Kind = tuple[tuple[str, ...], str | None, str | None, str | None, tuple[str, ...], str]
+
+
+@dataclass(frozen=True)
+class WaitCause:
+    """Why requests wait.
+
+    :param pool: ``<provider>/<pool>`` that is nearest to serving them; empty = there is none.
+    """
+
+    pool: str = ""
+    code: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class LongWait:
+    """Requests that have waited long, for the same labels and the same cause.
+
+    :param oldest: when the first of them was submitted, in seconds since the epoch.
+    :param ids: of the requests, the oldest first.
+    """
+
+    labels: Sequence[str]
+    cause: WaitCause
+    count: int
+    oldest: float
+    ids: Sequence[str]
+
+
+def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
+    """Requests without an answer for long, the largest group first."""
+    old = [
+        request
+        for request in seen.waiting
+        if request.created_time is not None and seen.now - request.created_time > seconds
+    ]
+    why = causes(old, seen)
+    groups: dict[tuple[tuple[str, ...], WaitCause], list[NodeRequest]] = {}
+    for request in old:
+        groups.setdefault((tuple(sorted(request.node_types)), why[request.key]), []).append(request)
+    found = []
+    for (labels, cause), members in groups.items():
+        members.sort(key=lambda request: request.created_time or 0.0)
+        oldest = members[0].created_time or 0.0
+        found.append(LongWait(labels, cause, len(members), oldest, [request.key for request in members]))
+    return sorted(found, key=lambda wait: (-wait.count, wait.oldest))
+
+
+def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
+    """What has to do with some requests: whoever explains one of them looks through all requests and nodes."""
+    return replace(seen, requests=requests, nodes=seen.node_index.allocated_to(requests))
+
+
+def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCause]:
+    """Id of each request that waits or failed -> why.
+
+    Of the requests of one kind the first one is explained: what it waits for, the others wait for.
+    """
+    kinds = _by_kind(request for request in requests if request.state != states.FULFILLED)
+    firsts = {kind: min(members, key=lambda request: request.order_key) for kind, members in kinds.items()}
+    found: dict[str, WaitCause] = {}
+    order = list(kinds)
+    for start in range(0, len(order), _TOGETHER):
+        some = order[start : start + _TOGETHER]
+        of_firsts = _only(seen, {firsts[kind].key: firsts[kind] for kind in some})
+        for kind in some:
+            cause = _cause(firsts[kind], of_firsts)
+            found.update((request.key, cause) for request in kinds[kind])
+    return found
+
+
+def _by_kind(requests: Iterable[NodeRequest]) -> dict[_Kind, list[NodeRequest]]:
+    kinds: dict[_Kind, list[NodeRequest]] = {}
+    for request in requests:
+        kind = (
+            *(tuple(sorted(request.node_types)), request.provider, request.tenant_name, request.state),
+            *(tuple(sorted(request.declined_by)), request.key if request.state == states.PENDING else ""),
+        )
+        kinds.setdefault(kind, []).append(request)
+    return kinds
+
+
+def _cause(request: NodeRequest, seen: Observed) -> WaitCause:
+    told = explain_request(request, seen)
+    if not told.pools:
+        return WaitCause("", told.code, told.text)
+    nearest = told.pools[0]
+    code, text = nearest.code, nearest.text
+    if code == ReasonCode.WAIT_POOL_PAUSED.value:
+        # What the request in front of it waits for, so that both are told together.
+        paused = (pool.status for pool in seen.pools.values() if pool.name == nearest.pool)
+        front = next((status for status in paused if status is not None and status.state == "paused"), None)
+        if front is not None and front.code and front.text:
+            code, text = front.code, front.text
+    return WaitCause(nearest.pool, code, _brief(code, nearest.numbers, text))
+
+
+def _brief(code: str, numbers: Mapping[str, float], text: str) -> str:
+    """The cause in a few words."""
+    resource = _RESOURCES.get(code)
+    if resource and "limit" in numbers and "used" in numbers:
+        more = numbers.get("needed", 1)
+        needed = f", {more:g} needed" if more != 1 else ""
+        return f"{resource} {numbers['used']:g} of {numbers['limit']:g}{needed}"
+    return text

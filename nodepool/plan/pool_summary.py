@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
 from nodepool.model.reasons import ReasonCode
+from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
 from nodepool.plan.request_stage import Stage
 from nodepool.quick_dataclass import dataclass
 

@@ -14,7 +14,7 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
-from nodepool.plan.node_choice import ReadyNodes
+from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
 
 

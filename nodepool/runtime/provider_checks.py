@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.check_result import CheckResult, failure
-from nodepool.driver.framework.class_checks import check_instance
+from nodepool.driver.framework.checks import CheckResult, check_instance, failure
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.guard import OnError, settle
-from nodepool.runtime.provider_start import facade_for
+from nodepool.runtime.providers import facade_for
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig

@@ -14,9 +14,9 @@ from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import RELOADS
-from nodepool.metrics.process import REGISTRY
-from nodepool.plan.backoff import Backoff
+from nodepool.metrics.statsd import REGISTRY
 from nodepool.plan.config_diff import config_changes
+from nodepool.plan.retries import Backoff
 
 #: Changes of one reload that are logged one by one.
 MAX_CHANGES: Final = 100

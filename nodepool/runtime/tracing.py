@@ -7,11 +7,11 @@ import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.guard import Guard
-from nodepool.tracing import recorder
-from nodepool.tracing.exporter import Exporter
+from nodepool.tracing import spans
+from nodepool.tracing.sending import Exporter
 
 if TYPE_CHECKING:
-    from nodepool.tracing.otlp import OtlpSettings
+    from nodepool.tracing.sending import OtlpSettings
 
 #: At the end, and with a new configuration: so long for what waits to be sent.
 FLUSH_SECONDS: Final = 5.0
@@ -49,12 +49,12 @@ class Tracing:
 
     def _start(self, settings: OtlpSettings) -> None:
         # The libraries take 0.3 s to be imported.
-        from nodepool.tracing.otlp import OtlpTarget
+        from nodepool.tracing.sending import OtlpTarget
 
         name = settings.endpoint or "the collector on this host"
         exporter = Exporter(OtlpTarget(settings), name)
         exporter.start()
-        recorder.use(exporter)
+        spans.use(exporter)
         self._exporter = exporter
         self.log.info("Traces go to %s by %s", name, settings.protocol)
 
@@ -62,5 +62,5 @@ class Tracing:
         """Record nothing more, and send what waits. Blocks at most a little more than `FLUSH_SECONDS`."""
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
-            recorder.stop_using(exporter)
+            spans.stop_using(exporter)
             exporter.stop(FLUSH_SECONDS)

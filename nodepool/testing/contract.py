@@ -31,7 +31,7 @@ from typing import Final
 import pytest
 
 from nodepool.driver.config import ProviderConfig
-from nodepool.driver.framework import class_checks
+from nodepool.driver.framework import checks
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Driver, Provider
 from nodepool.exceptions import NotFound
@@ -59,7 +59,7 @@ class DriverContract(ConfigurationRules):
         """Nothing that a base class demands is missing."""
         handler = provider.getRequestHandler(worker, worker.submit(self.label))
         for thing in (driver, provider, provider.provider, handler):
-            missing = class_checks.missing_members(type(thing))
+            missing = checks.missing_members(type(thing))
             assert not missing, f"{type(thing).__name__} lacks {', '.join(missing)}"
 
     # -- provider --

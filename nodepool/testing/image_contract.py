@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.listed_image import ListedImage
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.interface import Provider
 from nodepool.testing.harness import DriverHarness
 
@@ -48,7 +48,7 @@ class ImageContract(DriverHarness):
         """What the builder does; returns the id of the image."""
 
         def call() -> Any:
-            with upload_progress.watched(lambda done, total: seen.append((done, total))):
+            with uploads.watched(lambda done, total: seen.append((done, total))):
                 return provider.uploadImage(
                     config.diskimages[self.diskimage], "image-1", str(file), config.image_type, dict(UPLOAD), None, None
                 )

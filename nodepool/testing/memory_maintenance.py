@@ -7,7 +7,7 @@ import threading
 from types import MappingProxyType
 
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords
-from nodepool.zk.maintenance_cache import Listener, MaintenanceCache
+from nodepool.zk.caches import MaintenanceCache, MaintenanceListener
 from nodepool.zk.maintenance_store import MaintenanceStore
 
 
@@ -16,7 +16,7 @@ class MemoryMaintenance(MaintenanceCache):
 
     def __init__(self) -> None:
         self._records: MaintenanceRecords = MappingProxyType({})
-        self._listeners: list[Listener] = []
+        self._listeners: list[MaintenanceListener] = []
         self.ready = threading.Event()
         self.ready.set()
 

@@ -13,7 +13,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.zk import codec
+from nodepool.zk import paths
 from nodepool.zk.locks import ZkLock
 
 R = TypeVar("R", bound=Node | NodeRequest)
@@ -172,12 +172,12 @@ class MemoryTable(Generic[R]):
 
 def _encode(record: Node | NodeRequest) -> bytes:
     # Also proves that everything that a driver puts into a record can be stored.
-    return codec.encode(record.to_dict(wall_time()))
+    return paths.encode(record.to_dict(wall_time()))
 
 
 def decode_node(data: bytes, record_id: str) -> Node:
-    return Node.from_dict(codec.decode(data), record_id)
+    return Node.from_dict(paths.decode(data), record_id)
 
 
 def decode_request(data: bytes, record_id: str) -> NodeRequest:
-    return NodeRequest.from_dict(codec.decode(data), record_id)
+    return NodeRequest.from_dict(paths.decode(data), record_id)

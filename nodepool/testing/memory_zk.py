@@ -22,10 +22,10 @@ from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_maintenance import MemoryMaintenance, MemoryMaintenanceStore
 from nodepool.testing.memory_table import MemoryTable, R, decode_node, decode_request
 from nodepool.zk import paths
-from nodepool.zk.locked_cache import LockedRecordCache
+from nodepool.zk.cache import LockedRecordCache
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.node_store import NodeStore
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.reply import Reply
 from nodepool.zk.request_store import RequestStore
 from nodepool.zk.transactions import result

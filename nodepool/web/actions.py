@@ -14,11 +14,11 @@ from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model import states
 from nodepool.model.maintenance import MODES, Maintenance, Mode
-from nodepool.plan.maintenance_subjects import UnclearSubject, find
+from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.pending_changes import MOST_PENDING, AlreadyPending, GivenUp, PendingChange, TooManyPending
 from nodepool.web.problem import ApiProblem
-from nodepool.zk import operator_lock
-from nodepool.zk.lock_owners import COMMAND, LockOwners
+from nodepool.zk import zookeeper
+from nodepool.zk.locks import COMMAND, LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -147,12 +147,12 @@ class Actions:
             if node is None:
                 raise _no_node(node_id)
             try:
-                operator_lock.take(self._zk, node, seconds, f"{COMMAND}{wish.operator}")
+                zookeeper.take(self._zk, node, seconds, f"{COMMAND}{wish.operator}")
                 try:
                     change(node)
                     self._zk.storeNode(node)
                 finally:
-                    operator_lock.give_back(self._zk, node)
+                    zookeeper.give_back(self._zk, node)
             except ZKLockException:
                 owner = LockOwners(self._zk.client).of_node(node_id) or "somebody"
                 raise NodeIsLocked(f"Node {node_id} is {node.state}, and {owner} has its lock.") from None

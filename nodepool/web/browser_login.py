@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import requests
 
 from nodepool.clock import monotonic
-from nodepool.config.web_addresses import wrong_provider_address
+from nodepool.config.webapp import wrong_provider_address
 from nodepool.web.provider_session import mount
 from nodepool.web.tokens import KEYS_SECONDS, BadTokenError, Tokens, User, discovery
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from nodepool.clock import monotonic
 from nodepool.metrics.catalog import WEB_CLOSED
-from nodepool.metrics.process import REGISTRY
+from nodepool.metrics.statsd import REGISTRY
 
 log = logging.getLogger("nodepool.web")
 

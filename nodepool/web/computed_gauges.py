@@ -8,18 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from nodepool.metrics import computed_catalog as catalog
-from nodepool.metrics import gauges
+from nodepool.metrics import prometheus as catalog
+from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.plan.long_waits import causes
+from nodepool.plan.explain import causes
 from nodepool.plan.ownerless import ownerless
 from nodepool.plan.pool_summary import PoolSummary, summarize
 
 if TYPE_CHECKING:
-    from nodepool.metrics.gauges import Gauges
-    from nodepool.model.image_view import ImagesView
-    from nodepool.model.launcher_status import LauncherStatus
-    from nodepool.model.pool_status import HostStatus, LimitStatus
+    from nodepool.metrics.reports import Gauges
+    from nodepool.model.image import ImagesView
+    from nodepool.model.status import HostStatus, LauncherStatus, LimitStatus
     from nodepool.plan.observed import Observed
     from nodepool.web.snapshot import WebSnapshot
 
@@ -33,8 +32,8 @@ def computed_gauges(snapshot: WebSnapshot) -> Gauges:
     seen = snapshot.observed
     pools = summarize(seen.statuses)
     return {
-        **gauges.node_gauges(seen.nodes.values(), seen.registered),
-        **gauges.request_gauges(seen.requests.values(), seen.registered),
+        **reports.node_gauges(seen.nodes.values(), seen.registered),
+        **reports.request_gauges(seen.requests.values(), seen.registered),
         **_configured_limits(pools, snapshot.launchers),
         **waiting_gauges(seen),
         **limit_gauges(pools),
@@ -106,7 +105,7 @@ def _configured_limits(pools: Iterable[PoolSummary], launchers: Iterable[Launche
     tenants: dict[str, Mapping[str, float]] = {}
     for launcher in launchers:
         tenants.update(launcher.tenant_limits)
-    return gauges.limit_gauges(max_servers, tenants)
+    return reports.limit_gauges(max_servers, tenants)
 
 
 def _pool_gauges(seen: Observed, pools: Iterable[PoolSummary]) -> Gauges:

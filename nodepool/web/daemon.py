@@ -6,10 +6,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from nodepool.runtime.connected_daemon import ConnectedDaemon
-from nodepool.runtime.parts import Parts, stop_all
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.runtime.worker import Parts, stop_all
 from nodepool.web.parts import web_part
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

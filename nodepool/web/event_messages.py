@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sse_starlette.event import ServerSentEvent
 
-from nodepool.model.launcher_status import MAX_EVENTS
+from nodepool.model.status import MAX_EVENTS
 from nodepool.web.any_json import to_json
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
-    from nodepool.model.launcher_status import LauncherStatus
+    from nodepool.model.status import LauncherStatus
     from nodepool.web.changed_records import RecordKind
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.

@@ -6,17 +6,17 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from nodepool.metrics import gauges
-from nodepool.metrics.computed_catalog import ZOOKEEPER_LATENCY
+from nodepool.metrics import reports
+from nodepool.metrics.prometheus import ZOOKEEPER_LATENCY
 from nodepool.metrics.registry import Distribution
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nodepool.metrics.registry import Series, Value
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.latency import Latency
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.reply import Latency
 
 
 def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache) -> Mapping[Series, Value]:
@@ -25,7 +25,7 @@ def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache) -> Mapping
         return {}
     reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
     return {
-        **gauges.internal_gauges(socket.gethostname(), client.queued_calls, reads),
+        **reports.internal_gauges(socket.gethostname(), client.queued_calls, reads),
         **latency_metrics(client),
     }
 

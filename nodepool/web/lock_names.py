@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKException
 from nodepool.guard import OnError
-from nodepool.zk.lock_owners import LockOwners
+from nodepool.zk.locks import LockOwners
 
 if TYPE_CHECKING:
     from nodepool.zk.client import ZooKeeperClient

@@ -16,10 +16,10 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from nodepool.builder.build_logs import all_logs, open_log
+from nodepool.builder.image_files import all_logs, open_log
 from nodepool.listing import times
 from nodepool.listing.table import Column, Table
-from nodepool.listing.units import size
+from nodepool.listing.times import size
 from nodepool.web.app import THREADS, SecurityHeaders
 from nodepool.web.own_address import root_of
 from nodepool.web.pages.table_view import table_view

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nodepool.clock import wall_time
-from nodepool.runtime.parts import Part
+from nodepool.runtime.worker import Part
 from nodepool.version import release_string
 from nodepool.web.server import ListenAddress, WebServer
 

@@ -23,17 +23,17 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
-from nodepool.metrics import computed_catalog as catalog
-from nodepool.metrics.process import REGISTRY
+from nodepool.metrics import prometheus as catalog
 from nodepool.metrics.prometheus import families
+from nodepool.metrics.statsd import REGISTRY
 from nodepool.web.computed_gauges import computed_gauges
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
     from starlette.requests import Request
 
-    from nodepool.metrics.gauges import Gauges
     from nodepool.metrics.registry import Metric, Registry, Series, Value
+    from nodepool.metrics.reports import Gauges
     from nodepool.web.site import Daemon, Site
 
 log = logging.getLogger("nodepool.web")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from nodepool.model.component import BuilderComponent
-from nodepool.runtime.parts import Part
+from nodepool.runtime.worker import Part
 from nodepool.version import how_to_install, release_string
 from nodepool.web.internals import connection_metrics
 from nodepool.web.lock_names import LockNames
@@ -17,7 +17,7 @@ from nodepool.web.site import Daemon, Site
 from nodepool.web.snapshot import SnapshotMaker, nothing
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.status_cache import StatusCache
+from nodepool.zk.caches import StatusCache
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from nodepool.web.access import Access
     from nodepool.web.browser_login import BrowserLogin
     from nodepool.web.tokens import Tokens
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.nodepool_cache import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 

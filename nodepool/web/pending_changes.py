@@ -56,7 +56,7 @@ class GivenUp(Exception):
 
 
 class NodeLocks(Protocol):
-    """The cache of nodes, see `nodepool.zk.locked_cache.LockedRecordCache`. No call blocks."""
+    """The cache of nodes, see `nodepool.zk.cache.LockedRecordCache`. No call blocks."""
 
     def contenders(self, record_id: str) -> list[str]: ...
 

@@ -10,7 +10,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 
 from nodepool.clock import monotonic
-from nodepool.config.web_addresses import wrong_provider_address
+from nodepool.config.webapp import wrong_provider_address
 from nodepool.guard import OnError
 
 #: A connection, and each read of an answer, is waited for no longer.

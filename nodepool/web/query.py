@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from nodepool.listing import times
-from nodepool.listing.filters import Filter, names_in, states_in
+from nodepool.listing.nodes import Filter, names_in, states_in
 from nodepool.listing.paging import MAX_CURSOR
 from nodepool.web.problem import ApiProblem
 

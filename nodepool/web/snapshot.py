@@ -11,25 +11,23 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import OnError
-from nodepool.model.builder_status import BuilderStatus
-from nodepool.model.image_view import NO_IMAGES, ImagesView
-from nodepool.plan.followed_nodes import FollowedNodes
-from nodepool.plan.observed import Observed
+from nodepool.model.image import NO_IMAGES, ImagesView
+from nodepool.model.status import BuilderStatus
+from nodepool.plan.observed import FollowedNodes, Observed
 from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
 from nodepool.web.wait_times import WaitTimes
 
 if TYPE_CHECKING:
-    from nodepool.model.launcher_status import LauncherStatus
-    from nodepool.model.pool_status import PoolStatus
+    from nodepool.model.status import LauncherStatus, PoolStatus
     from nodepool.web.pending_changes import PendingChange
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5
 
 
 class StatusSource(Protocol):
-    """What pools, launchers and builders report, see `nodepool.zk.status_cache.StatusCache`. No call blocks."""
+    """What pools, launchers and builders report, see `nodepool.zk.caches.StatusCache`. No call blocks."""
 
     #: Set while it follows ZooKeeper and has read everything.
     ready: threading.Event

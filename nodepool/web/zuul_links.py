@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from nodepool.model.request_origin import origin_of
+from nodepool.model.request import origin_of
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest

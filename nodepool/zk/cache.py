@@ -19,21 +19,122 @@ Hard cases:
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
 
+from nodepool import log_names
 from nodepool.clock import monotonic
+from nodepool.exceptions import ZKConnectionError
+from nodepool.guard import Guard
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, events, paths
+from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.joint_reads import JointReads
-from nodepool.zk.multi_read import read_for_callback
-from nodepool.zk.reply import Reply
-from nodepool.zk.watched_subtree import WatchedSubtree
+from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.transactions import BATCH, UNKNOWN_OUTCOME, read_for_callback
+
+# `WatchedSubtree`: what caches have in common: a recursive watch, listeners, and all read anew with each session.
+#
+# Whatever is below is changed in the connection thread, where events and answers arrive. Listeners may come and go
+# from
+# any thread.
+
+P = ParamSpec("P")
+
+
+class WatchedSubtree(ABC, Generic[P]):
+    """Follows what is at and below one znode. ``P`` is what listeners are called with.
+
+    A connection can have one for each root: the last one that began to follow it gets the events.
+
+    :param root: path of the znode; need not exist.
+    :param trouble: what is logged with the error of a listener.
+    """
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self, client: ZooKeeperClient, root: str, trouble: str) -> None:
+        self._client = client
+        self._root = root
+        self._listeners: list[Callable[P, None]] = []
+        self._guard = Guard(self.log, trouble)
+        #: Grows with each connection: answers of an earlier one do not count.
+        self._generation = 0
+        #: Set while the cache follows ZooKeeper; clear before everything was read and without a connection.
+        self.ready = threading.Event()
+
+    # -- any thread --
+
+    def start(self) -> None:
+        """Follow ZooKeeper, now or once the client is connected. Does not block."""
+        self._client.add_session_listener(self._on_session)
+        if self._client.connected:
+            self._resync()
+
+    def stop(self) -> None:
+        """Follow nothing any more; what is known stays as it is. Does not block. Without `start` nothing happens.
+
+        The server goes on to send events until the session ends. They are passed over.
+        """
+        self._client.remove_session_listener(self._on_session)
+        self._generation += 1
+        self.ready.clear()
+        self._client.unwatch(self._root, self._on_event)
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until everything was read, at most ``timeout`` seconds."""
+        return self.ready.wait(timeout)
+
+    def add_listener(self, listener: Callable[P, None]) -> None:
+        """Call it after each change, in the connection thread; it must not block."""
+        self._listeners = [*self._listeners, listener]
+
+    def remove_listener(self, listener: Callable[P, None]) -> None:
+        """Tell a listener nothing more; one that is not there is fine."""
+        self._listeners = [other for other in self._listeners if other != listener]
+
+    # -- connection thread --
+
+    @abstractmethod
+    def _on_event(self, event: int, path: str) -> None:
+        """Something at or below the root has changed."""
+
+    @abstractmethod
+    def _forget_questions(self) -> None:
+        """What was asked on an earlier connection will have no answer."""
+
+    @abstractmethod
+    def _read_all(self) -> None:
+        """Ask for everything. ``ready`` is set when it is known."""
+
+    def _on_session(self, state: str) -> None:
+        if state == "connected":
+            self._resync()
+        else:
+            self.ready.clear()
+            self._generation += 1
+
+    def _resync(self) -> None:
+        self._generation += 1
+        self.ready.clear()
+        self._forget_questions()
+        self._client.kazoo.watch_recursive(self._root, self._on_event, self._on_watching)
+        self._read_all()
+
+    def _on_watching(self, _: Any, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, UNKNOWN_OUTCOME):
+            self.log.error("ZooKeeper refuses to watch %s, is it 3.6 or newer? %r", self._root, error)
+
+    def _notify(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for listener in self._listeners:
+            with self._guard:
+                listener(*args, **kwargs)
 
 
 class Cached(Protocol):
@@ -196,7 +297,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
             return
         if below:
             self._on_event_below(event, record_id, below)
-        elif event == events.DELETED:
+        elif event == DELETED:
             self._drop(record_id)
         else:
             self._on_change(event, record_id)
@@ -207,10 +308,10 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
             if expected is not None:
                 expected[1] += 1
                 return
-            if event == events.CREATED and self._creating:
+            if event == CREATED and self._creating:
                 self._held.append(record_id)
                 return
-            if event == events.CHANGED and self._is_foreign(record_id):
+            if event == CHANGED and self._is_foreign(record_id):
                 self._stale.add(record_id)
                 return
         self._read(record_id)
@@ -246,8 +347,8 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
 
     def _load(self, record_id: str, data: bytes, stat: Any) -> None:
         try:
-            record = self._decode(codec.decode(data), record_id)
-        except codec.EmptyRecord:
+            record = self._decode(paths.decode(data), record_id)
+        except paths.EmptyRecord:
             self._records.pop(record_id, None)
             self._empty.add(record_id)
             self._notify(record_id)
@@ -346,3 +447,433 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         if self._to_sync == 0:
             self.ready.set()
             self._notify("")
+
+
+# A `RecordCache` of records that have a lock directory of their own.
+
+
+class LockedRecordCache(RecordCache[R]):
+    """Records with a ``lock`` directory of their own: knows who holds or waits for each lock."""
+
+    def __init__(self, client: ZooKeeperClient, root: str, decode: Callable[[dict[str, Any], str], R]) -> None:
+        self._lock_dirs: set[str] = set()
+        self._contenders: dict[str, set[str]] = {}
+        self._queue_listeners: list[Callable[[str], None]] = []
+        #: What events said of contenders since everything is being read anew: it is newer than what was read.
+        self._appeared: dict[str, set[str]] = {}
+        self._vanished: dict[str, set[str]] = {}
+        super().__init__(client, root, decode)
+
+    def add_queue_listener(self, listener: Callable[[str], None]) -> None:
+        """Tell when somebody leaves the queue of a lock in which others stand: it may be another one's turn.
+
+        The listeners of the record hear of a lock that nobody wants any more only.
+
+        :param listener: gets the id of the record, in the connection thread; must not block.
+        """
+        self._queue_listeners.append(listener)
+
+    def has_lock_dir(self, record_id: str) -> bool:
+        return record_id in self._lock_dirs
+
+    def is_locked(self, record_id: str) -> bool:
+        """Does anybody hold or wait for the lock?"""
+        return record_id in self._contenders
+
+    def locked_ids(self) -> frozenset[str]:
+        """The records for which `is_locked` is true now."""
+        return frozenset(self._contenders)
+
+    def contenders(self, record_id: str) -> list[str]:
+        """Names of the contenders' znodes, the holder first.
+
+        What else somebody has put there comes last: nobody has the lock by it.
+        """
+        names = {name: paths.contender_sequence(name) for name in self._contenders.get(record_id, ())}
+        return sorted(names, key=lambda name: (names[name] is None, names[name] or name))
+
+    def _is_foreign(self, record_id: str) -> bool:
+        return record_id in self._contenders
+
+    def _on_event_below(self, event: int, record_id: str, below: str) -> None:
+        directory, _, contender = below.partition("/")
+        if directory != paths.LOCK or event == CHANGED or "/" in contender:
+            return
+        self._note(event, record_id, contender)
+        if not contender:
+            if event == CREATED:
+                self._lock_dirs.add(record_id)
+            else:
+                self._forget_below(record_id)
+        elif event == CREATED:
+            self._contenders[record_id] = {*self._contenders.get(record_id, ()), contender}
+            self._notify(record_id)
+        else:
+            self._released(record_id, contender)
+
+    def _released(self, record_id: str, contender: str) -> None:
+        left = self._contenders.get(record_id, set()) - {contender}
+        if left:
+            self._contenders[record_id] = left
+            for listener in self._queue_listeners:
+                with self._guard:
+                    listener(record_id)
+            return
+        self._contenders.pop(record_id, None)
+        with self._lock:
+            stale = record_id in self._stale
+            self._stale.discard(record_id)
+            expected = self._expected.get(record_id)
+            if expected is not None:
+                expected[2] = 1
+        # Listeners hear of the release when the record is known again.
+        if stale:
+            self._read(record_id)
+        elif expected is None:
+            self._notify(record_id)
+
+    def _drop(self, record_id: str) -> None:
+        self._forget_below(record_id)
+        super()._drop(record_id)
+
+    def _forget_below(self, record_id: str) -> None:
+        self._lock_dirs.discard(record_id)
+        self._contenders.pop(record_id, None)
+
+    def _note(self, event: int, record_id: str, contender: str) -> None:
+        """Remember an event that may overtake a read; a contender's name is never used again."""
+        if not self.ready.is_set():
+            notes = self._appeared if event == CREATED else self._vanished
+            notes.setdefault(record_id, set()).add(contender)
+
+    def _resync(self) -> None:
+        self._appeared.clear()
+        self._vanished.clear()
+        super()._resync()
+
+    def _sync_below(self, record_ids: list[str]) -> None:
+        operations = self._client.kazoo.operations
+        self._to_sync += len(record_ids)
+        reads = ((i, operations.children(f"{self._root}/{i}/lock")) for i in record_ids)
+        read_for_callback(self._client, reads, partial(self._on_contenders, self._generation))
+
+    def _sync_childless(self, record_id: str) -> None:
+        self._take_contenders(record_id, None)
+
+    def _on_contenders(self, generation: int, found: list[tuple[str, Any]]) -> None:
+        if generation != self._generation:
+            return
+        for record_id, names in found:
+            # An error: it was deleted meanwhile.
+            self._take_contenders(record_id, None if isinstance(names, KazooException) else names)
+            self._notify(record_id)
+        self._sync_done(len(found))
+
+    def _take_contenders(self, record_id: str, names: list[str] | None) -> None:
+        """What was read, and what events said since.
+
+        :param names: None = there was no lock directory.
+        """
+        appeared, vanished = self._appeared.get(record_id), self._vanished.get(record_id, set())
+        contenders = {*(names or ()), *(appeared or ())} - {"", *vanished}
+        self._forget_below(record_id)
+        # The empty name stands for the directory itself.
+        if (names is not None or appeared) and "" not in vanished:
+            self._lock_dirs.add(record_id)
+        if contenders:
+            self._contenders[record_id] = contenders
+
+
+# `SubtreeCache`: knows the znodes below a root, of which a subclass says what they mean.
+#
+# An event says that a znode is there, is gone or has other data; only data are read then. An answer that was under way
+# when an event of the same znode or of a child came may be older than the event: it is asked for again. After a lost
+# connection all is read anew.
+
+_DATA: Final = "data"
+_CHILDREN: Final = "children"
+#: What was asked: of which path, and which of the two.
+_Question = tuple[str, str]
+
+
+class SubtreeCache(WatchedSubtree[P]):
+    """Asks for what is to be known of a subtree. A subclass stores what is found, and notifies listeners."""
+
+    def __init__(self, client: ZooKeeperClient, root: str, trouble: str) -> None:
+        super().__init__(client, root, trouble)
+        #: Is a further answer needed, because an event came meanwhile?
+        self._asked: dict[_Question, bool] = {}
+        #: Questions under way, by part.
+        self._open: dict[str, int] = {}
+
+    @property
+    def pending_reads(self) -> int:
+        """Reads under way."""
+        return len(self._asked)
+
+    # -- what a subclass knows --
+
+    @abstractmethod
+    def _has_data(self, path: str) -> bool:
+        """Is there something to know of this znode besides that it exists?"""
+
+    @abstractmethod
+    def _has_children(self, path: str) -> bool:
+        """May this znode have children that matter?"""
+
+    @abstractmethod
+    def _on_gone(self, path: str) -> None:
+        """A znode is gone with all below; it may not have been known."""
+
+    @abstractmethod
+    def _on_children(self, path: str, names: list[str]) -> None:
+        """A znode has these children and no others."""
+
+    @abstractmethod
+    def _on_data(self, path: str, data: bytes, stat: Any) -> None:
+        """A znode has these data."""
+
+    @abstractmethod
+    def _on_complete(self) -> None:
+        """Everything was read: sets ``ready``."""
+
+    @abstractmethod
+    def _on_settled(self) -> None:
+        """While the cache is ready: an event or answers were taken. More may be under way, see `_is_open`."""
+
+    def _on_there(self, path: str) -> None:
+        """A znode was made, or has other data, which are being read."""
+        return
+
+    def _on_change(self, path: str) -> None:
+        """While the cache is ready: there is, or was, something new about a znode."""
+        return
+
+    def _part_of(self, path: str) -> str:
+        """What a znode belongs to; `_is_open` tells parts apart."""
+        return ""
+
+    # -- reading --
+
+    def _is_open(self, part: str = "") -> bool:
+        """Is something of this part being read?"""
+        return bool(self._open.get(part))
+
+    def _forget_questions(self) -> None:
+        self._asked.clear()
+        self._open.clear()
+
+    def _read_all(self) -> None:
+        self._ask([(self._root, _CHILDREN)])
+
+    def _on_event(self, event: int, path: str) -> None:
+        for question in ((path, _DATA), (path, _CHILDREN), (path.rpartition("/")[0], _CHILDREN)):
+            if question in self._asked:
+                self._asked[question] = True
+        if event == DELETED:
+            self._on_gone(path)
+        else:
+            self._on_there(path)
+            if self._has_data(path):
+                self._ask([(path, _DATA)])
+        if self.ready.is_set():
+            self._on_change(path)
+            self._on_settled()
+
+    def _ask(self, questions: Iterable[_Question]) -> None:
+        new = [question for question in questions if question not in self._asked]
+        for question in new:
+            self._asked[question] = False
+            part = self._part_of(question[0])
+            self._open[part] = self._open.get(part, 0) + 1
+        try:
+            operations = self._client.kazoo.operations
+            reads = [
+                (question, operations.get(question[0]) if question[1] == _DATA else operations.children(question[0]))
+                for question in new
+            ]
+            read_for_callback(self._client, iter(reads), partial(self._on_answers, self._generation))
+        except ZKConnectionError as closing:
+            self.log.debug("%s is not read any more: %s", self._root, closing)
+
+    def _on_answers(self, generation: int, answers: list[tuple[_Question, Any]]) -> None:
+        if generation != self._generation:
+            # Of an earlier connection.
+            return
+        further: list[_Question] = []
+        for question, answer in answers:
+            again = self._asked.pop(question)
+            self._open[self._part_of(question[0])] -= 1
+            further += [question] if again else self._take(question, answer)
+        if further:
+            self._ask(further)
+        if self.ready.is_set():
+            self._on_settled()
+        elif not self._asked:
+            self._on_complete()
+
+    def _take(self, question: _Question, answer: Any) -> list[_Question]:
+        """Note an answer that no event has overtaken; returns what else must be known."""
+        path, what = question
+        if isinstance(answer, NoNodeError):
+            self._on_gone(path)
+            return []
+        if isinstance(answer, KazooException):
+            self.log.error("Cannot read %s: %r", path, answer)
+            return []
+        if what == _DATA:
+            self._on_data(path, *answer)
+            return []
+        self._on_children(path, answer)
+        below = [f"{path}/{name}" for name in answer]
+        return [
+            *((child, _DATA) for child in below if self._has_data(child)),
+            *((child, _CHILDREN) for child in below if self._has_children(child)),
+        ]
+
+
+# `RecordsByKind`: a cache of the znodes ``<root>/<kind>/<name>``, each a record for itself.
+
+E = TypeVar("E")
+
+
+class RecordsByKind(SubtreeCache[[]], Generic[E]):
+    """Keeps an entry of each znode of the kinds that are known; listeners are called when something changed.
+
+    Entries stay through a lost connection, until everything was read again.
+
+    :param kinds: others are passed over: a later release may have more of them.
+    """
+
+    def __init__(self, client: ZooKeeperClient, root: str, kinds: Iterable[str], trouble: str) -> None:
+        super().__init__(client, root, trouble)
+        #: Kind -> name of the znode -> entry. Changed in the connection thread only; others copy before they look.
+        self._entries: dict[str, dict[str, E]] = {kind: {} for kind in kinds}
+        self._changed = False
+
+    # -- connection thread --
+
+    @abstractmethod
+    def _entry(self, kind: str, name: str, data: bytes, stat: Any) -> E:
+        """What is kept of the data of a znode."""
+
+    def _renew(self) -> bool:
+        """Entries have changed; returns whether listeners are to know."""
+        return True
+
+    def _place(self, path: str) -> tuple[str, str]:
+        """Kind and name of a znode; without what it does not have. What is further below has another's name."""
+        kind, _, name = path[len(self._root) + 1 :].partition("/")
+        return kind, name
+
+    def _has_data(self, path: str) -> bool:
+        kind, name = self._place(path)
+        return kind in self._entries and name != "" and "/" not in name
+
+    def _has_children(self, path: str) -> bool:
+        kind, name = self._place(path)
+        return name == "" and (kind == "" or kind in self._entries)
+
+    def _on_data(self, path: str, data: bytes, stat: Any) -> None:
+        kind, name = self._place(path)
+        self._entries[kind][name] = self._entry(kind, name, data, stat)
+        self._changed = True
+
+    def _on_gone(self, path: str) -> None:
+        kind, name = self._place(path)
+        if name:
+            if self._entries.get(kind, {}).pop(name, None) is not None:
+                self._changed = True
+        else:
+            self._on_children(path, ())
+
+    def _on_children(self, path: str, names: Collection[str]) -> None:
+        kind, _ = self._place(path)
+        if kind:
+            for name in self._entries.get(kind, {}).keys() - set(names):
+                self._on_gone(f"{path}/{name}")
+        else:
+            for absent in self._entries.keys() - set(names):
+                self._on_children(f"{path}/{absent}", ())
+
+    def _on_settled(self) -> None:
+        if self._changed:
+            self._changed = False
+            if self._renew():
+                self._notify()
+
+    def _on_complete(self) -> None:
+        self._changed = False
+        self._renew()
+        self.ready.set()
+        self._notify()
+
+
+# `JointReads`: reads that are requested one by one, and sent together when there are many.
+#
+# In a burst there is one event per request, and each event needs a read. The first read is sent at once. The reads
+# that
+# are requested before its answer share the next packet.
+
+_Read = tuple[str, Reply]
+
+
+class JointReads:
+    """Any thread may ask; answers come in the connection thread. ``_lock`` is not held while something is sent."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._waiting: deque[_Read] = deque()
+        self._under_way = False
+
+    def read(self, path: str, reply: Reply) -> None:
+        """Read a znode; does not block.
+
+        :param reply: gets (data, stat), or the error of this read.
+        """
+        with self._lock:
+            self._waiting.append((path, reply))
+            if self._under_way:
+                return
+            self._under_way = True
+        self._send()
+
+    def _send(self) -> None:
+        """Send what waits. Called by whoever has set ``_under_way``."""
+        batch = self._take(BATCH)
+        if not batch:
+            return
+        try:
+            kazoo = self._client.kazoo
+            operations = [kazoo.operations.get(path) for path, _ in batch]
+        except ZKConnectionError as error:
+            self._fail(batch, error)
+        else:
+            kazoo.call(kazoo.operations.reads(operations), Reply(partial(self._answered, batch)))
+
+    def _take(self, most: int | None = None) -> list[_Read]:
+        """The first of those that wait. None left = nothing is under way any more."""
+        with self._lock:
+            count = len(self._waiting) if most is None else min(most, len(self._waiting))
+            batch = [self._waiting.popleft() for _ in range(count)]
+            self._under_way = bool(batch)
+            return batch
+
+    def _answered(self, batch: list[_Read], results: list[Any] | None, error: BaseException | None) -> None:
+        if error is not None or results is None:
+            self._fail(batch, error or ZKConnectionError("no answer"))
+            return
+        self._send()
+        for (_, reply), result in zip(batch, results, strict=True):
+            if isinstance(result, Exception):
+                reply.set_exception(result)
+            else:
+                reply.set(result)
+
+    def _fail(self, batch: list[_Read], error: BaseException) -> None:
+        """The connection is lost, for those that wait as well. Nothing is sent again: that could go on for ever."""
+        while batch:
+            for _, reply in batch:
+                reply.set_exception(error)
+            batch = self._take()

@@ -3,27 +3,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kazoo.client import KazooState
-from kazoo.exceptions import ConfigurationError, KazooException
+from kazoo.exceptions import ConfigurationError, KazooException, NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.guard import Guard
 from nodepool.zk import connect_failure, wire
-from nodepool.zk.events import WatchFunction
-from nodepool.zk.orphans import OrphanedContenders
-from nodepool.zk.outage import Outage
-from nodepool.zk.tls_files import TlsFiles
+from nodepool.zk.connect_failure import TlsFiles
+from nodepool.zk.reply import Reply, WatchFunction
 
 if TYPE_CHECKING:
-    from nodepool.zk.latency import Latency
+    from nodepool.zk.reply import Latency
     from nodepool.zk.wire.watched_client import WatchedClient
 
 RETRY_LOG_SECONDS: Final = 10.0
@@ -352,3 +352,119 @@ class ZooKeeperClient:
         # Kazoo sets its own state before it calls listeners, so a waiter sees the new one.
         with self._changed:
             self._changed.notify_all()
+
+
+# `Outage`: what is logged, and when, while there is no connection to ZooKeeper (rule J-4).
+
+#: A cause that is not known is waited for so long, in seconds.
+CAUSE_SECONDS: Final = 5.0
+#: So often the log is reminded, in seconds.
+REMIND_SECONDS: Final = 60.0
+
+
+class Outage:
+    """Thread-safe; ``_lock`` guards the times, all in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._told: float | None = None
+
+    def begin(self, now: float) -> None:
+        """There is no connection, or none yet."""
+        with self._lock:
+            if self._since is None:
+                self._since, self._told = now, None
+
+    def end(self, now: float) -> float | None:
+        """There is a connection. Returns how long there was none, in seconds; None = nothing was logged of that."""
+        with self._lock:
+            since, told, self._since = self._since, self._told, None
+        return None if since is None or told is None else now - since
+
+    def line(self, now: float, reasons: Sequence[str], hosts: str) -> str | None:
+        """What is to be logged now; None = nothing.
+
+        :param reasons: a sentence for each server that failed, each with the server.
+        :param hosts: all servers.
+        """
+        with self._lock:
+            if self._since is None:
+                return None
+            seconds = now - self._since
+            if self._told is None:
+                if not reasons and seconds < CAUSE_SECONDS:
+                    return None
+            elif now - self._told < REMIND_SECONDS:
+                return None
+            again = self._told is not None
+            self._told = now
+        head = f"No connection to ZooKeeper for {seconds:.0f} s" if again else "No connection to ZooKeeper"
+        if not reasons:
+            return f"{head}: no answer from {hosts} yet"
+        return f"{head}: {reasons[0]}" if len(reasons) == 1 else "\n".join([f"{head}:", *reasons])
+
+
+# Contenders of locks that may be there although this process does not want them any more.
+#
+# The answer to the write that makes a contender may be lost, and so may the deletion of a contender. It would stay as
+# long as the session, and no other process could get the lock. So it is searched for and deleted, however long that
+# is.
+
+
+class OrphanedContenders:
+    """Contenders that are to go, and may be there. Any thread. ``_lock`` guards their set."""
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._prefixes: set[str] = set()
+        client.add_session_listener(self._on_session)
+
+    def __len__(self) -> int:
+        return len(self._prefixes)
+
+    def add(self, prefix: str) -> None:
+        """Look for a contender, with this connection and each later one, until it is surely not there. Does not block.
+
+        :param prefix: its path, with or without the sequence number; no other process uses it.
+        """
+        with self._lock:
+            self._prefixes.add(prefix)
+        if self._client.connected:
+            # Without a connection it is looked for with the next one.
+            with contextlib.suppress(ZKConnectionError):
+                self._look_for(prefix)
+
+    def _on_session(self, state: str) -> None:
+        if state == "connected":
+            with self._lock:
+                prefixes = list(self._prefixes)
+            for prefix in prefixes:
+                self._look_for(prefix)
+
+    def _look_for(self, prefix: str) -> None:
+        kazoo = self._client.kazoo
+        lock_dir = prefix.rpartition("/")[0]
+        # Another server of the ensemble may not know yet what the one that we lost has passed on.
+        kazoo.call(kazoo.operations.sync(lock_dir), Reply())
+        kazoo.call(kazoo.operations.children(lock_dir), Reply(partial(self._on_listing, prefix)))
+
+    def _on_listing(self, prefix: str, names: list[str] | None, error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, NoNodeError):
+            return  # with the next connection
+        lock_dir, _, start = prefix.rpartition("/")
+        found = [name for name in names or () if name.startswith(start)]
+        if not found:
+            self._forget(prefix, None, None)
+        kazoo = self._client.kazoo
+        for name in found:
+            self.log.warning("Releasing %s: a contender of this process was left there without an answer", lock_dir)
+            kazoo.call(kazoo.operations.delete(f"{lock_dir}/{name}"), Reply(partial(self._forget, prefix)))
+
+    def _forget(self, prefix: str, _: Any, error: BaseException | None) -> None:
+        if error is None or isinstance(error, NoNodeError):
+            with self._lock:
+                self._prefixes.discard(prefix)

@@ -16,7 +16,7 @@ from nodepool.exceptions import ZKException
 from nodepool.late_names import late_names
 from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, multi_read, paths
+from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import translate
 
@@ -137,7 +137,7 @@ def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
     launchers = []
     for name, _, data in _entries(client, root):
         try:
-            launchers.append(LauncherComponent.from_dict(codec.decode(data)))
+            launchers.append(LauncherComponent.from_dict(paths.decode(data)))
         except InvalidRecord as problem:
             Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
     return sorted(launchers, key=lambda launcher: launcher.hostname)
@@ -146,9 +146,9 @@ def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
 def read_pools_at_once(client: ZooKeeperClient) -> list[PoolComponent]:
     """The same in two round trips, however many there are. Raises ZKException when the connection is lost."""
     root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
-    names = multi_read.children(client, root)
+    names = transactions.children(client, root)
     pools = []
-    for name, found in zip(names, multi_read.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
+    for name, found in zip(names, transactions.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
         pool = None if found is None else _pool(root, name, found[0])
         if pool is not None:
             pools.append(pool)
@@ -158,7 +158,7 @@ def read_pools_at_once(client: ZooKeeperClient) -> list[PoolComponent]:
 def _pool(root: str, name: str, data: bytes) -> PoolComponent | None:
     """None = it is none, which is logged."""
     try:
-        return PoolComponent.from_dict(codec.decode(data), name)
+        return PoolComponent.from_dict(paths.decode(data), name)
     except InvalidRecord as problem:
         Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
         return None
@@ -169,7 +169,7 @@ def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:
     hosts = set()
     for name, _, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
         try:
-            hosts.add(str(codec.decode(data).get("hostname") or name))
+            hosts.add(str(paths.decode(data).get("hostname") or name))
         except InvalidRecord:
             hosts.add(name)
     return sorted(hosts)
@@ -199,14 +199,14 @@ def check_model_api(client: ZooKeeperClient) -> None:
 
 def entry_model_api(data: bytes) -> int | None:
     """The data model that a component speaks; None = it says something else. Raises InvalidRecord."""
-    level = codec.decode(data).get("model_api", 0)
+    level = paths.decode(data).get("model_api", 0)
     return level if isinstance(level, int) and not isinstance(level, bool) else None
 
 
 def entry_id(data: bytes) -> Any:
     """The id in an entry, of any type; None = there is none."""
     try:
-        return codec.decode(data).get("id")
+        return paths.decode(data).get("id")
     except InvalidRecord:
         return None
 

@@ -18,13 +18,12 @@ from typing import Any, Final
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from nodepool.exceptions import ZKConflict, ZKException
-from nodepool.model.image_view import ImagesView
+from nodepool.model.image import ImagesView
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, image_paths, installation, multi_read, paths
+from nodepool.zk import caches, installation, paths, transactions
+from nodepool.zk.caches import Kind, record_of
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_listing import read_images
-from nodepool.zk.image_paths import Kind
-from nodepool.zk.image_tree import record_of
+from nodepool.zk.images import read_images
 from nodepool.zk.transactions import Transaction, ensure_path, translated
 
 #: Of what an export has.
@@ -53,7 +52,7 @@ def export_images(client: ZooKeeperClient) -> dict[str, str]:
     """Path of each znode -> what is stored there, after the id of the installation; '' for a pause. Blocks."""
     ours = installation.read(client)
     wanted = list(_znodes(read_images(client)))
-    found = multi_read.read_data(client, wanted)
+    found = transactions.read_data(client, wanted)
     data = {
         path: "" if _kind(path) is Kind.PAUSE else znode[0].decode(errors="replace")
         for path, znode in zip(wanted, found, strict=True)
@@ -78,17 +77,17 @@ def _without_ids(data: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ..
 def _znodes(images: ImagesView) -> Iterator[str]:
     for image in images.images.values():
         if image.paused:
-            yield image_paths.pause(image.name)
+            yield caches.pause(image.name)
         for build in image.builds.values():
-            yield image_paths.build(image.name, build.id)
+            yield caches.build(image.name, build.id)
             for provider, uploads in build.uploads.items():
-                yield from (image_paths.upload(image.name, build.id, provider, upload.id) for upload in uploads)
+                yield from (caches.upload(image.name, build.id, provider, upload.id) for upload in uploads)
 
 
 def problem_of(path: str, text: Any) -> str | None:
     """Why an entry cannot be imported; None = it can."""
-    names = image_paths.parts(path) if path.startswith(f"{image_paths.IMAGES}/") else []
-    kind = image_paths.kind(names)
+    names = caches.parts(path) if path.startswith(f"{caches.IMAGES}/") else []
+    kind = caches.kind(names)
     if not names or kind not in _KINDS or not all(map(paths.is_name, names)):
         return f"{path!r} is no image, build or upload"
     if not isinstance(text, str):
@@ -98,7 +97,7 @@ def problem_of(path: str, text: Any) -> str | None:
     if kind is Kind.UPLOAD and not _is_number(names[-1]):
         return f"{path}: an upload has a number of {_DIGITS} digits, at most {_HIGHEST}"
     try:
-        record_of(path, codec.decode(text.encode(errors="surrogatepass")))
+        record_of(path, paths.decode(text.encode(errors="surrogatepass")))
     except InvalidRecord as problem:
         return f"{path}: {problem}"
     return None
@@ -162,7 +161,7 @@ def import_images(client: ZooKeeperClient, data: Mapping[str, str], *, replace: 
 
 def _versions(client: ZooKeeperClient, data: Mapping[str, str]) -> dict[str, int]:
     """Path -> version of the znode that is there, or `_MISSING`; those that are as in the export are left out."""
-    found = zip(data.items(), multi_read.read_data(client, data), strict=True)
+    found = zip(data.items(), transactions.read_data(client, data), strict=True)
     return {
         path: _MISSING if znode is None else znode[1].version
         for (path, text), znode in found
@@ -185,7 +184,7 @@ def _write(client: ZooKeeperClient, path: str, data: bytes, version: int) -> Non
                 kazoo.retry(kazoo.set, path, data, version)
         except (BadVersionError, NodeExistsError, NoNodeError):
             # The answer to our own first attempt may have been lost.
-            there = next(multi_read.read_data(client, [path]))
+            there = next(transactions.read_data(client, [path]))
             if there is None or there[0] != data:
                 raise ZKConflict(f"{path} was changed meanwhile; a part was imported") from None
 
@@ -215,10 +214,10 @@ def _is_number(name: str) -> bool:
 
 
 def _kind(path: str) -> Kind:
-    return image_paths.kind(image_paths.parts(path))
+    return caches.kind(caches.parts(path))
 
 
 def _build_of(path: str) -> str:
     """Path of the build of an upload."""
-    names = image_paths.parts(path)
-    return image_paths.build(names[0], names[2])
+    names = caches.parts(path)
+    return caches.build(names[0], names[2])

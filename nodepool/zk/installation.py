@@ -14,7 +14,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, paths
+from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import ensure_path, translated
 
@@ -89,12 +89,12 @@ def adopt(client: ZooKeeperClient, ids: tuple[str, ...]) -> Installation:
 
 
 def _encode(installation: Installation) -> bytes:
-    return codec.encode({_ID: installation.id, _ADOPTED: list(installation.adopted)})
+    return paths.encode({_ID: installation.id, _ADOPTED: list(installation.adopted)})
 
 
 def _decode(data: bytes) -> Installation:
     try:
-        record = codec.decode(data)
+        record = paths.decode(data)
         found, adopted = record.get(_ID), record.get(_ADOPTED) or []
         if is_id(found) and isinstance(adopted, list) and all(map(is_id, adopted)):
             return Installation(str(found), tuple(adopted))

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 
-from nodepool.exceptions import ZKConnectionError, ZKLockException, ZKLockTimeout
-from nodepool.zk import multi_read, paths
+from nodepool import log_names
+from nodepool.exceptions import ZKConnectionError, ZKException, ZKLockException, ZKLockTimeout
+from nodepool.model.record import InvalidRecord
+from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import SessionLost, Transaction, translate
 
@@ -136,7 +140,7 @@ def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
     :raises ZKException: ZooKeeper could not be asked.
     """
     found = []
-    for name in in_order(multi_read.children(client, lock_dir)):
+    for name in in_order(transactions.children(client, lock_dir)):
         try:
             data, _ = client.kazoo.retry(client.kazoo.get, f"{lock_dir}/{name}")
         except NoNodeError:
@@ -155,7 +159,7 @@ def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
     :raises ZKException: ZooKeeper could not be asked.
     """
     try:
-        for name in in_order(multi_read.children(client, lock_dir)):
+        for name in in_order(transactions.children(client, lock_dir)):
             stat = client.kazoo.retry(client.kazoo.exists, f"{lock_dir}/{name}")
             if stat is not None:
                 return int(stat.czxid)
@@ -178,3 +182,115 @@ def release(client: ZooKeeperClient, lock: ZkLock) -> None:
         return
     except KazooException as error:
         raise translate(error) from None
+
+
+# Who holds a lock: which launcher, executor of Zuul or person.
+#
+# A contender for a lock seldom has an identifier, but it belongs to the session of its process, and so do the
+# components that this process registered.
+
+#: Where processes register -> what they are called.
+_ROOTS: Final = {paths.COMPONENTS: "", "/zuul/components": "Zuul "}
+#: What begins the identifier of somebody at the command line.
+COMMAND: Final = "nodepool command of "
+
+
+class LockOwners:
+    """The processes that are registered now.
+
+    Blocks for some round trips when it is made. Raises ZKException.
+    """
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+        self._by_session: dict[int, str] = {}
+        for root, owner in _ROOTS.items():
+            kinds = sorted(transactions.children(client, root))
+            found = [f"{root}/{kind}" for kind in kinds]
+            for kind, path, names in zip(kinds, found, transactions.read_children(client, found), strict=True):
+                entries = [f"{path}/{name}" for name in sorted(names or ())]
+                for entry, answer in zip(entries, transactions.read_data(client, entries), strict=True):
+                    if answer is not None:
+                        # A launcher registers itself and each of its pools.
+                        what = "launcher" if kind == "pool" else kind
+                        name = _hostname(answer[0]) or entry.rpartition("/")[2]
+                        self._by_session.setdefault(answer[1].ephemeralOwner, f"{owner}{what} {name}")
+
+    def of_nodes(self, node_ids: Sequence[str]) -> dict[str, str]:
+        """Node id -> who holds its lock; free ones are left out. Many are read in a packet. Raises ZKException."""
+        directories = [paths.node_lock(node_id) for node_id in node_ids]
+        holders: dict[str, str] = {}
+        for node_id, directory, names in zip(
+            node_ids, directories, transactions.read_children(self._client, directories), strict=True
+        ):
+            first = next(iter(in_order(names or ())), None)
+            if first is not None:
+                holders[node_id] = f"{directory}/{first}"
+        answers = transactions.read_data(self._client, holders.values())
+        return {
+            node_id: self._name(*answer) for node_id, answer in zip(holders, answers, strict=True) if answer is not None
+        }
+
+    def of_node(self, node_id: str) -> str | None:
+        """Who holds the lock of a node; None = nobody. Raises ZKException."""
+        return self.of_nodes([node_id]).get(node_id)
+
+    def _name(self, identifier: bytes, stat: Any) -> str:
+        text = identifier.decode("utf-8", "replace")
+        known = self._by_session.get(stat.ephemeralOwner)
+        if known is not None:
+            return known
+        return text or f"session {stat.ephemeralOwner:#x}"
+
+
+def _hostname(data: bytes) -> str | None:
+    try:
+        name = paths.decode(data).get("hostname")
+    except InvalidRecord:
+        return None
+    return name if isinstance(name, str) and name else None
+
+
+# Elects one launcher for work that only one launcher may do (reference/zookeeper 2, ``elections``).
+
+
+class Election:
+    """Callers ask from time to time whether this launcher leads. No thread waits in between.
+
+    :param name: of the election, e.g. ``stats``.
+    :param identifier: who we are, for people who look.
+    """
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self, client: ZooKeeperClient, name: str, identifier: str) -> None:
+        self._client = client
+        self._path = paths.election(name)
+        self._identifier = identifier
+        self._lock: ZkLock | None = None
+        self._epoch = -1
+
+    def is_leader(self) -> bool:
+        """Do we lead? Tries to win if nobody does. Blocks for a few round trips, without an answer: False."""
+        if not self._client.connected:
+            return False
+        if self._lock is not None and self._epoch == self._client.session_epoch:
+            return True
+        self._lock = None
+        epoch = self._client.session_epoch
+        try:
+            self._lock = acquire(self._client, self._path, blocking=False, identifier=self._identifier)
+        except ZKLockException:
+            return False
+        except ZKException as error:
+            self.log.warning("Election %s: %s", self._path, error)
+            return False
+        self._epoch = epoch
+        self.log.info("Leading in %s", self._path)
+        return True
+
+    def resign(self) -> None:
+        """Let another process lead. Does not wait for a connection: without one, that is when there is one again."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            leave(self._client, lock.contender)

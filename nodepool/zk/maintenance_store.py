@@ -12,7 +12,7 @@ from nodepool import log_names
 from nodepool.exceptions import ZKConflict
 from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords, znode_name
 from nodepool.model.record import InvalidRecord
-from nodepool.zk import codec, multi_read, paths
+from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import ensure_path, translated
 
@@ -24,7 +24,7 @@ ATTEMPTS: Final = 5
 
 def decode(kind: str, znode: str, data: bytes) -> Maintenance:
     """The record in a znode. Raises InvalidRecord."""
-    return Maintenance.of_record(kind, znode, codec.decode(data))
+    return Maintenance.of_record(kind, znode, paths.decode(data))
 
 
 class MaintenanceStore:
@@ -36,9 +36,9 @@ class MaintenanceStore:
     def read_all(self) -> MaintenanceRecords:
         """All records, also those that are over; bad ones are logged and skipped."""
         kinds = list(MODES)
-        listed = multi_read.read_children(self._client, [paths.maintenance(kind) for kind in kinds])
+        listed = transactions.read_children(self._client, [paths.maintenance(kind) for kind in kinds])
         znodes = [(kind, name) for kind, names in zip(kinds, listed, strict=True) for name in names or ()]
-        answers = multi_read.read_data(self._client, [paths.maintenance(*znode) for znode in znodes])
+        answers = transactions.read_data(self._client, [paths.maintenance(*znode) for znode in znodes])
         found = {}
         for (kind, name), answer in zip(znodes, answers, strict=True):
             if answer is None:
@@ -54,7 +54,7 @@ class MaintenanceStore:
     def put(self, record: Maintenance) -> None:
         """Write a record, in place of one of the same subject."""
         path = _path(record)
-        data = codec.encode(record.to_dict())
+        data = paths.encode(record.to_dict())
         kazoo = self._client.kazoo
         for _ in range(ATTEMPTS):
             with translated():
@@ -78,7 +78,7 @@ class MaintenanceStore:
         :param now: seconds since the epoch.
         :return: is a record of a launcher there now?
         """
-        path, data = _path(record), codec.encode(record.to_dict())
+        path, data = _path(record), paths.encode(record.to_dict())
         kazoo = self._client.kazoo
         for _ in range(ATTEMPTS):
             with translated():

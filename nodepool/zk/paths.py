@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from typing import Final
+from typing import Any, Final
+
+from nodepool import fast_json
+from nodepool.model.record import InvalidRecord
 
 NODES: Final = "/nodepool/nodes"
 REQUESTS: Final = "/nodepool/requests"
@@ -62,3 +67,91 @@ def maintenance(kind: str, znode: str = "") -> str:
 def static_mutex(provider_name: str) -> str:
     """Guards registration of one static provider's hosts among launchers."""
     return f"{ELECTIONS}/static-{provider_name.replace('/', '_')}"
+
+
+# Bytes of a znode to a JSON object and back (reference/zookeeper 1).
+
+#: Lists and objects within each other. Records have four; each level costs stack when a record is copied or written,
+#: and the reader's own limit is that of the stack.
+MAX_DEPTH: Final = 50
+
+
+#: A server closes the connection over which a longer packet comes (its default of jute.maxbuffer).
+MOST_BYTES: Final = 1_048_575
+
+
+class EmptyRecord(InvalidRecord):
+    """The znode has no data: left by a lock on a node that was just deleted (rule C-8)."""
+
+
+def encode(data: dict[str, Any]) -> bytes:
+    """A JSON object as UTF-8. Numbers that JSON does not know are refused with ValueError."""
+    return _ENCODER.encode(data).encode()
+
+
+def decode(value: bytes | None) -> dict[str, Any]:
+    """The JSON object in a znode.
+
+    Numbers that JSON does not know, like ``Infinity``, become null: a record that has one can be written again.
+
+    :raises EmptyRecord: no data.
+    :raises InvalidRecord: not UTF-8, not JSON, not an object, or nested deeper than `MAX_DEPTH`.
+    """
+    if not value:
+        raise EmptyRecord("no data")
+    try:
+        data = fast_json.loads(value)
+    except ValueError:
+        # It may be one of those that only the standard library reads; and errors are told in its words.
+        return _decode_slowly(value)
+    return _checked(data, value.count(b"[") + value.count(b"{"))
+
+
+def _decode_slowly(value: bytes) -> dict[str, Any]:
+    try:
+        return decode_text(value.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
+
+
+def decode_text(text: str) -> dict[str, Any]:
+    """The JSON object in a text, such as ``user_data``; see `decode`. Raises InvalidRecord."""
+    try:
+        data = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecord(f"not JSON: {str(error)[:200]}") from None
+    return _checked(data, text.count("[") + text.count("{"))
+
+
+def _checked(data: Any, brackets: int) -> dict[str, Any]:
+    """:param brackets: opening ones in the text. To count them is cheap, and enough for nearly every record."""
+    if not isinstance(data, dict):
+        raise InvalidRecord(f"a JSON {type(data).__name__}, not an object")
+    if brackets > MAX_DEPTH and _is_deeper(data, MAX_DEPTH):
+        raise InvalidRecord(f"nested more than {MAX_DEPTH} levels deep")
+    return data
+
+
+def _is_deeper(data: dict[str, Any], limit: int) -> bool:
+    """Is there more than so many levels of lists and objects? Level by level, because the stack is what is short."""
+    level: list[Any] = [data]
+    for _ in range(limit):
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [child for children in inner for child in children if isinstance(child, (dict, list))]
+        if not level:
+            return False
+    return True
+
+
+def _float(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _no_number(text: str) -> None:
+    return None
+
+
+#: Not orjson: it writes null for what JSON does not know, where an error is to be raised.
+_ENCODER = json.JSONEncoder(allow_nan=False)
+_DECODER = json.JSONDecoder(parse_float=_float, parse_constant=_no_number)

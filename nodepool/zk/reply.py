@@ -7,10 +7,11 @@ its own writes and foreign events in the order in which the server sent them. So
 
 from __future__ import annotations
 
+import bisect
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.exceptions import ZKConnectionError
@@ -81,3 +82,34 @@ class Reply:
         if self._error is not None:
             raise self._error
         return self._result
+
+
+# What a recursive watch reports of a znode.
+
+#: Kinds of events, as ZooKeeper numbers them.
+CREATED: Final = 1
+DELETED: Final = 2
+CHANGED: Final = 3
+
+#: ``on_event(kind, path without chroot)``, called in the connection thread: must be quick and must not block.
+WatchFunction = Callable[[int, str], None]
+
+
+# `Latency`: how long ZooKeeper takes to answer, counted by the connection thread.
+
+#: Upper bounds of the counts, in seconds.
+BOUNDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Latency:
+    """Written by one thread without a lock; others read, and may miss what is being added."""
+
+    def __init__(self) -> None:
+        #: Answers up to each bound, and those above all of them; not cumulative.
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum_seconds = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count an answer. Does not block."""
+        self.counts[bisect.bisect_left(BOUNDS, seconds)] += 1
+        self.sum_seconds += seconds

@@ -15,15 +15,15 @@ from nodepool.exceptions import ZKConnectionError, ZKLockException, ZKTooLarge
 from nodepool.model.node import Node
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
-from nodepool.zk import codec, locks, multi_read, paths
+from nodepool.zk import locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, result, translate, was_written
 
 if TYPE_CHECKING:
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
 
 
 #: Growth for each label when a request is served, in bytes: the id of the node in the record (14), and the release of
@@ -57,18 +57,18 @@ class RequestStore:
         """:raises ZKTooLarge: not all that is to be written later can be written, too."""
         data = self.encode(request)
         size = len(data) + _LABEL_BYTES * len(request.node_types) + _OTHER_BYTES
-        if size > codec.MOST_BYTES:
+        if size > paths.MOST_BYTES:
             raise ZKTooLarge(f"request {request.id} has {len(data)} bytes, which leaves no room for what is added")
         return data
 
     def encode(self, request: NodeRequest) -> bytes:
-        return codec.encode(request.to_dict(self._clock()))
+        return paths.encode(request.to_dict(self._clock()))
 
     # -- reading --
 
     def ids(self) -> list[str]:
         """Ids of all requests, in ZooKeeper's order."""
-        return [name for name in multi_read.children(self._client, paths.REQUESTS) if name != paths.LOCK]
+        return [name for name in transactions.children(self._client, paths.REQUESTS) if name != paths.LOCK]
 
     def get(self, request_id: str) -> NodeRequest | None:
         """Read one request; None if there is none, or its data is no request (logged)."""
@@ -91,14 +91,14 @@ class RequestStore:
 
         :param ids: names of znodes (`paths.is_name`).
         """
-        for request_id, found in zip(ids, multi_read.read_data(self._client, map(paths.request, ids)), strict=True):
+        for request_id, found in zip(ids, transactions.read_data(self._client, map(paths.request, ids)), strict=True):
             request = None if found is None else self._decode(request_id, *found)
             if request is not None:
                 yield request
 
     def _decode(self, request_id: str, data: bytes, stat: Any) -> NodeRequest | None:
         try:
-            request = NodeRequest.from_dict(codec.decode(data), request_id)
+            request = NodeRequest.from_dict(paths.decode(data), request_id)
         except InvalidRecord as problem:
             self.log.error("Ignoring %s: %s", paths.request(request_id), problem)
             return None
@@ -347,7 +347,7 @@ class RequestStore:
 
     def lock_dir_ids(self) -> list[str]:
         """Ids for which a lock directory exists."""
-        return multi_read.children(self._client, paths.REQUEST_LOCKS)
+        return transactions.children(self._client, paths.REQUEST_LOCKS)
 
     def lock_dir_age(self, request_id: str) -> float | None:
         """Seconds since the lock directory changed, or None if it is gone."""

@@ -6,17 +6,18 @@ from __future__ import annotations
 import logging
 import threading
 import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
-from nodepool.model.record import InvalidRecord
-from nodepool.model.typed_record import as_json
-from nodepool.zk import codec, multi_read, paths
+from nodepool.model.record import InvalidRecord, as_json
+from nodepool.model.status import LauncherStatus, PoolStatus
+from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.transactions import translate
 
@@ -57,7 +58,7 @@ def decode(data: bytes) -> dict[str, Any]:
             data = zlib.decompressobj().decompress(data, 4 * MAX_BYTES)
         except zlib.error as error:
             raise InvalidRecord(f"not compressed as it should be: {error}") from None
-    return codec.decode(data)
+    return paths.decode(data)
 
 
 @dataclass
@@ -213,13 +214,54 @@ def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
     :raises ZKException: ZooKeeper could not be asked.
     """
     root = f"{paths.STATUS}/{kind}"
-    names = sorted(multi_read.children(client, root))
+    names = sorted(transactions.children(client, root))
     found: dict[str, dict[str, Any]] = {}
-    for name, answer in zip(names, multi_read.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
+    for name, answer in zip(names, transactions.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
         if answer is None:
             continue
         try:
             found[name] = decode(answer[0])
         except InvalidRecord as problem:
             log.error("Ignoring %s/%s: %s", root, name, problem)
+    return found
+
+
+# Status records of pools and launchers, for commands: read directly. `zk.status_cache` has them for daemons.
+
+T = TypeVar("T")
+
+#: Kinds of status records.
+POOL: Final = "pool"
+LAUNCHER: Final = "launcher"
+BUILDER: Final = "builder"
+
+
+def read_pools(client: ZooKeeperClient) -> list[PoolStatus]:
+    """What all pools of all launchers tell, by provider, pool and host; bad records are logged and left out.
+
+    Blocks for two round trips, however many there are. Raises ZKException.
+    """
+    return in_order_of_pools(_read(client, POOL, PoolStatus.of_record))
+
+
+def read_launchers(client: ZooKeeperClient) -> list[LauncherStatus]:
+    """What all launchers tell, by host; as `read_pools`."""
+    return in_order_of_launchers(_read(client, LAUNCHER, LauncherStatus.of_record))
+
+
+def in_order_of_pools(found: Iterable[PoolStatus]) -> list[PoolStatus]:
+    return sorted(found, key=lambda pool: (pool.provider, pool.pool, pool.host, pool.id))
+
+
+def in_order_of_launchers(found: Iterable[LauncherStatus]) -> list[LauncherStatus]:
+    return sorted(found, key=lambda launcher: (launcher.host, launcher.pid))
+
+
+def _read(client: ZooKeeperClient, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    found: list[T] = []
+    for name, record in read_all(client, kind).items():
+        try:
+            found.append(parse(record))
+        except InvalidRecord as problem:
+            log.error("Ignoring %s: %s", path_of(kind, name), problem)
     return found

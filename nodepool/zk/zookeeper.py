@@ -38,12 +38,12 @@ from nodepool.zk import components, installation, locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.maintenance_store import MaintenanceStore
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.request_store import RequestStore
 
 if TYPE_CHECKING:
-    from nodepool.zk.image_store import ImageStore
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.images import ImageStore
 
 __all__ = [
     "ABORTED",
@@ -103,7 +103,7 @@ class ZooKeeper:
     @cached_property
     def images(self) -> ImageStore:
         # Few commands need it, and all would wait for the import.
-        from nodepool.zk.image_store import ImageStore
+        from nodepool.zk.images import ImageStore
 
         return ImageStore(self.client)
 
@@ -295,3 +295,30 @@ class ZooKeeper:
             yield lock
         finally:
             locks.release(self.client, lock)
+
+
+# The lock of a node, for a change that an operator requests.
+
+
+def take(zk: ZooKeeper, node: Node, seconds: float | None, identifier: str) -> None:
+    """Lock a node, and read it anew.
+
+    :param seconds: wait at most so long; None = as long as it takes.
+    :param identifier: who locks it, for others.
+    :raises ZKLockException: somebody else keeps the lock for so long.
+    :raises ZKConflict: the node vanished.
+    """
+    zk.lockNode(node, blocking=True, timeout=seconds, identifier=identifier)
+    try:
+        zk.updateNode(node)
+    except ZKConflict:
+        give_back(zk, node)
+        # Locking a node that was just deleted makes an empty one (reference/zookeeper 3).
+        zk.nodes.remove_empty(node.key)
+        raise
+
+
+def give_back(zk: ZooKeeper, node: Node) -> None:
+    """Unlock a node; one whose lock is gone is fine."""
+    if node.lock is not None:
+        zk.unlockNode(node)

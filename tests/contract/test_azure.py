@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.azure import AzureDriver
-from nodepool.driver.azure.vhd import MIB, fixed_footer
+from nodepool.driver.azure.config import MIB, fixed_footer
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
 from simulators.azure import AzureSettings, AzureSimulator

@@ -15,7 +15,7 @@ from nodepool.driver.interface import Provider
 from nodepool.driver.kubernetes import KubernetesDriver
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.openshift import OpenShiftDriver
-from nodepool.driver.openshift import cloud as projects
+from nodepool.driver.openshift import adapter as projects
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.pool_worker import PoolWorkerStandIn

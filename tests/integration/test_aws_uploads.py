@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.aws.block_upload import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
-from nodepool.driver.framework import image_time
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.aws.uploads import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.framework import images
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from simulators.aws import AwsSimulator
 from tests.unit.driver.aws.support import PROVIDER
 from tests.unit.driver.aws.upload_rig import DATA, Uploads, ids
@@ -28,7 +28,7 @@ WRITTEN = 5
 
 @pytest.fixture
 def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
-    monkeypatch.setattr(image_time, "LOOK", Backoff(0.02, 0.1))
+    monkeypatch.setattr(images, "LOOK", Backoff(0.02, 0.1))
     monkeypatch.setattr(BlockUpload, "retry_pause_seconds", 0.01)
     with AwsSimulator() as simulator:
         for name, value in simulator.environment.items():

@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.driver.aws.block_upload import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
-from nodepool.driver.aws.image_spec import ImageJob, image_tags
-from nodepool.driver.aws.object_upload import PART_BYTES, send_file
-from nodepool.driver.aws.upload_wait import UploadWait
-from nodepool.driver.framework.parts_upload import PartsUpload, is_part
+from nodepool.driver.aws.image_store import PART_BYTES, ImageJob, UploadWait, image_tags, send_file
+from nodepool.driver.aws.uploads import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.framework.uploads import PartsUpload, is_part
 from tests.support.moto_server import BUCKET, REGION, MotoServer
 from tests.unit.driver.aws.support import PROVIDER, load, section
 

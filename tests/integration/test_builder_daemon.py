@@ -13,7 +13,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from nodepool.builder import process_session
+from nodepool.builder import dib
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
@@ -191,7 +191,7 @@ def test_sigterm_ends_the_build(make: Make) -> None:
     session = session_of(builder, build_id)
     builder.send_signal(signal.SIGTERM)
     assert builder.wait(60) == 0
-    assert process_session.members(session) == []
+    assert dib.members(session) == []
     assert builder.builds()[build_id]["state"] == "failed"
     assert builder.files() == {"builder_id.txt", ".builds"}
     assert list(builder.temporary.iterdir()) == []
@@ -230,12 +230,12 @@ def test_builder_that_dies(make: Make) -> None:
     builder.start()
     (build_id,) = builder.wait_state("building")
     session = session_of(builder, build_id)
-    assert process_session.members(session)
+    assert dib.members(session)
     builder.kill()
     again = make(name=builder.config_path.parent.name, images={IMAGE: {"formats": ["raw"]}}, session_seconds=2)
     again.start()
     again.wait_state("ready")
-    assert process_session.members(session) == []
+    assert dib.members(session) == []
     assert list(again.temporary.iterdir()) == []
     assert list((again.images_dir / ".builds").iterdir()) == []
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.fake.images import USABLE, FakeImage
+from nodepool.driver.fake.cloud import USABLE, FakeImage
 from simulators.example_cloud import CLOUD_IMAGE, ExampleCloud
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes

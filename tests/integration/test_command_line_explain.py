@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nodepool.launcher import status_worker
-from nodepool.model.pool_status import PoolStatus, WaitingStatus
+from nodepool.model.status import PoolStatus, WaitingStatus
 from tests.support.command_line import CommandLine
 from tests.support.openstack_place import Place
 from tests.support.pool_znodes import POOLS, PoolZnodes

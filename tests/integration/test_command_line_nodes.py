@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.model.pool_status import PoolStatus, WaitingStatus
+from nodepool.model.status import PoolStatus, WaitingStatus
 from tests.support.command_line import CommandLine
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.terminal import without_escapes

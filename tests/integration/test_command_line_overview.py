@@ -15,8 +15,15 @@ import pytest
 
 from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
-from nodepool.model.pool_status import HostStatus, LabelStatus, LimitStatus, PoolStatus, WaitingStatus
+from nodepool.model.status import (
+    AbsentProvider,
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LimitStatus,
+    PoolStatus,
+    WaitingStatus,
+)
 from tests.support.command_line import CommandLine
 from tests.support.pool_znodes import PoolZnodes
 

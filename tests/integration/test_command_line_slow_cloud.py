@@ -8,7 +8,7 @@ import json
 import pytest
 
 from nodepool.launcher import status_worker
-from nodepool.plan import launch_steps
+from nodepool.plan import attention
 from tests.support.command_line import CommandLine
 from tests.support.openstack_place import Place
 from tests.support.wait import wait_for
@@ -19,7 +19,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
         monkeypatch.setattr(status_worker, name, 0.1)
     for name in ("REPORTED_SECONDS", "LEAST_SECONDS", "UNKNOWN_SECONDS", "FACTOR"):
-        monkeypatch.setattr(launch_steps, name, 0.5)
+        monkeypatch.setattr(attention, name, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.http import bounded
-from nodepool.driver.statemachine import deletion_machine, inventory_machine, known, list_pace
-from nodepool.plan import circuit_breaker
-from nodepool.plan.backoff import Backoff
+from nodepool.driver.framework.http import connections
+from nodepool.driver.statemachine import inventory, machines
+from nodepool.plan import retries
+from nodepool.plan.retries import Backoff
 from nodepool.runtime import providers
 from simulators.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
@@ -21,12 +21,12 @@ from tests.support.wait import wait_for
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
-    monkeypatch.setattr(known, "ERROR_SECONDS", 0.3)
-    monkeypatch.setattr(inventory_machine, "SAFETY_SECONDS", 1.0)
-    monkeypatch.setattr(deletion_machine, "RETRY", Backoff(0.1, 0.4))
-    monkeypatch.setattr(list_pace, "RETRY", Backoff(0.2, 0.5))
-    monkeypatch.setattr(circuit_breaker, "TRIP_SECONDS", 0.5)
-    monkeypatch.setattr(circuit_breaker, "PROBE", Backoff(0.3, 0.6))
+    monkeypatch.setattr(inventory, "ERROR_SECONDS", 0.3)
+    monkeypatch.setattr(machines, "SAFETY_SECONDS", 1.0)
+    monkeypatch.setattr(machines, "RETRY", Backoff(0.1, 0.4))
+    monkeypatch.setattr(inventory, "RETRY", Backoff(0.2, 0.5))
+    monkeypatch.setattr(retries, "TRIP_SECONDS", 0.5)
+    monkeypatch.setattr(retries, "PROBE", Backoff(0.3, 0.6))
 
 
 def no_traceback(caplog: pytest.LogCaptureFixture) -> bool:
@@ -169,7 +169,7 @@ def test_nonsense(
     kind: str,
 ) -> None:
     """Answers that make no sense, first to creations that worked, then to everything: no leak, no second server."""
-    monkeypatch.setattr(bounded, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(connections, "MAX_ANSWER_BYTES", 1 << 20)
     place.launch()
     rule = {"kind": kind, "size": 2 << 20}
     place.simulator.change(errors=[{**rule, "operation": "compute.create_server", "after": True, "count": 2}])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.uploads import UploadGivenUp
 from nodepool.exceptions import ImageCreateException
 from simulators.openstack.image_data import Upload
 from tests.support.openstack_place import Place
@@ -96,7 +96,7 @@ def test_progress(place: Place, upload: Any, tmp_path: Path, largest: int) -> No
         assert total == 5_000_000
         told.append(done)
 
-    with upload_progress.watched(listen):
+    with uploads.watched(listen):
         found = upload()
     assert told[-1] == 5_000_000
     assert 3 <= len(told) <= 8
@@ -118,7 +118,7 @@ def test_given_up_before_the_task(place: Place, upload: Any, tmp_path: Path, lar
 
     with place.simulator.cloud() as cloud:
         cloud.objects["images"] = {"built-10/000000": Upload()}
-    with upload_progress.watched(stop), pytest.raises(UploadGivenUp, match="enough"):
+    with uploads.watched(stop), pytest.raises(UploadGivenUp, match="enough"):
         upload()
     # Those of another image stay.
     assert (place.calls("image.create_task"), objects(place)) == (0, 1)
@@ -138,7 +138,7 @@ def test_given_up(place: Place, tmp_path: Path) -> None:
             raise UploadGivenUp("enough")
 
     image = place.adapter.config.diskimages["built"]
-    with upload_progress.watched(stop), pytest.raises(UploadGivenUp, match="enough"):
+    with uploads.watched(stop), pytest.raises(UploadGivenUp, match="enough"):
         place.adapter.uploadImage(image, "built-1", str(file), "raw", dict(KEYS))
     with place.simulator.cloud() as cloud:
         assert [image["name"] for image in cloud.images.images] == ["cloud-image"]

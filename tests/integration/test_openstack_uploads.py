@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
 from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.driver.framework.uploads import watched
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.exceptions import ImageCreateException, QuotaException
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from simulators.openstack import OpenStackSimulator
 from simulators.openstack.client import SimulatorClient
 from simulators.openstack.messages import Json
@@ -77,10 +77,10 @@ class Uploads:
 
 @pytest.fixture
 def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Uploads]:
-    monkeypatch.setattr("nodepool.driver.openstack.image_upload.AGAIN", Backoff(0.05, 1.0))
-    monkeypatch.setattr("nodepool.driver.framework.image_time.LOOK", Backoff(0.05, 0.2))
+    monkeypatch.setattr("nodepool.driver.openstack.images.AGAIN", Backoff(0.05, 1.0))
+    monkeypatch.setattr("nodepool.driver.framework.images.LOOK", Backoff(0.05, 0.2))
     monkeypatch.setattr("nodepool.driver.openstack.images.IN_USE_SECONDS", 1.0)
-    monkeypatch.setattr("nodepool.driver.openstack.image_upload.NOTICE_SECONDS", 1.0)
+    monkeypatch.setattr("nodepool.driver.openstack.images.NOTICE_SECONDS", 1.0)
     with OpenStackSimulator() as simulator:
         made = Uploads(simulator, tmp_path)
         made.clouds_yaml()
@@ -93,7 +93,7 @@ def test_upload(uploads: Uploads) -> None:
     """U-4, U-5, D-1: bytes and properties arrive; how far it is is told."""
     uploads.meta = {"hw_disk_bus": "scsi", "min_disk": 3, "tags": ["ci"], "visibility": "shared"}
     seen: list[tuple[int, int]] = []
-    with upload_progress.watched(lambda done, total: seen.append((done, total))):
+    with watched(lambda done, total: seen.append((done, total))):
         found = uploads.upload()
     (image,) = uploads.images()
     assert (image["id"], image["name"], image["status"], image["size"]) == (found, "built-1", "active", len(DATA))
@@ -169,7 +169,7 @@ def test_server_error(uploads: Uploads) -> None:
     """O-15: also an answer in the middle, with which the cloud reads no more."""
     uploads.simulator.change(image_uploads=[{"kind": "fail", "after_bytes": 100_000, "status": 503, "count": 1}])
     seen: list[int] = []
-    with upload_progress.watched(lambda done, total: seen.append(done)):
+    with watched(lambda done, total: seen.append(done)):
         uploads.upload()
     assert (uploads.calls("upload_image"), uploads.calls("create_image")) == (2, 1)
     # Between the two the driver looked at the image: libraries have not sent the data again by themselves.

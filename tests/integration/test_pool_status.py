@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.clock import wall_time
 from nodepool.launcher import status_worker
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.status import PoolStatus
 from tests.support.openstack_place import Place
 from tests.support.pool_status import pool_status
 from tests.support.wait import wait_for

@@ -11,8 +11,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher import status_worker
-from nodepool.model.launcher_status import LauncherStatus
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.zk import status
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
 from tests.support.pool_status import POOLS, pool_status

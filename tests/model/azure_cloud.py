@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from nodepool.driver.azure import AzureDriver, login
-from nodepool.driver.azure.auth_file import AuthFile
 from nodepool.driver.azure.config import AzureProviderConfig
+from nodepool.driver.azure.login import AuthFile
 from simulators.azure.application import AzureApplication
 from simulators.azure.cloud import IMAGE, NETWORK, Subscription
 from simulators.azure.machines import VMS

@@ -23,10 +23,8 @@ from kazoo.protocol.serialization import Create, Delete, Exists, GetChildren, Ge
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.events import WatchFunction
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import Operations
-from nodepool.zk.wire.watched_client import WatchedClient
+from nodepool.zk.reply import Reply, WatchFunction
+from nodepool.zk.wire.watched_client import Operations, WatchedClient
 from tests.model.baton import Killed
 from tests.model.lock import ModelLock
 from tests.model.server import EPHEMERAL, SEQUENCE, Server, Session

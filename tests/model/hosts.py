@@ -10,7 +10,7 @@ from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.static import StaticDriver
 from nodepool.driver.static.provider import RESYNC_SECONDS, ZK_RETRY_SECONDS, StaticProvider
 from nodepool.exceptions import ZKException
-from nodepool.plan.static_hosts import HostFacts, HostSpec
+from nodepool.plan.static import HostFacts, HostSpec
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from nodepool.driver.ibmvpc import IbmVpcDriver
-from nodepool.driver.ibmvpc import credentials as c
+from nodepool.driver.ibmvpc import login as c
 from nodepool.driver.ibmvpc.config import IbmProviderConfig
 from nodepool.driver.ibmvpc.floating import SETTLED_SECONDS
-from nodepool.driver.ibmvpc.names import node_metadata
+from nodepool.driver.ibmvpc.types import node_metadata
 from nodepool.model import states
 from simulators.ibmvpc.application import IbmVpcApplication
 from simulators.ibmvpc.cloud import VpcRegion

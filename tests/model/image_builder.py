@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.builder.build_logs import BuildLog
 from nodepool.builder.dib import RunResult
+from nodepool.builder.image_files import BuildLog
 from nodepool.builder.supervisor import BuilderOptions, ImageBuilder
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk import image_paths
+from nodepool.zk import caches
 from nodepool.zk.transactions import ensure_path
 from tests.model.daemon import Daemon
 
@@ -74,7 +74,7 @@ class Builder(Daemon):
         """What `ImageBuilder.run` does before its loop."""
         builder = self.builder
         self.client.connect()
-        ensure_path(self.client, image_paths.IMAGES)
+        ensure_path(self.client, caches.IMAGES)
         self.world.baton.wait(builder.cache.ready.is_set)
         builder.apply(builder.configuration.current)
         builder.look_again()

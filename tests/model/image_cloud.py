@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.fake import FakeDriver
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.images import FakeImage, FakeImages
+from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
 from nodepool.driver.fake.provider import FakeProvider
 
 if TYPE_CHECKING:

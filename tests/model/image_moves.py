@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from nodepool.model import states
-from nodepool.zk import image_paths
+from nodepool.zk import caches
 from tests.model.image_layout import FORMATS, IMAGES, ImageLayout
 from tests.model.moves import Moves
 
@@ -26,7 +26,7 @@ class ImageMoves(Moves):
     def do_request(self, number: int) -> None:
         """``image-build``"""
         image = IMAGES[number % len(IMAGES)]
-        for path in (image_paths.image(image), image_paths.build_request(image)):
+        for path in (caches.image(image), caches.build_request(image)):
             self._world.hand.create(path)
 
     def do_unwanted_build(self, number: int) -> None:

@@ -15,11 +15,10 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from nodepool.builder import build_attempt, provider_threads, upload_run
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.images import ImageError
-from nodepool.runtime import provider_start
-from nodepool.zk import image_paths
+from nodepool.builder import build_attempt, cloud_cleanup, upload_run
+from nodepool.driver.fake.cloud import FakeCloud, ImageError
+from nodepool.runtime import providers
+from nodepool.zk import caches
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import StatusWriter
 from tests.model.daemon import Daemon
@@ -106,11 +105,11 @@ class ImageWorld(World):
             return self.baton.wait(lambda: client.connected, self.now + timeout)
 
         drivers = {"fake": SteppedImageDriver(self)}
-        patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
+        patch.setattr(providers, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
         patch.setattr(ZooKeeperClient, "wait_connected", wait_connected)
         patch.setattr(build_attempt, "DibRun", ModelDib)
         patch.setattr(build_attempt, "WorkDir", ModelWorkDir)
-        patch.setattr(provider_threads, "SharedThreads", ModelSharedThreads)
+        patch.setattr(cloud_cleanup, "SharedThreads", ModelSharedThreads)
         patch.setattr(upload_run, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
         patch.setattr(StatusWriter, "set", lambda writer, kind, name, status: None)
 
@@ -129,24 +128,24 @@ class ImageWorld(World):
         """What is in ZooKeeper, at this moment."""
         server = self.server
         found = {}
-        for name in server.children(image_paths.IMAGES):
-            requested = image_paths.build_request(name) in server.znodes
-            image = found[name] = Image(name, server.children(image_paths.build_lock(name)), requested)
-            for build_id in server.children(image_paths.builds(name)):
+        for name in server.children(caches.IMAGES):
+            requested = caches.build_request(name) in server.znodes
+            image = found[name] = Image(name, server.children(caches.build_lock(name)), requested)
+            for build_id in server.children(caches.builds(name)):
                 if build_id != "lock":
                     image.builds.append(self._build(name, build_id))
         return found
 
     def _build(self, image: str, build_id: str) -> Build:
         server = self.server
-        lockers = server.children(image_paths.build_id_lock(image, build_id))
-        build = Build(image, build_id, self._record(image_paths.build(image, build_id)), lockers)
-        for provider in server.children(image_paths.providers(image, build_id)):
-            build.lockers += server.children(image_paths.upload_lock(image, build_id, provider))
-            for upload_id in server.children(image_paths.uploads(image, build_id, provider)):
+        lockers = server.children(caches.build_id_lock(image, build_id))
+        build = Build(image, build_id, self._record(caches.build(image, build_id)), lockers)
+        for provider in server.children(caches.providers(image, build_id)):
+            build.lockers += server.children(caches.upload_lock(image, build_id, provider))
+            for upload_id in server.children(caches.uploads(image, build_id, provider)):
                 if upload_id != "lock":
-                    record = self._record(image_paths.upload(image, build_id, provider, upload_id))
-                    held = server.children(image_paths.upload_id_lock(image, build_id, provider, upload_id))
+                    record = self._record(caches.upload(image, build_id, provider, upload_id))
+                    held = server.children(caches.upload_id_lock(image, build_id, provider, upload_id))
                     build.uploads.append(Upload(image, build_id, provider, upload_id, record, held))
         return build
 

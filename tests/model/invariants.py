@@ -7,14 +7,14 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.metastatic.records import place_of
-from nodepool.driver.statemachine.metadata import NODE_KEY, POOL_KEY
+from nodepool.driver.metastatic.slots import place_of
+from nodepool.driver.statemachine.instance import NODE_KEY, POOL_KEY
 from nodepool.model import states
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import LOCKED, Stage
 from nodepool.zk import paths
-from nodepool.zk.events import DELETED
+from nodepool.zk.reply import DELETED
 from tests.model.explanation_check import ExplanationCheck
 from tests.model.launcher import Launcher
 from tests.model.layout import CLOUD, LAB, SLICES

@@ -13,9 +13,10 @@ from openstack.config.cloud_region import CloudRegion
 from requests.structures import CaseInsensitiveDict
 
 from nodepool import fast_json
-from nodepool.driver.framework import rate_classes
+from nodepool.driver.framework import rate
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.openstack import OpenStackDriver, clouds, session
+from nodepool.driver.openstack import OpenStackDriver, clouds
+from nodepool.driver.openstack import transport as openstack_transport
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackProviderConfig
 from nodepool.driver.openstack.transport import Transport
@@ -188,5 +189,5 @@ class OpenStackWorld(World):
 
         patch.setattr(Transport, "_sleep", sleep)
         # Threads of a world do not wait for each other but by `sleep`.
-        patch.setattr(rate_classes, "LOOK_SECONDS", 0.0)
-        patch.setattr(session, "make_client", ModelClient)
+        patch.setattr(rate, "LOOK_SECONDS", 0.0)
+        patch.setattr(openstack_transport, "make_client", ModelClient)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kazoo.protocol.serialization import Create, Delete, SetData
 
 from nodepool.model.maintenance import Maintenance, Mode, znode_name
-from nodepool.zk import codec, paths
+from nodepool.zk import paths
 from tests.model.layout import CLOUD, LAB
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Operator:
         until = self._world.now + PAUSE_SECONDS if number % 3 == 0 else None
         record = Maintenance(kind, name, Mode.PAUSE, "model", "operator", self._world.now, until)
         path = paths.maintenance(kind, znode_name(name))
-        data = codec.encode(record.to_dict())
+        data = paths.encode(record.to_dict())
         if path in self._world.server.znodes:
             self._write(SetData(path, data, -1))
         else:

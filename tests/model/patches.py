@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodepool.driver.metastatic import MetastaticDriver
-from nodepool.driver.statemachine import cloud_threads, instance_cloud
+from nodepool.driver.statemachine import instance_cloud
 from nodepool.driver.statemachine import provider as statemachine
-from nodepool.driver.statemachine.inventory import Inventory
-from nodepool.driver.statemachine.known import Patience
-from nodepool.driver.static import checks, ready_checks
-from nodepool.runtime import provider_start, providers
-from nodepool.runtime.call_metrics import CallMetrics
+from nodepool.driver.statemachine import provider as statemachine_provider
+from nodepool.driver.statemachine.inventory import Inventory, Patience
+from nodepool.driver.static import checks, provider
+from nodepool.runtime import providers
+from nodepool.runtime.calls import CallMetrics
 from nodepool.runtime.worker import PassThread
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.reply import Reply
@@ -59,18 +59,18 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     # A third of the time of a run, and nothing looks at them.
     patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
-    for module in (cloud_threads, instance_cloud):
+    for module in (statemachine_provider, instance_cloud):
         patch.setattr(module, "SharedThreads", ModelSharedThreads)
     patch.setattr(Inventory, "_start", lambda inventory: ModelLister(inventory))
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)
     patch.setattr(checks, "check_host", world.hosts.check)
-    patch.setattr(ready_checks, "is_alive", world.hosts.is_alive)
+    patch.setattr(provider, "is_alive", world.hosts.is_alive)
     inline = SimpleNamespace(Thread=ModelThread, Lock=threading.Lock, Event=threading.Event)
-    for launcher_module in (provider_start, providers):
+    for launcher_module in (providers, providers):
         patch.setattr(launcher_module, "threading", inline)
     cloud = world.cloud
     drivers = {cloud.driver_name: cloud.make_driver(), "static": ModelStaticDriver(), "metastatic": MetastaticDriver()}
-    patch.setattr(provider_start, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
+    patch.setattr(providers, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
 
 
 def _take_over_waits(world: World, patch: pytest.MonkeyPatch) -> None:

@@ -26,8 +26,8 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, Exists, G
 from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.protocol.states import ZnodeStat
 
-from nodepool.zk.events import CHANGED, CREATED, DELETED
-from nodepool.zk.wire.operations import AddWatch, MultiRead
+from nodepool.zk.reply import CHANGED, CREATED, DELETED
+from nodepool.zk.wire.watched_client import AddWatch, MultiRead
 
 EPHEMERAL = 1
 SEQUENCE = 2

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import transport
-from nodepool.driver.framework import token_bucket
+from nodepool.driver.framework import rate
 from nodepool.driver.gce import client as gce
 from nodepool.driver.ibmvpc import client as ibmvpc
 from nodepool.driver.statemachine import deletion
@@ -34,7 +34,7 @@ NODES = 8
 
 def _aws(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     # Launches that wait would go in one call.
-    patch.setattr("nodepool.driver.aws.launch_batch.MOST", 1)
+    patch.setattr("nodepool.driver.aws.launches.MOST", 1)
     patch.setattr(transport, "_BURST_PART", 0.01)
     return {"rate": 0.25}
 
@@ -61,7 +61,7 @@ def _openstack(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 def _window(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Without a rate: one call at a time."""
     for name in ("MOST_AT_ONCE", "LEAST_AT_ONCE"):
-        patch.setattr(token_bucket, name, 1)
+        patch.setattr(rate, name, 1)
     # A call takes a third of it, and the list that shows the server comes a few seconds later.
     return {"rate": None, "launch-timeout": LAUNCH_SECONDS + 5}
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.exceptions import LaunchError
 from nodepool.model.node import Node
-from nodepool.plan import circuit_breaker, failures, launch_attempt, learned_limit, reconfigure
+from nodepool.plan import config_diff, launch
+from nodepool.plan.retries import PROBE, CircuitBreaker
 from tests.model.budget import budget
 
 
@@ -64,7 +65,7 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
     questions: list[tuple[str, float, int]],
 ) -> None:
     """L-7: below the ceiling always; above it at most once in the pause, and never never again."""
-    one, now, probes = learned_limit.LearnedLimit(), 0.0, []
+    one, now, probes = launch.LearnedLimit(), 0.0, []
     for kind, pause, nodes in questions:
         now += pause
         if kind == "refuse":
@@ -74,23 +75,21 @@ def test_a_ceiling_lets_pass_what_was_taken_before_and_one_probe_in_a_while(
         if one.allows(now, nodes) and nodes >= one.nodes:
             probes.append(now)
     gaps = [later - earlier for earlier, later in itertools.pairwise(probes)]
-    assert all(gap >= learned_limit.PROBE.first_seconds for gap in gaps)
-    assert one.allows(now + learned_limit.PROBE.longest_seconds + 1, one.nodes)
+    assert all(gap >= launch.PROBE.first_seconds for gap in gaps)
+    assert one.allows(now + launch.PROBE.longest_seconds + 1, one.nodes)
 
 
-@given(kind=st.sampled_from(failures.Failure), retries=st.integers(1, 6), away=st.booleans())
+@given(kind=st.sampled_from(launch.Failure), retries=st.integers(1, 6), away=st.booleans())
 @budget(100)
-def test_attempts_of_a_launch_end(kind: failures.Failure, retries: int, away: bool) -> None:
+def test_attempts_of_a_launch_end(kind: launch.Failure, retries: int, away: bool) -> None:
     """L-4, L-6: never more attempts than configured; with what is the request's own fault it fails."""
     attempt = 1
-    while isinstance(
-        decision := launch_attempt.after_failure(kind, attempt, retries, circuit_open=away), launch_attempt.Retry
-    ):
-        assert 0 < decision.delay_seconds <= launch_attempt.RETRY.longest_seconds
+    while isinstance(decision := launch.after_failure(kind, attempt, retries, circuit_open=away), launch.Retry):
+        assert 0 < decision.delay_seconds <= launch.RETRY.longest_seconds
         attempt += 1
         assert attempt <= retries
-    if kind is failures.Failure.INSTANCE:
-        assert isinstance(decision, launch_attempt.Fail)
+    if kind is launch.Failure.INSTANCE:
+        assert isinstance(decision, launch.Fail)
         assert attempt == retries
 
 
@@ -101,23 +100,23 @@ ERRORS = [error for error in LaunchError.__subclasses__() if error.__module__ ==
 @given(error=st.sampled_from([OSError, ValueError, RuntimeError, *ERRORS]))
 @budget(50)
 def test_every_error_has_a_kind_and_a_decision(error: type[Exception]) -> None:
-    kind = failures.classify(error("x"))
-    assert launch_attempt.after_failure(kind, 1, 1, circuit_open=False)
-    assert not (launch_attempt.answer_was_lost(kind) and not launch_attempt.may_have_made_an_instance(kind))
+    kind = launch.classify(error("x"))
+    assert launch.after_failure(kind, 1, 1, circuit_open=False)
+    assert not (launch.answer_was_lost(kind) and not launch.may_have_made_an_instance(kind))
 
 
 @given(turns=st.integers(0, 100), hint=st.none() | st.floats(-5, 100))
 @budget(100)
 def test_the_pace_is_never_negative_and_never_slower_than_asked(turns: int, hint: float | None) -> None:
-    wait = launch_attempt.pace(turns, hint)
+    wait = launch.pace(turns, hint)
     assert wait >= 0
-    assert wait <= (launch_attempt.PACE.longest_seconds if hint is None else max(0.0, hint))
+    assert wait <= (launch.PACE.longest_seconds if hint is None else max(0.0, hint))
 
 
 @given(events=st.lists(st.tuples(st.booleans(), st.floats(0, 20)), max_size=60))
 @budget(100)
 def test_a_cloud_that_answers_never_rests_and_every_rest_has_a_probe(events: list[tuple[bool, float]]) -> None:
-    one, now = circuit_breaker.CircuitBreaker(), 0.0
+    one, now = CircuitBreaker(), 0.0
     for works, pause in events:
         now += pause
         if works:
@@ -128,7 +127,7 @@ def test_a_cloud_that_answers_never_rests_and_every_rest_has_a_probe(events: lis
             one.failed(now, "away")
         due = one.probe_due(now)
         assert (due is not None) == one.is_open
-        assert due is None or 0 <= due <= circuit_breaker.PROBE.longest_seconds
+        assert due is None or 0 <= due <= PROBE.longest_seconds
 
 
 NAMES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2))
@@ -138,7 +137,7 @@ NAMES = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 2))
 @budget(100)
 def test_each_provider_is_added_removed_changed_or_kept(old: dict[str, int], new: dict[str, int]) -> None:
     """G-4 to G-6."""
-    plan = reconfigure.compare(old, new)
+    plan = config_diff.compare(old, new)
     assert sorted((*plan.added, *plan.changed, *plan.kept)) == sorted(new)
     assert sorted((*plan.removed, *plan.changed, *plan.kept)) == sorted(old)
     assert all(old[name] == new[name] for name in plan.kept)

@@ -11,12 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
-from nodepool.plan import image_builds, image_cleanup, image_uploads
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.plan import image_cleanup
 from nodepool.plan.image_cleanup import DeleteUpload, MarkBuild, RemoveBuild, Verdict, judge_images
-from nodepool.plan.image_uploads import UploadHistory, overtaken, uploads_due
-from nodepool.plan.wanted_images import WantedImage, WantedImages, WantedUpload
+from nodepool.plan.images import (
+    BACKOFF,
+    BuildHistory,
+    Due,
+    OwnBuilds,
+    UploadHistory,
+    WantedImage,
+    WantedImages,
+    WantedUpload,
+    build_due,
+    overtaken,
+    uploads_due,
+)
 from tests.model.budget import budget
 
 NOW = 10_000.0
@@ -196,20 +206,18 @@ def test_there_is_always_something_that_makes_an_image_ready(view: ImagesView, d
     for build in view.image(WANTED).ready_builds():
         assert build.record is not None
         build.record.builder_id = "me"
-    mine = image_builds.OwnBuilds("me", own)
-    due = image_builds.build_due(
-        CONFIGURATION.images[WANTED], view.image(WANTED), image_builds.BuildHistory(), NOW, USES, mine
-    )
+    mine = OwnBuilds("me", own)
+    due = build_due(CONFIGURATION.images[WANTED], view.image(WANTED), BuildHistory(), NOW, USES, mine)
     jobs = uploads_due(CONFIGURATION, view, own, UploadHistory(), NOW).jobs
     newest = next(iter(view.image(WANTED).ready_builds()), None)
     for provider in PROVIDERS:
         ready = newest is not None and newest.ready_uploads(provider)
         is_uploaded = provider in [job.provider for job in jobs]
-        assert ready or is_uploaded or isinstance(due, image_builds.Due)
+        assert ready or is_uploaded or isinstance(due, Due)
 
 
 def test_modules_have_what_is_played() -> None:
     """Verdicts of another kind would need a part in `apply`."""
     assert Verdict == DeleteUpload | MarkBuild | RemoveBuild
     assert image_cleanup.KEPT == 2
-    assert image_uploads.BACKOFF.pause(0) == 0
+    assert BACKOFF.pause(0) == 0

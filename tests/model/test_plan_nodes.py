@@ -9,9 +9,20 @@ from hypothesis import strategies as st
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import backing, cleanup, node_choice
-from nodepool.plan.static_hosts import HostFacts as Facts
-from nodepool.plan.static_hosts import HostId, HostSpec, SlotId, decide, is_free, new_node, slot_of
+from nodepool.plan import backing
+from nodepool.plan.nodes import (
+    Deallocate,
+    Delete,
+    Keep,
+    ReadyNodes,
+    can_match,
+    is_orphan,
+    judge_age,
+    judge_unlocked,
+    reset_lost_request,
+)
+from nodepool.plan.static import HostFacts as Facts
+from nodepool.plan.static import HostId, HostSpec, SlotId, decide, is_free, new_node, slot_of
 from tests.model.budget import budget
 
 LABELS = st.sampled_from(("a", "b", "c"))
@@ -33,7 +44,7 @@ def test_no_node_is_chosen_twice_and_all_fit(
     free: list[tuple[list[str], str | None]], wanted: list[str], zone: str | None
 ) -> None:
     """N-1, N-2, N-5, N-7."""
-    ready = node_choice.ReadyNodes()
+    ready = ReadyNodes()
     for number, (labels, az) in enumerate(free):
         ready.put(_node(number, labels, az))
     chosen = ready.choose(wanted, zone)
@@ -42,9 +53,9 @@ def test_no_node_is_chosen_twice_and_all_fit(
     assert len({node.az for node in chosen.values() if node.az is not None} | ({zone} - {None})) <= 1
     if len(chosen) < len(wanted) and all(az is None for _, az in free) and zone is None:
         # The best there is: with all of them wanted at once no more could be matched.
-        assert not node_choice.can_match(wanted, [labels for labels, _ in free])
+        assert not can_match(wanted, [labels for labels, _ in free])
     if len(chosen) == len(wanted):
-        assert node_choice.can_match(wanted, [labels for labels, _ in free])
+        assert can_match(wanted, [labels for labels, _ in free])
         assert ready.could_serve(wanted)
 
 
@@ -73,18 +84,18 @@ def _lookup(state: str | None, node: Node) -> NodeRequest | None:
 @budget(150)
 def test_what_nobody_needs_goes_and_what_somebody_may_need_stays(node: Node, state: str | None) -> None:
     """X-1, C-9, C-10."""
-    action = cleanup.judge_unlocked(node, lambda _: _lookup(state, node))
+    action = judge_unlocked(node, lambda _: _lookup(state, node))
     if node.state in states.DELETABLE_STATES:
-        assert isinstance(action, cleanup.Delete)
+        assert isinstance(action, Delete)
     elif node.state in (states.HOLD, states.TESTING):
-        assert isinstance(action, cleanup.Keep)
+        assert isinstance(action, Keep)
     elif node.state == states.READY:
         # A machine that is good is never deleted here.
-        assert isinstance(action, cleanup.Deallocate) == (node.allocated_to is not None and state is None)
-        assert not isinstance(action, cleanup.Delete)
-    lost = cleanup.is_orphan(node, lambda _: _lookup(state, node))
+        assert isinstance(action, Deallocate) == (node.allocated_to is not None and state is None)
+        assert not isinstance(action, Delete)
+    lost = is_orphan(node, lambda _: _lookup(state, node))
     if lost:
-        assert isinstance(action, cleanup.Keep)
+        assert isinstance(action, Keep)
         assert state in (states.REQUESTED, states.PENDING)
         assert node.allocated_to is not None
 
@@ -97,11 +108,11 @@ def test_age_ends_only_unused_ready_nodes_and_held_ones(
     node: Node, now: float, ready_age: float, hold_age: float
 ) -> None:
     """C-5, C-6."""
-    action = cleanup.judge_age(node, now, lambda _: ready_age, hold_age)
-    if isinstance(action, cleanup.Delete):
+    action = judge_age(node, now, lambda _: ready_age, hold_age)
+    if isinstance(action, Delete):
         assert node.state == states.HOLD or (node.state == states.READY and node.allocated_to is None)
         # Once too old, always too old.
-        assert isinstance(cleanup.judge_age(node, now + 1, lambda _: ready_age, hold_age), cleanup.Delete)
+        assert isinstance(judge_age(node, now + 1, lambda _: ready_age, hold_age), Delete)
 
 
 @given(held=st.lists(nodes(), max_size=4))
@@ -110,7 +121,7 @@ def test_a_lost_request_is_as_new_and_its_nodes_are_nobodys(held: list[Node]) ->
     """C-4."""
     request = NodeRequest("500-0000000000")
     request.state, request.nodes = states.PENDING, ["x"]
-    cleanup.reset_lost_request(request, held)
+    reset_lost_request(request, held)
     assert (request.state, request.nodes) == (states.REQUESTED, [])
     assert all(node.allocated_to is None and node.state != states.INIT for node in held)
 

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import assignment, deadlock, first_choice, min_ready
+from nodepool.plan import assignment
+from nodepool.plan import nodes as plan_nodes
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, screen
+from nodepool.plan.nodes import stands_before
 from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
 from tests.model.budget import budget
 
@@ -76,19 +78,19 @@ def test_each_request_has_one_first_choice_and_others_after_it(
     pools: list[PoolInfo], kind: RequestKind, gone: int, request: int
 ) -> None:
     request_id = f"500-{request:010d}"
-    able = first_choice.able_pools(kind, pools)
-    chosen = first_choice.first_choice(request_id, able)
+    able = assignment.able_pools(kind, pools)
+    chosen = assignment.first_choice(request_id, able)
     assert (chosen is None) == (not able)
     # In whatever order one knows them.
-    assert first_choice.first_choice(request_id, able[::-1]) == chosen
+    assert assignment.first_choice(request_id, able[::-1]) == chosen
     # Who goes changes the answer only for what was his.
     rest = [pool for pool in able if pool.id != f"pool{gone}"]
     if chosen in rest:
-        assert first_choice.first_choice(request_id, rest) == chosen
+        assert assignment.first_choice(request_id, rest) == chosen
     # One after the other, all have their turn.
     left, turns = list(able), []
     while left:
-        turn = first_choice.first_choice(request_id, left)
+        turn = assignment.first_choice(request_id, left)
         assert turn is not None
         turns.append(turn)
         left.remove(turn)
@@ -148,13 +150,13 @@ def test_min_ready_is_reached_and_not_exceeded(
     nodes = [
         _ready(number, labels, f"900-{owner:010d}" if owner else None) for number, (labels, owner) in enumerate(ready)
     ]
-    missing = min_ready.missing(wanted, nodes, asked)
+    missing = plan_nodes.missing(wanted, nodes, asked)
     for label, count in missing.items():
         assert count <= max(0, wanted[label])
         asked += [_request(100 + number, label, states.REQUESTED) for number in range(count)]
     # What is too much stays too much: only requests that no pool has begun to serve are withdrawn (M-8).
     surplus = {label: count for label, count in missing.items() if count < 0}
-    assert min_ready.missing(wanted, nodes, asked) == surplus
+    assert plan_nodes.missing(wanted, nodes, asked) == surplus
 
 
 @given(
@@ -184,7 +186,7 @@ def test_of_requests_that_wait_for_each_other_the_first_stays_and_the_others_giv
             nodes.append(node)
     for number, (_, _, provider, pool) in enumerate(waiting):
         mine = requests[f"500-{number:010d}"]
-        first = deadlock.stands_before(mine, provider, pool if own_limit else None, nodes, requests.get)
+        first = stands_before(mine, provider, pool if own_limit else None, nodes, requests.get)
         before = [
             other
             for other, (wanted, held, its_provider, its_pool) in zip(

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.framework.held_time import Hold, working_for
+from nodepool.driver.framework.rate import Hold, working_for
 from tests.model.process import Process
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.held_time import HeldTime
+    from nodepool.driver.framework.rate import HeldTime
     from nodepool.driver.statemachine.scheduler import Task
     from tests.model.launcher import Launcher
     from tests.model.process import Turn

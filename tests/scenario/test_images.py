@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.registry import Drivers
-from nodepool.zk import image_paths
+from nodepool.zk import caches
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled
 from tests.scenario.test_statemachine import machines
@@ -18,7 +18,7 @@ from tests.support.machine_driver import DIRECTORY
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
 
-UPLOAD = image_paths.upload("debian", "b1", "one", "0000000001")
+UPLOAD = caches.upload("debian", "b1", "one", "0000000001")
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_label_follows_uploads(launch: Launch, znodes: PoolZnodes, cloud_name: s
     wait_for("it is declined", lambda: (znodes.request(request_id) or {}).get("state") == "failed")
     assert znodes.nodes() == {}
     ready = {"state": "ready", "state_time": 5.0, "external_id": "image-1"}
-    znodes.kazoo.create(image_paths.build("debian", "b1"), json.dumps(ready).encode(), makepath=True)
+    znodes.kazoo.create(caches.build("debian", "b1"), json.dumps(ready).encode(), makepath=True)
     znodes.kazoo.create(UPLOAD, json.dumps(ready).encode(), makepath=True)
     wait_for("a node is kept ready", lambda: znodes.free_nodes())
     (node,) = fulfilled(znodes, znodes.submit(["small"]))["nodes"]

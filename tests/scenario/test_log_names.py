@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.registry import Drivers
 from nodepool.launcher import cleanup_worker
-from nodepool.metrics import gauges
+from nodepool.metrics import reports
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.scenario.test_statemachine import machines, nothing_left
@@ -56,7 +56,7 @@ def test_names(
     """A node is launched, used and deleted; an image is missing, a request is lost, a metric is broken."""
     caplog.set_level(logging.DEBUG, "nodepool")
     monkeypatch.setattr(cleanup_worker, "SWEEP_SECONDS", 0.2)
-    monkeypatch.setattr(gauges, "node_gauges", lambda *_: 1 / 0)
+    monkeypatch.setattr(reports, "node_gauges", lambda *_: 1 / 0)
     sections = [machines(cloud_name, {"name": "small"}, {"name": "imaged", "diskimage": "debian"})]
     launch(sections, {"small": {}, "imaged": {}}, diskimages=[{"name": "debian"}])
     pool_id = znodes.pools()[0]["id"]

@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.pool import decline
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled
 from tests.support.command_line import CommandLine

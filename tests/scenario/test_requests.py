@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.zk.codec import MOST_BYTES
+from nodepool.zk.paths import MOST_BYTES
 from tests.scenario.conftest import Launch
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes

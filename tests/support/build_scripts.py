@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nodepool.builder.build_logs import BuildLog
 from nodepool.builder.dib import DibRun
+from nodepool.builder.image_files import BuildLog
 
 
 class ScriptedRun:

@@ -12,7 +12,7 @@ from pathlib import Path
 from nodepool.builder import fake_build
 from nodepool.builder.build_attempt import BuildServices
 from nodepool.builder.build_worker import BuildPlan, BuildWorker
-from nodepool.builder.running_builds import RunningBuilds
+from nodepool.builder.progress import RunningBuilds
 from nodepool.builder.work_dir import NOTES
 from nodepool.model.image import ImageBuild
 from tests.support.image_site import IMAGE, ImageSite

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from nodepool.metrics.process import REGISTRY
 from nodepool.metrics.registry import Distribution, Metric
+from nodepool.metrics.statsd import REGISTRY
 
 
 class Counted:

@@ -13,9 +13,8 @@ from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import GetData
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.zk.events import CHANGED, CREATED, DELETED
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import MultiRead, Operations
+from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.wire.watched_client import MultiRead, Operations
 
 
 def _nobody(state: str) -> None:

@@ -10,27 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodepool.builder.file_checksums import FileChecksums
 from nodepool.builder.image_cleanup_worker import CleanupServices, ImageCleanupWorker
-from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.running_uploads import RunningUploads
-from nodepool.builder.upload_queue import UploadQueue
+from nodepool.builder.image_files import FileChecksums, ImageFiles
+from nodepool.builder.progress import RunningUploads
 from nodepool.builder.upload_run import UploadServices
-from nodepool.builder.upload_worker import UploadWorker
+from nodepool.builder.upload_worker import UploadQueue, UploadWorker
 from nodepool.clock import wall_time
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.fake import FakeDriver
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.images import FakeImage, FakeImages
+from nodepool.driver.fake.cloud import FakeCloud, FakeImage, FakeImages
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import ImagesView, ImageView
+from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
 from nodepool.runtime.worker import Worker
+from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_cache import ImageCache
-from nodepool.zk.image_store import ImageStore
+from nodepool.zk.images import ImageStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 

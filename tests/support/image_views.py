@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 
 IMAGE = "debian"
 

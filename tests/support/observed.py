@@ -8,8 +8,8 @@ from typing import Any
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
-from nodepool.model.pool_status import PoolStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import PoolStatus, WaitingStatus
 from nodepool.plan.observed import Observed
 
 NOW = 1763809000.0

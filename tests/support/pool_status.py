@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kazoo.exceptions import NoNodeError
 
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.status import PoolStatus
 from nodepool.zk import status
 from tests.support.pool_znodes import PoolZnodes
 

@@ -7,25 +7,28 @@ from dataclasses import replace
 from typing import Final
 
 from nodepool.model import states
-from nodepool.model.builder_status import BuilderStatus, BuildStatus, UploadStatus
 from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.pool_status import (
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import (
+    AbsentProvider,
+    BuilderStatus,
+    BuildStatus,
     FailedLaunch,
     HostStatus,
     LabelStatus,
+    LauncherStatus,
     LaunchesStatus,
     LimitStatus,
     PoolStatus,
+    ReloadStatus,
     RequestStatus,
+    UploadStatus,
     WaitingStatus,
 )
-from nodepool.model.request import NodeRequest
 from nodepool.plan.observed import Observed
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import observed

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nodepool.model.node import Node
 from nodepool.zk import paths
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.wait import wait_for

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from requests.structures import CaseInsensitiveDict
 
 from nodepool import fast_json
-from nodepool.driver.framework.http.answer_reader import QuickAnswer
+from nodepool.driver.framework.http.connections import QuickAnswer
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from tests.support.odd_json import TRAPS, records, values
 

@@ -9,21 +9,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.driver.aws.check_client import CheckClient
 from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.creation import AwsCreation, InstanceCreation
+from nodepool.driver.aws.creation import AwsCreation, FleetCreation, HostCreation, InstanceCreation
 from nodepool.driver.aws.facts import AwsFacts
-from nodepool.driver.aws.fleet_creation import FleetCreation
-from nodepool.driver.aws.host_creation import HostCreation
-from nodepool.driver.aws.image_leaks import ImageLeaks
-from nodepool.driver.aws.image_preflight import ImagePreflight
-from nodepool.driver.aws.images import AwsImages
-from nodepool.driver.aws.instance import AwsInstance, instance_of
-from nodepool.driver.aws.instances import AwsDeletion, AwsInstances
-from nodepool.driver.aws.launch_templates import LOOK_SECONDS
-from nodepool.driver.aws.preflight import AwsPreflight
+from nodepool.driver.aws.images import INSTANCE, VOLUME, AwsImages, AwsKind, AwsResource, AwsResources, ImageLeaks
+from nodepool.driver.aws.instances import AwsDeletion, AwsInstance, AwsInstances, instance_of
+from nodepool.driver.aws.launches import LOOK_SECONDS
+from nodepool.driver.aws.preflight import AwsPreflight, CheckClient, ImagePreflight
 from nodepool.driver.aws.quota import AccountLimits
-from nodepool.driver.aws.resources import INSTANCE, VOLUME, AwsKind, AwsResource, AwsResources
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
 from nodepool.exceptions import RuntimeConfigurationException
@@ -31,8 +24,8 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsProviderConfig
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 

@@ -28,11 +28,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.aws import config_checks as checks
-from nodepool.driver.aws.image_config import AwsCloudImage, AwsDiskImage
-from nodepool.driver.config import ConfigPool
-from nodepool.driver.framework.images import ImageLabel, one_image
-from nodepool.driver.framework.one_or_more import ONE_OR_MORE, as_texts, in_order
+from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
 from nodepool.driver.framework.sections import CloudProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -41,7 +39,9 @@ from nodepool.model.config_keys import (
     REQUIRED,
     SECONDS,
     TEXT,
+    TEXTS,
     WHOLE,
+    ConfigValue,
     From,
     ListOf,
     MappingOf,
@@ -54,7 +54,218 @@ from nodepool.model.config_keys import (
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
+    from nodepool.config.objects import Config, DiskImage
+
+
+# What keys of a section of AWS say together. Each takes a section and returns it, or raises voluptuous.Invalid.
+
+Section = dict[str, Any]
+
+
+def one_type(label: Section) -> Section:
+    import voluptuous as v
+
+    if ("instance-type" in label) == ("fleet" in label):
+        raise v.Invalid("exactly one of instance-type and fleet is needed")
+    if "instance-type" in label and not label["instance-type"]:
+        raise v.Invalid("a type is needed, such as t3.medium", path=["instance-type"])
+    return label
+
+
+def one_profile(label: Section) -> Section:
+    import voluptuous as v
+
+    profile = label.get("iam-instance-profile")
+    if isinstance(profile, dict) and {"name", "arn"} <= profile.keys():
+        raise v.Invalid("only one of name and arn can be given", path=["iam-instance-profile", "arn"])
+    return label
+
+
+def no_spot_on_a_host(label: Section) -> Section:
+    import voluptuous as v
+
+    if label.get("dedicated-host") and label.get("use-spot"):
+        raise v.Invalid("a spot instance cannot have a dedicated host; remove one of the two", path=["use-spot"])
+    return label
+
+
+def no_fleet_on_a_host(label: Section) -> Section:
+    import voluptuous as v
+
+    if label.get("dedicated-host") and "fleet" in label:
+        raise v.Invalid("a fleet cannot have a dedicated host; name one instance-type instead", path=["fleet"])
+    return label
+
+
+def zone_for_hosts(pool: Section) -> Section:
+    import voluptuous as v
+
+    if not pool.get("availability-zone"):
+        for index, label in mappings(pool, "labels"):
+            if label.get("dedicated-host"):
+                raise v.Invalid(
+                    "a dedicated host needs the availability-zone of its pool; add it there",
+                    path=["labels", index, "dedicated-host"],
+                )
+    return pool
+
+
+def one_list_of_places(pool: Section) -> Section:
+    import voluptuous as v
+
+    subnets, zones = pool.get("subnet-id"), pool.get("availability-zone")
+    if subnets and zones and (isinstance(subnets, list) or isinstance(zones, list)):
+        raise v.Invalid(
+            "a subnet is in one zone: beside a list, only one of subnet-id and availability-zone can be given",
+            path=["availability-zone"],
+        )
+    return pool
+
+
+def whole_filter(image_filter: Section) -> Section:
+    import voluptuous as v
+
+    for names in (("name", "Name"), ("values", "Values")):
+        if sum(bool(image_filter.get(name)) for name in names) != 1:
+            raise v.Invalid(f"{names[0]} is needed, once")
+    return image_filter
+
+
+def one_image_source(image: Section) -> Section:
+    import voluptuous as v
+
+    if bool(image.get("image-id")) == bool(image.get("image-filters")):
+        raise v.Invalid("exactly one of image-id and image-filters is needed")
+    return image
+
+
+def imds_of_snapshots(image: Section) -> Section:
+    import voluptuous as v
+
+    if image.get("imds-support") and image.get("import-method") == "image":
+        raise v.Invalid(
+            "AWS takes it only with import-method snapshot or ebs-direct; remove it, or choose one of these",
+            path=["imds-support"],
+        )
+    return image
+
+
+def bucket_for_imports(provider: Section) -> Section:
+    import voluptuous as v
+
+    storage = provider.get("object-storage")
+    if isinstance(storage, dict) and storage.get("bucket-name"):
+        return provider
+    for index, image in mappings(provider, "diskimages"):
+        if image.get("import-method") != "ebs-direct" and not image.get("pause"):
+            raise v.Invalid(
+                "the image is imported from S3: add object-storage.bucket-name to the provider, or import-method: "
+                "ebs-direct here",
+                path=["diskimages", index],
+            )
+    return provider
+
+
+# Configuration of images on AWS.
+
+#: Import methods.
+SNAPSHOT = "snapshot"
+EBS_DIRECT = "ebs-direct"
+IMAGE = "image"
+
+
+class ImageFilter(ConfigValue):
+    """One condition on images, as DescribeImages has it."""
+
+    checks: ClassVar[tuple[Any, ...]] = (whole_filter,)
+
+    name: str = key(FILLED_TEXT, "", "Such as ``name`` or ``tag:release``.", default_text="required", read=False)
+    values: list[str] = key(
+        TEXTS, [], "One of them must match; ``*`` and ``?`` are wildcards.", default_text="required", read=False
+    )
+    aws_name: str = key(FILLED_TEXT, "", "The same as ``name``.", name="Name", default_text="not given", read=False)
+    aws_values: list[str] = key(
+        TEXTS, [], "The same as ``values``.", name="Values", default_text="not given", read=False
+    )
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.name = data.get("name") or data["Name"]
+        self.values = list(data.get("values") or data["Values"])
+
+    def __repr__(self) -> str:
+        return f"{self.name}={','.join(self.values)}"
+
+
+class AwsCloudImage(ImageSettings):
+    """An image that is in the region already."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image_source,)
+
+    username: str = key(FILLED_TEXT, REQUIRED, "Zuul logs in as this user.")
+    image_id: str | None = key(
+        FILLED_TEXT, None, "Id of the AMI; either this or ``image-filters``.", default_text="one is required"
+    )
+    image_filters: list[ImageFilter] = key(
+        Sections(ImageFilter),
+        None,
+        "Of the AMIs for which all of them hold the newest counts; it is looked up every five minutes.",
+        default_text="one is required",
+    )
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        super().__init__(data)
+        self.image_filters = [ImageFilter(section) for section in data.get("image-filters") or []]
+
+
+class AwsDiskImage(ImageSettings):
+    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+
+    :param image: the top-level image.
+    """
+
+    checks: ClassVar[tuple[Any, ...]] = (imds_of_snapshots,)
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+    architecture: str = key(FILLED_TEXT, "x86_64", "Of the AMI: ``x86_64`` or ``arm64``.")
+    ena_support: bool = key(FLAG, True, "The image has a driver for enhanced networking.")
+    volume_size: int | None = key(
+        Whole(1), None, "Of the root volume; not with ``image``.", unit="GiB", default_text="that of the image"
+    )
+    volume_type: str = key(FILLED_TEXT, "gp3", "Of the root volume.")
+    import_method: str = key(
+        Text(choices=(SNAPSHOT, EBS_DIRECT, IMAGE)),
+        SNAPSHOT,
+        "``snapshot``: AWS makes a snapshot of an object in S3; ``image``: it makes an AMI of it, and may change the "
+        "image for that; ``ebs-direct``: the blocks are written to a snapshot, without S3.",
+    )
+    imds_support: str | None = key(
+        Text(choices=("v2.0",)), None, "Instances need tokens for the metadata service; not with ``image``."
+    )
+    iops: int | None = key(Whole(1), None, "Of the root volume.", default_text="that of the type")
+    throughput: int | None = key(Whole(1), None, "Of the root volume.", unit="MiB/s", default_text="that of the type")
+    tags: dict[str, Any] = key(
+        ANY_MAPPING, {}, "Of the AMI and its snapshot; they win over the ``metadata`` of the top-level image."
+    )
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
+
+    def format_problem(self, image_format: str) -> str | None:
+        """Why AWS cannot use a file of a format by the import method; None = it can."""
+        if self.import_method == EBS_DIRECT and image_format != "raw":
+            return (
+                "import-method ebs-direct writes the bytes of the file to a volume, so they must be raw, not "
+                f"{image_format}; set image-format to raw, or choose another import-method"
+            )
+        if self.import_method == SNAPSHOT and image_format in ("ova", "vhdx"):
+            advice = "choose import-method image, or another format"
+            return f"AWS makes no snapshot of a file of format {image_format}; {advice}"
+        return None
+
 
 #: How a fleet chooses among its instance types.
 STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "diversified", "lowest-price")
@@ -65,10 +276,10 @@ class AwsLabel(ImageLabel):
 
     checks: ClassVar[tuple[Any, ...]] = (
         one_image,
-        checks.one_type,
-        checks.one_profile,
-        checks.no_spot_on_a_host,
-        checks.no_fleet_on_a_host,
+        one_type,
+        one_profile,
+        no_spot_on_a_host,
+        no_fleet_on_a_host,
     )
 
     pool: AwsPool
@@ -151,7 +362,7 @@ class AwsLabel(ImageLabel):
 class AwsPool(ConfigPool):
     """A slice of the region."""
 
-    checks: ClassVar[tuple[Any, ...]] = (checks.zone_for_hosts, checks.one_list_of_places)
+    checks: ClassVar[tuple[Any, ...]] = (zone_for_hosts, one_list_of_places)
 
     max_servers: float = key(
         WHOLE,
@@ -216,7 +427,7 @@ class AwsPool(ConfigPool):
 class AwsProviderConfig(CloudProviderConfig[AwsPool]):
     """One ``providers[]`` section with ``driver: aws``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, checks.bucket_for_imports)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, bucket_for_imports)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
     resumes_uploads: ClassVar[bool] = True
 

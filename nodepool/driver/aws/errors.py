@@ -13,8 +13,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudQuota,
     CloudRefused,
     CloudSetup,
+    one_line,
 )
-from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.http.rest_calls import PROXY
 
 #: A limit of the account is used up. It may be free again soon, so the launch waits.

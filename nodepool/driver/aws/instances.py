@@ -3,28 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.aws.batch_tags import BatchTags
 from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.ended import EndedInstances
-from nodepool.driver.aws.fleet_client import FleetClient
-from nodepool.driver.aws.host_client import HostClient
-from nodepool.driver.aws.instance import host_of, instance_of
-from nodepool.driver.aws.launch_batch import LaunchBatches
-from nodepool.driver.aws.launch_templates import LaunchTemplates
-from nodepool.driver.aws.places import Places
+from nodepool.driver.aws.facts import Places
+from nodepool.driver.aws.launch_calls import FleetClient, HostClient
+from nodepool.driver.aws.launches import BatchTags, LaunchBatches, LaunchTemplates
 from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
-from nodepool.driver.aws.types import SHUTTING_DOWN, TERMINATED, AwsRecord
-from nodepool.driver.framework.batches import Batches
-from nodepool.driver.framework.call_spacing import CallSpacing
-from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
+from nodepool.driver.aws.types import RUNNING, SHUTTING_DOWN, TERMINATED, AwsRecord
+from nodepool.driver.framework.cloud_errors import CloudNoCapacityLater, CloudQuota, one_line
+from nodepool.driver.framework.fact import ToldOnce
+from nodepool.driver.framework.orders import Batches, CallSpacing
+from nodepool.driver.statemachine import DeletionMachine, Instance, InstanceCloud, instance
+from nodepool.exceptions import LaunchStatusException
+from nodepool.metrics import reports
+from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsProviderConfig
+    from nodepool.driver.aws.config import AwsLabel, AwsProviderConfig
     from nodepool.driver.aws.facts import AwsFacts
     from nodepool.driver.aws.quota import AccountLimits
     from nodepool.driver.statemachine.adapter import Log
@@ -112,3 +111,126 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
     def after(self) -> Callable[[], Any] | None:
         host_id, hosts = self._host_id, self.cloud.hosts
         return None if host_id is None else lambda: hosts.release(host_id)
+
+
+# `AwsInstance`: an instance as the framework sees it (AW-10).
+
+
+class AwsInstance(Instance):
+    """One instance.
+
+    :param used: what it uses of the quota.
+    :param label: of the launch; None = it is only listed.
+    :param ends: see `Instance`.
+    """
+
+    def __init__(
+        self,
+        record: AwsRecord,
+        region: str,
+        used: QuotaInformation,
+        label: AwsLabel | None = None,
+        ends: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.ends = ends
+        self.ready = record.status == RUNNING
+        self.deleted = record.gone
+        self.external_id = external_id(record.id, record.host_id)
+        self.metadata = dict(record.metadata)
+        self.cloud = "AWS"
+        self.region = region
+        self.az = record.zone
+        self.public_ipv4 = record.public_ipv4
+        self.public_ipv6 = record.ipv6
+        self.private_ipv4 = record.private_ipv4
+        self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4
+        self.node_properties = {"fleet": label is not None and label.fleet_types is not None, "spot": record.spot}
+        self._used = used
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used
+
+
+def external_id(instance_id: str, host_id: str | None = None) -> dict[str, str]:
+    """What the record of a node says of its instance; Nodepool 11 reads it.
+
+    :param host_id: of the dedicated host that goes with it.
+    """
+    return {"instance": instance_id, **({"host": host_id} if host_id else {})}
+
+
+def instance_of(stored: Any) -> str | None:
+    """The instance of a node, out of its record, where anything may stand; in old ones it is a text (AW-7)."""
+    found = stored.get("instance") if isinstance(stored, dict) else stored
+    return found if isinstance(found, str) and found else None
+
+
+def host_of(stored: Any) -> str | None:
+    """The dedicated host of a node, likewise."""
+    found = stored.get("host") if isinstance(stored, dict) else None
+    return found if isinstance(found, str) and found else None
+
+
+# Why an instance ended (``StateReason``), and what that means for its launch.
+
+log = logging.getLogger("nodepool.driver.aws.instances")
+
+#: Reasons of states that say more than "it failed".
+_QUOTA_REASONS: Final = frozenset({"Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"})
+_CAPACITY_REASONS: Final = frozenset(
+    {
+        "Server.InsufficientInstanceCapacity",
+        "Server.SpotInstanceTermination",
+        "Server.SpotInstanceShutdown",
+        "Client.SpotInstanceTermination",
+    }
+)
+
+
+#: Somebody wanted it so: Nodepool after use, or a job.
+_WANTED: Final = frozenset({"Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown"})
+
+
+def ended(where: str, record: AwsRecord) -> Exception:
+    """The error of a launch whose instance ended, in the words of AWS."""
+    why = f"{record.reason_code}: {record.reason}" if record.reason_code else "AWS gives no reason"
+    text = f"{where}: instance {record.id} is {record.status}: {why}"
+    if record.reason_code in _QUOTA_REASONS:
+        return CloudQuota(text, code=record.reason_code)
+    if record.reason_code in _CAPACITY_REASONS:
+        return CloudNoCapacityLater(text)
+    return LaunchStatusException(text)
+
+
+class EndedInstances:
+    """Tells of each instance of a provider that ended, once. Thread-safe, does not block.
+
+    Lists show instances for about an hour after their end. What the first list shows ended before: it is not told.
+
+    :param provider: its name.
+    """
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._told = ToldOnce()
+
+    def seen(self, records: Iterable[AwsRecord]) -> None:
+        """A list of all instances."""
+        over = {
+            record.id: record
+            for record in records
+            if record.status in (SHUTTING_DOWN, TERMINATED) and instance.node_id_of(record.metadata, self._provider)
+        }
+        for record_id in self._told.new(over):
+            self._tell(over[record_id])
+
+    def _tell(self, record: AwsRecord) -> None:
+        reports.report_instance_end(self._provider, record.reason_code)
+        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+        node_id = instance.node_id_of(record.metadata, self._provider)
+        if record.reason_code in _WANTED:
+            log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
+            return
+        kind = "spot" if record.spot else "on demand"
+        log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)

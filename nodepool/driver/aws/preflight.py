@@ -7,15 +7,16 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.aws.check_client import CheckClient
-from nodepool.driver.aws.subnet_client import Subnet
-from nodepool.driver.framework.check_result import CheckResult
-from nodepool.driver.framework.cloud_checks import CloudChecks
+from nodepool.driver.aws import transport as t
+from nodepool.driver.aws.client import Subnet, SubnetClient
+from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsLabel, AwsPool, AwsProviderConfig
+    from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
     from nodepool.driver.aws.facts import AwsFacts
+    from nodepool.driver.aws.images import AwsImages
     from nodepool.driver.aws.quota import AccountLimits
 
 
@@ -198,3 +199,85 @@ class AwsPreflight:
         )
         remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
         return CheckResult("quota", most >= 1, text, remedy)
+
+
+# What ``nodepool check`` finds out about uploads of images: could they begin? Only reads.
+
+
+class ImagePreflight:
+    """Of one provider; for one use."""
+
+    def __init__(self, config: AwsProviderConfig, images: AwsImages) -> None:
+        self._config = config
+        self._images = images
+        #: Why imports cannot be asked for, by method; "" = they can.
+        self._imports: dict[str, str] = {}
+
+    def results(self) -> Iterator[CheckResult]:
+        """A line for each image that is uploaded. Blocks for some calls to AWS."""
+        for image in self._config.diskimages.values():
+            if not image.pause:
+                yield self._result(image)
+
+    def _result(self, image: AwsDiskImage) -> CheckResult:
+        subject = f"diskimage {image.name}"
+        problem = image.format_problem(self._config.image_type)
+        if problem is not None:
+            return CheckResult(subject, False, problem, "change image-format, or import-method of the diskimage")
+        if image.import_method == EBS_DIRECT:
+            return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
+        method = image.import_method
+        if method not in self._imports:
+            self._imports[method] = self._without_import(method)
+        if why := self._imports[method]:
+            return failure(subject, why)
+        return CheckResult(subject, True, f"bucket {self._config.bucket_name} and imports can be listed")
+
+    def _without_import(self, method: str) -> str:
+        """Why images cannot be imported, as far as it can be known without one."""
+        store = self._images.store
+        if store is None:
+            return "images are imported from S3; add object-storage.bucket-name to the provider"
+        calls = self._images.calls
+        try:
+            next(iter(store.keys("nodepool/")), None)
+            (calls.image_imports if method == IMAGE else calls.snapshot_imports).tasks()
+        except LaunchError as error:
+            return str(error).removeprefix(f"Provider {self._config.name}: ")
+        return ""
+
+
+# `CheckClient`: calls of EC2 that only ``nodepool check`` makes. They read.
+
+
+class CheckClient(SubnetClient):
+    """One region. All methods block. They raise what `nodepool.driver.aws.errors` has.
+
+    What is not there is missing in the answers: ids are sent as filters.
+    """
+
+    def zones(self) -> dict[str, str]:
+        """States of the zones of the region, by name."""
+        answer = self._transport.call("ec2", t.READ, "DescribeAvailabilityZones", {})
+        return {zone["ZoneName"]: zone.get("State", "") for zone in answer.get("AvailabilityZones") or ()}
+
+    def vpc_of_group(self, group_id: str) -> str | None:
+        """The VPC of a security group; None = there is no such group."""
+        given = {"Filters": [{"Name": "group-id", "Values": [group_id]}]}
+        answer = self._transport.call("ec2", t.READ, "DescribeSecurityGroups", given)
+        return next((str(group.get("VpcId", "")) for group in answer.get("SecurityGroups") or ()), None)
+
+    def has_key_pair(self, name: str) -> bool:
+        """Is there a key pair of the name?"""
+        given = {"Filters": [{"Name": "key-name", "Values": [name]}]}
+        answer = self._transport.call("ec2", t.READ, "DescribeKeyPairs", given)
+        return bool(answer.get("KeyPairs"))
+
+    def zones_with(self, instance_type: str) -> set[str]:
+        """Zones that have instances of a type."""
+        given = {
+            "LocationType": "availability-zone",
+            "Filters": [{"Name": "instance-type", "Values": [instance_type]}],
+        }
+        found = self._transport.pages("ec2", t.READ, "DescribeInstanceTypeOfferings", given, "InstanceTypeOfferings")
+        return {str(data["Location"]) for data in found}

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws import quota_codes
-from nodepool.driver.aws.quota_codes import AccountQuota, QuotaCodes
-from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.repeats import Repeats
+from nodepool.driver.aws import types
+from nodepool.driver.aws.types import AccountQuota, QuotaCodes
+from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import LaunchError
 from nodepool.model.quota import QuotaInformation
 
@@ -90,7 +89,7 @@ class AccountLimits:
             if label.use_spot and label.spot_fallback:
                 yield codes.of_instance(name, spot=False)
         if label.volume_type:
-            yield from quota_codes.VOLUMES.get(label.volume_type, ())
+            yield from types.VOLUMES.get(label.volume_type, ())
 
     # -- use --
 
@@ -182,7 +181,7 @@ class AccountLimits:
 
 
 def _in_our_units(quota: AccountQuota) -> float:
-    return quota.value * (quota_codes.GIB_A_TIB if quota.code in quota_codes.STORAGE else 1)
+    return quota.value * (types.GIB_A_TIB if quota.code in types.STORAGE else 1)
 
 
 def _use(found: InstanceType, code: str | None, more: Mapping[str, float]) -> QuotaInformation:
@@ -196,6 +195,6 @@ def _host_use(code: str | None, more: Mapping[str, float]) -> QuotaInformation:
 
 
 def _volume_use(kind: str, size_gib: float, iops: float) -> dict[str, float]:
-    storage, rate = quota_codes.VOLUMES.get(kind, (None, None))
+    storage, rate = types.VOLUMES.get(kind, (None, None))
     used = {storage: size_gib, rate: iops}
     return {code: amount for code, amount in used.items() if code and amount}

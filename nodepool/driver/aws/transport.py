@@ -15,11 +15,9 @@ from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.errors import THROTTLED, meaning
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup
-from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.token_login import REFUSED_SECONDS, keep_metadata_direct
-from nodepool.driver.framework.rate_classes import Call, RateClasses
-from nodepool.driver.framework.token_bucket import BucketSize
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup, one_line
+from nodepool.driver.framework.http.rest_calls import REFUSED_SECONDS, keep_metadata_direct
+from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
 
 log = logging.getLogger("nodepool.driver.aws.transport")
 
@@ -264,7 +262,7 @@ class AwsTransport:
         from botocore.config import Config
 
         if self._session is None:
-            from nodepool.driver.aws.answer_parser import AnswerParsers
+            from nodepool.driver.aws.answers import AnswerParsers
 
             self._session = botocore.session.Session(profile=self._profile)
             self._session.register_component("response_parser_factory", AnswerParsers())

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from nodepool.driver.aws.batch_tag import lacks_own, with_node
+from nodepool.driver.statemachine import instance
 
 PENDING: Final = "pending"
 RUNNING: Final = "running"
@@ -162,3 +163,226 @@ def _first_ipv6(interfaces: Iterable[Mapping[str, Any]]) -> str | None:
             return found
         return None
     return None
+
+
+# What AWS says of snapshots and of imports, as small values: only what the driver uses.
+
+COMPLETED: Final = "completed"
+ERROR: Final = "error"
+#: States of an AMI.
+AVAILABLE: Final = "available"
+#: States of import tasks that have come to nothing.
+FAILED_TASKS: Final = ("deleting", "deleted")
+
+
+class AwsSnapshot(NamedTuple):
+    """A snapshot of EBS."""
+
+    id: str
+    status: str
+    #: Why it is in its state.
+    reason: str
+    metadata: Mapping[str, str]
+    size_gib: int
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> AwsSnapshot:
+        return cls(
+            id=data["SnapshotId"],
+            status=data.get("State", ""),
+            reason=data.get("StateMessage", ""),
+            metadata=tags_of(data),
+            size_gib=data.get("VolumeSize", 0),
+        )
+
+
+class ImportTask(NamedTuple):
+    """An import out of S3, of a snapshot or of an AMI."""
+
+    id: str
+    #: ``active``, ``completed``, ``deleting``, ``deleted``.
+    status: str
+    #: What it is doing, or why it failed.
+    message: str
+    #: Percent, as a text; "" = AWS does not say.
+    progress: str
+    metadata: Mapping[str, str]
+    #: What it has made.
+    image_id: str
+    snapshot_ids: tuple[str, ...]
+    #: What it reads; "" = AWS does not say.
+    bucket: str
+    key: str
+
+    @classmethod
+    def of_snapshot(cls, data: Mapping[str, Any]) -> ImportTask:
+        """Out of DescribeImportSnapshotTasks or ImportSnapshot."""
+        return cls._of(data, data.get("SnapshotTaskDetail") or {}, [data.get("SnapshotTaskDetail") or {}])
+
+    @classmethod
+    def of_image(cls, data: Mapping[str, Any]) -> ImportTask:
+        """Out of DescribeImportImageTasks or ImportImage."""
+        return cls._of(data, data, data.get("SnapshotDetails") or [])
+
+    @classmethod
+    def _of(cls, data: Mapping[str, Any], state: Mapping[str, Any], disks: list[Mapping[str, Any]]) -> ImportTask:
+        source: Mapping[str, Any] = next((disk["UserBucket"] for disk in disks if disk.get("UserBucket")), {})
+        return cls(
+            id=data["ImportTaskId"],
+            status=state.get("Status", ""),
+            message=state.get("StatusMessage", ""),
+            progress=state.get("Progress", ""),
+            metadata=tags_of(data),
+            image_id=data.get("ImageId", ""),
+            snapshot_ids=tuple(disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")),
+            bucket=source.get("S3Bucket", ""),
+            key=source.get("S3Key", ""),
+        )
+
+    @property
+    def result_ids(self) -> tuple[str, ...]:
+        """What it has made: AMI and snapshots."""
+        return (self.image_id, *self.snapshot_ids) if self.image_id else self.snapshot_ids
+
+
+# The tag of instances that one call made for several nodes: it says for which. Pure.
+#
+# All instances of a call have the same tags. Each has a launch index, from 0: that of its node in the tag. So what was
+# made is never without its node, also if the launcher ends before each instance has tags of its own.
+
+BATCH_KEY: Final = "nodepool_batch"
+#: Longest value of a tag.
+_MAX_VALUE: Final = 256
+#: Most instances of a call.
+MOST: Final = 20
+#: Of each instance alone; what else its tags say it has in common with the others.
+OWN_KEYS: Final = (instance.NODE_KEY, "Name")
+
+
+def batch_value(node_ids: Iterable[str]) -> str:
+    """The tag's value, for node ids in the order of launch indexes."""
+    return " ".join(node_ids)
+
+
+def fits(node_ids: Iterable[str]) -> bool:
+    """Is there room in the tag?"""
+    return len(batch_value(node_ids)) <= _MAX_VALUE
+
+
+def with_node(tags: dict[str, str], index: int) -> dict[str, str]:
+    """Tags that say of which node something is; they do by themselves, or as those of a batch.
+
+    :param index: launch index of the instance.
+    """
+    if not lacks_own(tags):
+        return tags
+    node_ids = tags[BATCH_KEY].split()
+    return {**tags, instance.NODE_KEY: node_ids[index]} if index < len(node_ids) else tags
+
+
+def lacks_own(tags: Mapping[str, str]) -> bool:
+    """Are they those that a batch has in common?"""
+    return BATCH_KEY in tags and instance.NODE_KEY not in tags
+
+
+# Which quota of the account an instance or a volume counts against (AW-12, AW-13). Pure.
+#
+# Service Quotas names the families in the names of its quotas, such as "Running On-Demand Standard (A, C, D, H, I, M,
+# R,
+# T, Z) instances", so that families to come are known. Until it has answered, the codes of Nodepool 11 count.
+
+#: Families -> code of instances on demand, of spot instances (AW-12).
+_RELEASED: Final[dict[tuple[str, ...], tuple[str, str | None]]] = {
+    ("a", "c", "d", "h", "i", "m", "r", "t", "z"): ("L-1216C47A", "L-34B43A08"),
+    ("dl",): ("L-6E869C2A", "L-85EED4F7"),
+    ("f",): ("L-74FC7D96", "L-88CF9481"),
+    ("g", "vt"): ("L-DB2E81BA", "L-3819A6DF"),
+    ("u",): ("L-43DA4232", None),
+    ("inf",): ("L-1945791B", "L-B5D1601B"),
+    ("p",): ("L-417A185B", "L-7212CCBC"),
+    ("x",): ("L-7295265B", "L-E3A00192"),
+    ("trn",): ("L-2C3B7624", "L-6B0D517C"),
+    ("hpc",): ("L-F7808C92", None),
+}
+#: Type of volume -> code of its storage in GiB, of its IOPS (AW-13).
+VOLUMES: Final[dict[str, tuple[str, str | None]]] = {
+    "io1": ("L-FD252861", "L-B3A130E6"),
+    "io2": ("L-09BD8365", "L-8D977E7E"),
+    "gp2": ("L-D18FCD1D", None),
+    "gp3": ("L-7A658B76", None),
+    "st1": ("L-82ACEF56", None),
+    "sc1": ("L-17AF77E8", None),
+    "standard": ("L-9CF3C2EB", None),
+}
+#: Of these codes the limit is in TiB. Nodepool 11 takes 1000 GiB for one.
+STORAGE: Final = frozenset(storage for storage, _ in VOLUMES.values())
+GIB_A_TIB: Final = 1000
+
+_ON_DEMAND: Final = re.compile(r"Running On-Demand (.+?) instances", re.IGNORECASE)
+_SPOT: Final = re.compile(r"All (.+?) Spot Instance Requests", re.IGNORECASE)
+_HOSTS: Final = re.compile(r"Running Dedicated (\S+) Hosts", re.IGNORECASE)
+_FAMILY: Final = re.compile(r"[a-z]+\d*")
+#: What Service Quotas calls the families ``u-6tb1``, ``u7i`` ...
+_HIGH_MEMORY: Final = "high memory"
+#: Instances of macOS are on dedicated hosts only, which have quotas of their own.
+_ONLY_ON_HOSTS: Final = frozenset({"mac"})
+
+
+class AccountQuota(NamedTuple):
+    """One quota of Service Quotas."""
+
+    code: str
+    name: str
+    value: float
+
+
+class QuotaCodes:
+    """Codes by the names of types.
+
+    :param quotas: of the service ``ec2``; none = Service Quotas has not answered.
+    """
+
+    def __init__(self, quotas: Iterable[AccountQuota] = ()) -> None:
+        self._on_demand = {family: codes[0] for families, codes in _RELEASED.items() for family in families}
+        self._spot = {
+            family: codes[1] for families, codes in _RELEASED.items() for family in families if codes[1] is not None
+        }
+        self._hosts: dict[str, str] = {}
+        for quota in quotas:
+            if found := _ON_DEMAND.fullmatch(quota.name):
+                self._on_demand.update(dict.fromkeys(_families(found[1]), quota.code))
+            elif found := _SPOT.fullmatch(quota.name):
+                self._spot.update(dict.fromkeys(_families(found[1]), quota.code))
+            elif found := _HOSTS.fullmatch(quota.name):
+                self._hosts[found[1].lower()] = quota.code
+
+    def of_instance(self, instance_type: str, *, spot: bool) -> str | None:
+        """The quota of the vCPUs of an instance; None = it is not known."""
+        known = self._on_demand.keys() | self._spot.keys()
+        return _code_of(instance_type.lower(), self._spot if spot else self._on_demand, known)
+
+    def of_host(self, instance_type: str) -> str | None:
+        """The quota of dedicated hosts for a type; None = it is not known."""
+        return self._hosts.get(instance_type.lower().partition(".")[0])
+
+
+def _families(text: str) -> list[str]:
+    """The families that the name of a quota lists: "Standard (A, C)", "G and VT", "P4, P3 and P2", "High Memory"."""
+    if text.lower() == _HIGH_MEMORY:
+        return ["u"]
+    listed = re.search(r"\((.+)\)", text)
+    return _FAMILY.findall((listed[1] if listed else text).lower().replace(" and ", ", "))
+
+
+def _code_of(instance_type: str, codes: Mapping[str, str], known: Collection[str]) -> str | None:
+    """:param known: families that have a quota, if not this one."""
+    found = re.match(r"([a-z]+)(\d*)", instance_type)
+    if found is None or found[1] in _ONLY_ON_HOSTS:
+        return None
+    letters, generation = found.groups()
+    # Some generations have a quota of their own.
+    names = [letters + generation, letters]
+    if letters not in known:
+        # "im4gn" belongs to "I", "gr6" to "G".
+        names += [letters[:length] for length in range(len(letters) - 1, 0, -1)]
+    return next((codes[name] for name in names if name in codes), None)

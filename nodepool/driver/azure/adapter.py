@@ -8,21 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.azure import client as c
 from nodepool.driver.azure.creation import AzureCreation
-from nodepool.driver.azure.facts import AzureFacts
-from nodepool.driver.azure.image_calls import AzureImageCalls
-from nodepool.driver.azure.images import AzureImages
-from nodepool.driver.azure.instance import AzureInstance
+from nodepool.driver.azure.facts import AzureFacts, SubscriptionLimits
+from nodepool.driver.azure.images import AzureImageCalls, AzureImages
 from nodepool.driver.azure.login import AzureLogin
-from nodepool.driver.azure.machines import AzureDeletion, AzureMachines
-from nodepool.driver.azure.names import disk_metadata
+from nodepool.driver.azure.machines import AzureDeletion, AzureInstance, AzureMachines, disk_metadata
 from nodepool.driver.azure.preflight import AzurePreflight
-from nodepool.driver.azure.quota import SubscriptionLimits
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest

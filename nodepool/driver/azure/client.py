@@ -21,7 +21,7 @@ from nodepool.driver.azure.types import (
 )
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup
 from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, same_server
-from nodepool.driver.framework.token_bucket import BucketSize
+from nodepool.driver.framework.rate import BucketSize
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.config import AzureProviderConfig

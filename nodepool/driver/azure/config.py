@@ -30,14 +30,12 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, Any, ClassVar
+import struct
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.azure import config_checks as checks
-from nodepool.driver.azure import vhd
-from nodepool.driver.azure.image_config import AzureCloudImage, AzureDiskImage
-from nodepool.driver.config import ConfigPool, ImageConversion
-from nodepool.driver.framework.images import ImageLabel, one_image
-from nodepool.driver.framework.one_or_more import ONE_OR_MORE, as_texts, in_order
+from nodepool.driver.config import ConfigPool, ImageConversion, ImageSettings
+from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order
 from nodepool.driver.framework.sections import CloudProviderConfig
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -54,10 +52,274 @@ from nodepool.model.config_keys import (
     Sections,
     Whole,
     key,
+    with_default,
 )
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
+    from nodepool.config.objects import Config, DiskImage
+
+
+# What keys of a section of Azure say together. Each takes a section and returns it, or raises voluptuous.Invalid.
+
+Section = dict[str, Any]
+
+#: Where an image may come from: exactly one of them.
+IMAGE_SOURCES: Final = (
+    "image-reference",
+    "image-id",
+    "image-filter",
+    "shared-gallery-image",
+    "community-gallery-image",
+)
+_NETWORK_KEYS: Final = ("network", "resource-group", "subnet")
+
+
+def vm_size(label: Section) -> Section:
+    import voluptuous as v
+
+    profile = label.get("hardware-profile")
+    if not isinstance(profile, dict) or not profile.get("vm-size"):
+        raise v.Invalid("hardware-profile.vm-size is needed, such as Standard_D2s_v5")
+    return label
+
+
+def one_network(provider: Section) -> Section:
+    import voluptuous as v
+
+    network = provider.get("network")
+    if bool(network) == bool(provider.get("subnet-id")):
+        raise v.Invalid("exactly one of network and subnet-id is needed")
+    if isinstance(network, dict):
+        unknown = sorted(str(name) for name in network if name not in _NETWORK_KEYS)
+        if unknown:
+            known = ", ".join(_NETWORK_KEYS)
+            raise v.Invalid(f"unknown key; there are {known}", path=["network", unknown[0]])
+        if not network.get("network"):
+            raise v.Invalid("the name of the network is needed", path=["network"])
+    return provider
+
+
+def one_image_source(image: Section) -> Section:
+    import voluptuous as v
+
+    given = [name for name in IMAGE_SOURCES if image.get(name)]
+    if len(given) != 1:
+        raise v.Invalid(f"exactly one of {', '.join(IMAGE_SOURCES)} is needed", path=[*given[1:2]])
+    return image
+
+
+def whole_reference(image: Section) -> Section:
+    import voluptuous as v
+
+    for source, names in (
+        ("image-reference", ("sku", "publisher", "offer", "version")),
+        ("shared-gallery-image", ("gallery-name", "name")),
+        ("community-gallery-image", ("gallery-name", "name")),
+    ):
+        given = image.get(source)
+        missing = [name for name in names if isinstance(given, dict) and not given.get(name)]
+        if missing:
+            raise v.Invalid(f"{missing[0]} is needed", path=[source])
+    return image
+
+
+def key_or_password(image: Section) -> Section:
+    """Azure makes no VM that nobody can log in to. A key may also come from the provider's ``zuul-public-key``."""
+    import voluptuous as v
+
+    if image.get("password") and image.get("generate-password"):
+        raise v.Invalid("only one of password and generate-password can be given", path=["generate-password"])
+    return image
+
+
+# Configuration of images on Azure.
+
+
+class AzureCloudImage(ImageSettings):
+    """An image that is in Azure already."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
+
+    username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
+    ssh_key: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Public SSH key that the user accepts. With it, passwords are not accepted.",
+        name="key",
+    )
+    password: str | None = key(TEXT.or_null(), None, "Of the user.")
+    generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
+    image_id: str | None = key(
+        FILLED_TEXT, None, "Id of an image, or of a version of an image in a gallery.", default_text="not given"
+    )
+    publisher: str | None = key(
+        FILLED_TEXT, None, "Of an image of the Marketplace.", name="image-reference.publisher", default_text="not given"
+    )
+    offer: str | None = key(
+        FILLED_TEXT, None, "E.g. ``debian-12``.", name="image-reference.offer", default_text="not given"
+    )
+    sku: str | None = key(FILLED_TEXT, None, "E.g. ``12-gen2``.", name="image-reference.sku", default_text="not given")
+    version: str | None = key(
+        FILLED_TEXT, None, "Version, or ``latest``.", name="image-reference.version", default_text="not given"
+    )
+    filter_name: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Name of an image of the resource group. Of several images that match a filter the last one by name counts; "
+        "they are looked up every five minutes.",
+        name="image-filter.name",
+        default_text="any",
+    )
+    filter_location: str | None = key(
+        FILLED_TEXT, None, "Location of the image.", name="image-filter.location", default_text="any"
+    )
+    filter_tags: dict[str, str] = key(
+        ANY_MAPPING, {}, "Tags that the image has.", name="image-filter.tags", convert=as_texts
+    )
+    shared_gallery: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Unique name of a gallery that is shared with the subscription or its tenant.",
+        name="shared-gallery-image.gallery-name",
+        default_text="not given",
+    )
+    shared_name: str | None = key(
+        FILLED_TEXT, None, "Image in it.", name="shared-gallery-image.name", default_text="not given"
+    )
+    shared_version: str | None = key(
+        FILLED_TEXT, None, "Version of the image.", name="shared-gallery-image.version", default_text="the latest"
+    )
+    community_gallery: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Public name of a gallery that is open to everybody.",
+        name="community-gallery-image.gallery-name",
+        default_text="not given",
+    )
+    community_name: str | None = key(
+        FILLED_TEXT, None, "Image in it.", name="community-gallery-image.name", default_text="not given"
+    )
+    community_version: str | None = key(
+        FILLED_TEXT, None, "Version of the image.", name="community-gallery-image.version", default_text="the latest"
+    )
+
+    @property
+    def has_filter(self) -> bool:
+        """Must it be looked up?"""
+        return not (self.image_id or self.publisher or self.shared_gallery or self.community_gallery)
+
+    def reference(self) -> dict[str, str]:
+        """``imageReference`` of a VM, unless there is a filter."""
+        if self.publisher:
+            named = {"publisher": self.publisher, "offer": self.offer, "sku": self.sku, "version": self.version}
+            return {name: str(value) for name, value in named.items()}
+        if self.shared_gallery:
+            path = _gallery_path("SharedGalleries", self.shared_gallery, self.shared_name, self.shared_version)
+            return {"sharedGalleryImageId": path}
+        if self.community_gallery:
+            path = _gallery_path(
+                "CommunityGalleries", self.community_gallery, self.community_name, self.community_version
+            )
+            return {"communityGalleryImageId": path}
+        return {"id": str(self.image_id)}
+
+
+def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None) -> str:
+    return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
+
+
+class AzureDiskImage(ImageSettings):
+    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+
+    :param image: the top-level image.
+    """
+
+    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+    ssh_key: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Public SSH key that the user accepts. With it, passwords are not accepted.",
+        name="key",
+    )
+    password: str | None = key(TEXT.or_null(), None, "Of the user.")
+    generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
+    tags: dict[str, str] = key(
+        ANY_MAPPING,
+        {},
+        "Of the image; they win over the ``metadata`` of the top-level image.",
+        convert=as_texts,
+    )
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
+
+
+# Is a file a disk that Azure takes? A fixed VHD of whole MiB: the disk, and a footer of 512 bytes.
+#
+# The format is that of the Virtual Hard Disk Image Format Specification; numbers are big-endian.
+
+FOOTER_BYTES: Final = 512
+MIB: Final = 1024 * 1024
+_COOKIE: Final = b"conectix"
+_FIXED: Final = 2
+#: Original and current size, geometry, type, checksum: from byte 40 on.
+_FIELDS: Final = struct.Struct(">QQIII")
+_FIELDS_AT: Final = 40
+_CHECKSUM_AT: Final = 64
+#: The builder makes a disk that Azure takes.
+REMEDY: Final = "build the image again"
+
+
+def problem_of(path: str) -> str | None:
+    """What is wrong with a file; None = Azure takes it. Blocks. Raises OSError."""
+    size = os.stat(path).st_size
+    with open(path, "rb") as file:
+        file.seek(max(0, size - FOOTER_BYTES))
+        footer = file.read(FOOTER_BYTES)
+    return footer_problem(footer, size)
+
+
+def footer_problem(footer: bytes, size: int) -> str | None:
+    """The same of a footer. Pure.
+
+    :param size: of the file, in bytes.
+    """
+    if len(footer) < FOOTER_BYTES or not footer.startswith(_COOKIE):
+        return f"it is no VHD: it has no footer at its end; {REMEDY}"
+    _, current, _, kind, checksum = _FIELDS.unpack_from(footer, _FIELDS_AT)
+    if kind != _FIXED:
+        return f"it is a VHD that grows, not a fixed one; {REMEDY}"
+    if checksum != checksum_of(footer):
+        return f"the footer of the VHD is damaged: its checksum is another one; {REMEDY}"
+    if current != size - FOOTER_BYTES:
+        return f"the VHD is cut off: its footer says {current} bytes, the file has {size - FOOTER_BYTES}; {REMEDY}"
+    if current % MIB:
+        return f"the size of the disk, {current} bytes, is no number of whole MiB; {REMEDY}"
+    return None
+
+
+def checksum_of(footer: bytes) -> int:
+    """The sum of all bytes but the checksum itself, inverted."""
+    rest = footer[:_CHECKSUM_AT] + footer[_CHECKSUM_AT + 4 : FOOTER_BYTES]
+    return ~sum(rest) & 0xFFFFFFFF
+
+
+def fixed_footer(size: int) -> bytes:
+    """The footer of a fixed VHD, for tests and tools.
+
+    :param size: of the disk, in bytes.
+    """
+    head = struct.pack(">8sIIQI4sI4s", _COOKIE, 2, 0x10000, 0xFFFFFFFFFFFFFFFF, 0, b"np  ", 0x10000, b"Wi2k")
+    footer = head + _FIELDS.pack(size, size, 0, _FIXED, 0)
+    footer += bytes(FOOTER_BYTES - len(footer))
+    return footer[:_CHECKSUM_AT] + struct.pack(">I", checksum_of(footer)) + footer[_CHECKSUM_AT + 4 :]
+
 
 #: Environment variable with the path of the file with the credentials.
 AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
@@ -66,7 +328,7 @@ AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 class AzureLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, checks.vm_size)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, vm_size)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: AzurePool
@@ -147,13 +409,13 @@ def private_addresses(ipv4: bool | None, ipv6: bool | None, public_ipv4: bool, p
 class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     """One ``providers[]`` section with ``driver: azure``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, checks.one_network)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, one_network)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
 
     #: The only format that Azure takes: a fixed VHD of whole MiB. That of diskimage-builder grows, and has any size.
     # https://learn.microsoft.com/azure/virtual-machines/linux/create-upload-generic
     image_type = "vhd"
-    image_conversion = ImageConversion("raw", "vpc", "subformat=fixed,force_size", vhd.MIB)
+    image_conversion = ImageConversion("raw", "vpc", "subformat=fixed,force_size", MIB)
 
     location: str = key(FILLED_TEXT, REQUIRED, "E.g. ``northeurope``.")
     resource_group: str = key(FILLED_TEXT, REQUIRED, "All that is made is made in it; it must exist.")

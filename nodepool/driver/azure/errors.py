@@ -21,8 +21,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
     NotFoundByProxy,
+    one_line,
 )
-from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.http.rest_calls import PROXY, RestApi
 
 if TYPE_CHECKING:

@@ -3,25 +3,30 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from nodepool.driver.azure import vhd
-from nodepool.driver.azure.client import DISKS, IMAGES
-from nodepool.driver.azure.image_calls import AzureImageCalls
-from nodepool.driver.azure.types import FAILED
-from nodepool.driver.framework import upload_progress
+from nodepool.clock import monotonic
+from nodepool.driver.azure.client import CALL_SECONDS, DISKS, IMAGES, READ, WRITE, Arm
+from nodepool.driver.azure.config import problem_of
+from nodepool.driver.azure.errors import errors_in, meaning
+from nodepool.driver.azure.types import CANCELED, FAILED, SUCCEEDED
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.driver.framework.upload import ImageUploader, Segment
-from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
+from nodepool.driver.framework.http.answers import retry_after
+from nodepool.driver.framework.images import ImageTime, ListedImage
+from nodepool.driver.framework.uploads import ImageUploader, Segment
+from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureProviderConfig
-    from nodepool.driver.azure.image_config import AzureDiskImage
+    from nodepool.driver.azure.config import AzureDiskImage, AzureProviderConfig
+    from nodepool.driver.framework.http.plain_http import PlainHttp
+    from nodepool.driver.framework.http.rest_calls import RestAnswer
 
 log = logging.getLogger("nodepool.driver.azure.images")
 
@@ -47,7 +52,7 @@ class AzureImages:
         :raises LaunchError: Azure refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        problem = vhd.problem_of(path)
+        problem = problem_of(path)
         if problem is not None:
             raise ImageCreateException(f"Provider {self._config.name}: image {name}: {problem}")
         merged = {str(key): str(value) for key, value in metadata.items()}
@@ -90,7 +95,7 @@ class DiskUpload(ImageUploader):
         super().__init__(calls, log, path, name, tags)
         self._calls = calls
         self._address = ""
-        self._wanted = upload_progress.checker()
+        self._wanted = uploads.checker()
         #: The image was made by this upload.
         self._made_image = False
 
@@ -132,3 +137,266 @@ class DiskUpload(ImageUploader):
         if self._address:
             self._calls.end_access(self.image_name)
         self._calls.delete(DISKS, self.image_name)
+
+
+# `AzureImageCalls`: the calls that an upload makes, and the operations that they begin (AZ-12, AZ-13).
+
+#: How long the address of an upload is valid: longer than an upload takes.
+ACCESS_SECONDS: Final = 24 * 3600
+PAGES_SECONDS: Final = 120.0
+_BLOB_VERSION: Final = "2023-11-03"
+#: Attempts of a call that may be sent again.
+_ATTEMPTS: Final = 3
+
+
+class AzureImageCalls:
+    """All methods block; any thread may call them. They raise what `nodepool.driver.framework.cloud_errors` has.
+
+    :param http: for pages, which do not go to the Resource Manager.
+    """
+
+    def __init__(self, arm: Arm, http: PlainHttp, location: str, clock: Callable[[], float] = monotonic) -> None:
+        self.arm = arm
+        self._http = http
+        self._location = location
+        self._clock = clock
+
+    # -- the disk that is uploaded --
+
+    def create_disk(self, name: str, size: int, tags: Mapping[str, str], wanted: Callable[[], None]) -> None:
+        """Make a disk that can be uploaded.
+
+        :param size: of the file, in bytes.
+        :param wanted: asked while it waits; what it raises ends it.
+        """
+        properties = {
+            "creationData": {"createOption": "Upload", "uploadSizeBytes": size},
+            "osType": "Linux",
+            "hyperVGeneration": "V2",
+        }
+        body = {"location": self._location, "tags": dict(tags), "properties": properties}
+        self._finish(self._put(DISKS, name, body), f"disk {name}", wanted)
+
+    def begin_access(self, name: str, wanted: Callable[[], None]) -> str:
+        """Where the disk is written to: an address that needs no login, so nobody may see it."""
+        body = {"access": "Write", "durationInSeconds": ACCESS_SECONDS}
+        answer = self._post(name, "beginGetAccess", body)
+        what = f"access to disk {name}"
+        data = self._finish(answer, what, wanted)
+        if data is None and answer.headers.get("Location"):
+            # The end of the operation need not have it: the official clients read it there.
+            data = self._finish(
+                answer._replace(status=202, headers={"Location": answer.headers["Location"]}), what, wanted
+            )
+        found = data.get("accessSAS") if isinstance(data, dict) else None
+        if not isinstance(found, str) or not found.startswith(("https://", "http://")):
+            raise CloudAway(f"Provider {self.arm.calls.provider}: Azure gave no address to write disk {name} to")
+        return found
+
+    def write_pages(self, address: str, offset: int, data: bytes) -> None:
+        """Write pages of a disk. Azure compares their checksum.
+
+        :param offset: of the first one, in bytes; as the length a multiple of 512.
+        """
+        from nodepool.driver.framework.http.plain_http import NoAnswer
+
+        head = f"Provider {self.arm.calls.provider}: writing an image failed"
+        headers = {
+            "x-ms-version": _BLOB_VERSION,
+            "x-ms-page-write": "update",
+            "x-ms-range": f"bytes={offset}-{offset + len(data) - 1}",
+            "Content-MD5": base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode(),
+            "Content-Type": "application/octet-stream",
+        }
+        separator = "&" if "?" in address else "?"
+        try:
+            answer = self._http.send("PUT", f"{address}{separator}comp=page", headers, data, seconds=PAGES_SECONDS)
+        except NoAnswer as error:
+            # Without the address: it is as good as a password.
+            text = str(error).replace(address, "the disk")
+            raise CloudAway(f"{head}: {text.partition('?')[0]}") from None
+        if answer.status == 201:
+            return
+        if answer.status in (408, 429) or answer.status >= 500:
+            raise CloudAway(f"{head}: status {answer.status}")
+        raise CloudRefused(f"{head}: status {answer.status}", status=answer.status)
+
+    def end_access(self, name: str) -> None:
+        """End the access; without that the disk can be neither used nor deleted. One that is gone is no error."""
+        try:
+            self._finish(self._post(name, "endGetAccess", None), f"end of the access to disk {name}")
+        except CloudNotFound:
+            return
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete a resource, and wait until it is gone. One that is gone already is no error."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                answer = self.arm.begin_delete(kind, name)
+            except CloudNotFound:
+                return
+            except CloudAway:
+                if attempt == _ATTEMPTS:
+                    raise
+                continue
+            if answer.status != 204:
+                self._finish(answer, f"deletion of {name}")
+            return
+
+    # -- the image --
+
+    def create_image(self, name: str, disk: str, tags: Mapping[str, str], wanted: Callable[[], None]) -> None:
+        """Make an image of a disk, and wait until it can be used.
+
+        :raises ImageCreateException: it cannot, or it took too long.
+        """
+        properties = {
+            "hyperVGeneration": "V2",
+            "storageProfile": {
+                "osDisk": {
+                    "osType": "Linux",
+                    "osState": "Generalized",
+                    "managedDisk": {"id": self.arm.resource_id(DISKS, disk)},
+                },
+                "zoneResilient": True,
+            },
+        }
+        body = {"location": self._location, "tags": dict(tags), "properties": properties}
+        self._finish(self._put(IMAGES, name, body), f"image {name}", wanted)
+        where = f"Provider {self.arm.calls.provider}: image {name}"
+
+        def look() -> tuple[State, None]:
+            # After the end of the operation Azure may not know the image for a moment, or it may not be ready.
+            status = self.arm.image(name).status
+            if status in (FAILED, CANCELED):
+                raise ImageCreateException(f"{where} is {status} after its upload")
+            return State(status == SUCCEEDED), None
+
+        wait(self.arm, where, look, self._clock, wanted)
+
+    # -- inside --
+
+    def _put(self, kind: str, name: str, body: Mapping[str, Any]) -> RestAnswer:
+        """The same again makes nothing new."""
+        return self._again(lambda: self.arm.request(WRITE, "PUT", kind, name, f"creating {name}", body=body))
+
+    def _post(self, disk: str, action: str, body: Mapping[str, Any] | None) -> RestAnswer:
+        what = f"{action} of {disk}"
+        return self._again(lambda: self.arm.request(WRITE, "POST", DISKS, disk, what, action, body))
+
+    def _again(self, call: Callable[[], RestAnswer]) -> RestAnswer:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return call()
+            except CloudAway as error:
+                if not error.maybe_done:
+                    raise
+        return call()
+
+    def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
+        return follow(self.arm, answer, what, self._clock, wanted)
+
+
+# `follow`: a long operation is looked at until it ends (AZ-12).
+#
+# Azure tells where: ``Azure-AsyncOperation`` leads to its state, ``Location`` to what comes of it, with the status 202
+# until then. https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
+
+#: Longest time for one operation.
+OPERATION_SECONDS: Final = 1800.0
+#: From one look to the next, if Azure does not say; and at most.
+POLL_SECONDS: Final = 2.0
+LONGEST_POLL_SECONDS: Final = 10.0
+#: Azure may not know a new operation or resource yet: for so long it is looked for, in seconds.
+APPEARS_SECONDS: Final = 30.0
+_ACCEPTED: Final = 202
+#: How an operation can end; any other state is one of an operation that runs, as for azure-core.
+_SUCCEEDED: Final = "succeeded"
+_FAILED: Final = ("failed", "canceled", "cancelled")
+
+
+class State(NamedTuple):
+    """Of an operation.
+
+    :param output: of one that has ended.
+    """
+
+    ended: bool
+    output: Any = None
+
+
+def follow(
+    arm: Arm, answer: RestAnswer, what: str, clock: Callable[[], float], wanted: Callable[[], None] = lambda: None
+) -> Any:
+    """Wait for the end of an operation; returns its output, or the answer if there is no operation. Blocks.
+
+    :param answer: to the call that began it.
+    :param what: for errors.
+    :param wanted: asked while it waits; what it raises ends it.
+    :raises ImageCreateException: it took too long.
+    :raises CloudRefused: it failed; or another error of `nodepool.driver.framework.cloud_errors`.
+    """
+    where = f"Provider {arm.calls.provider}: {what}"
+    address = answer.headers.get("Azure-AsyncOperation") or ""
+    by_location = not address and answer.status == _ACCEPTED
+    if by_location:
+        address = answer.headers.get("Location") or ""
+    if not address:
+        return answer.data
+    pause = retry_after(answer.headers)
+
+    def look() -> tuple[State, float | None]:
+        nonlocal address
+        found = arm.calls.call(READ, "GET", arm.checked(address), f"waiting for {what}", seconds=CALL_SECONDS)
+        if by_location:
+            address = found.headers.get("Location") or address
+        told = retry_after(found.headers)
+        return _at_location(found) if by_location else _told(found, where), pause if told is None else told
+
+    return wait(arm, where, look, clock, wanted)
+
+
+def wait(
+    arm: Arm,
+    where: str,
+    look: Callable[[], tuple[State, float | None]],
+    clock: Callable[[], float],
+    wanted: Callable[[], None],
+) -> Any:
+    """Look until something has ended; returns its output. Blocks. Raises as `follow`.
+
+    :param look: gives the state, and after how many seconds to look again, if Azure says. While the thing is new it may
+        raise CloudNotFound.
+    """
+    time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
+    while True:
+        seconds: float | None = None
+        try:
+            state, seconds = look()
+        except CloudNotFound:
+            if time.left() < OPERATION_SECONDS - APPEARS_SECONDS:
+                raise
+            state = State(False)
+        if state.ended:
+            return state.output
+        time.check()
+        wanted()
+        if not time.wait(min(LONGEST_POLL_SECONDS, POLL_SECONDS if seconds is None else seconds)):
+            time.check()
+            raise time.over()
+
+
+def _at_location(found: RestAnswer) -> State:
+    """An operation that failed answers with an error."""
+    return State(False) if found.status == _ACCEPTED else State(True, found.data)
+
+
+def _told(found: RestAnswer, where: str) -> State:
+    data = found.data if isinstance(found.data, dict) else {}
+    status = str(data.get("status", "")).lower()
+    if status == _SUCCEEDED:
+        return State(True, (data.get("properties") or {}).get("output"))
+    if status not in _FAILED:
+        return State(False)
+    errors = errors_in(data)
+    raise meaning(f"{where} failed", errors) if errors else CloudRefused(f"{where} ended as {status!r}")

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.azure.client import CALL_SECONDS, VMS, Arm
 from nodepool.driver.azure.errors import CloudBusy
-from nodepool.driver.azure.places import VmPlace
-from nodepool.driver.azure.proof import MANY, AbsenceProof
+from nodepool.driver.azure.facts import VmPlace
 from nodepool.driver.azure.types import (
     CREATING,
     DELETING,
@@ -25,17 +25,19 @@ from nodepool.driver.azure.types import (
     by_id,
     name_of,
 )
-from nodepool.driver.framework.batches import Batches
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
-from nodepool.driver.framework.zone_places import ZonePlaces
-from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
-from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+from nodepool.driver.framework.orders import Batches
+from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.statemachine import DeletionMachine, Instance, InstanceCloud
+from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY, mark_of, of_mark
 from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from nodepool.driver.azure.config import AzureProviderConfig
-    from nodepool.driver.azure.facts import AzureFacts
-    from nodepool.driver.azure.quota import SubscriptionLimits
+    from nodepool.driver.azure.facts import AzureFacts, SubscriptionLimits
+    from nodepool.model.quota import QuotaInformation
 
 log = logging.getLogger("nodepool.driver.azure.machines")
 
@@ -191,3 +193,117 @@ class AzureDeletion(DeletionMachine[VmRecord]):
         if not isinstance(error, CloudRefused) or isinstance(error, CloudSetup):
             return False
         return error.status == 409 or isinstance(error, CloudBusy)
+
+
+# Are VMs gone that lists do not show any more? Lists of Azure are late, so that alone proves nothing (AZ-11, CM-7).
+
+#: So many VMs are asked for one by one: the answer 404 is the proof.
+FEW: Final = 1
+#: From one of these calls to the next, in seconds.
+PAUSE_SECONDS: Final = 1.5
+#: VMs that one list of interfaces proves to be gone.
+MANY: Final = 1000
+
+
+class AbsenceProof:
+    """For VMs that were in lists, whose deletion was accepted, and that a later list lacks.
+
+    A VM cannot be without its network interface, and the interface says which VM it belongs to. So a VM that the list
+    of VMs lacks, and to which no interface belongs, is gone: two services of Azure say so. For many VMs that is one
+    call instead of one for each. All methods block; any thread may call them.
+    """
+
+    def __init__(self, client: Arm, clock: Callable[[], float] = monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        #: When the last call of a proof began. One thread at a time uses it.
+        self._looked_at = float("-inf")
+
+    def look(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+        """For `nodepool.driver.framework.orders.Batches`: NotFound for each VM that is gone; nothing = not known yet.
+
+        :param take: gives the names of VMs.
+        """
+        # Those that go meanwhile need no call of their own.
+        self._client.calls.pause(self._looked_at + PAUSE_SECONDS - self._clock())
+        self._looked_at = self._clock()
+        names = take()
+        if len(names) <= FEW:
+            return {name: error for name in names if (error := self._ask(name)) is not None}
+        used = names_used(self._client.interfaces())
+        where = f"Provider {self._client.calls.provider}"
+        return {
+            name: CloudNotFound(f"{where}: {name} is gone, and its interface is free", code="NotFound", status=404)
+            for name in names
+            if interface_name(name) not in used
+        }
+
+    def _ask(self, name: str) -> Exception | None:
+        try:
+            self._client.vm(name)
+        except LaunchError as error:
+            return error
+        return None
+
+
+def names_used(interfaces: Iterable[Interface]) -> set[str]:
+    """Names, in lower case, of the interfaces that belong to a VM. Pure."""
+    return {interface.name.lower() for interface in interfaces if interface.used}
+
+
+# Names of what is made for a node (AZ-5). Pure.
+#
+# Azure does not give tags of a VM to its disk, so the name of the disk says whose it is.
+
+_MARK_DIGITS: Final = 12
+_DISK: Final = re.compile(r"np(\d+)(?:-\d+){0,2}-os-([0-9a-f]{12})")
+
+
+def interface_name(vm: str) -> str:
+    """Of the network interface of a VM."""
+    return f"{vm}-nic"
+
+
+def disk_name(vm: str, provider: str) -> str:
+    """Of the OS disk of a VM."""
+    return f"{vm}-os-{mark_of(provider, _MARK_DIGITS)}"
+
+
+def disk_metadata(name: str, provider: str) -> dict[str, str]:
+    """What the name of a disk says; empty = it is none of ours, or of another installation (D-10)."""
+    found = _DISK.fullmatch(name.lower())
+    whose = None if found is None else of_mark(found[2], provider)
+    if found is None or whose is None:
+        return {}
+    return {NODE_KEY: found[1], PROVIDER_KEY: provider, **whose}
+
+
+# `AzureInstance`: a VM as the framework sees it (AZ-8).
+
+
+class AzureInstance(Instance):
+    """One VM.
+
+    :param used: what it uses of the quota.
+    :param ends: see `Instance`.
+    """
+
+    def __init__(self, record: VmRecord, used: QuotaInformation, ends: tuple[str, str] | None = None) -> None:
+        super().__init__()
+        self.ends = ends
+        addresses = record.addresses
+        self.ready = record.status == SUCCEEDED
+        self.external_id = record.id
+        self.metadata = dict(record.metadata)
+        self.cloud = "Azure"
+        self.region = record.location
+        self.az = record.zone
+        self.public_ipv4 = addresses.public_ipv4
+        self.public_ipv6 = addresses.public_ipv6
+        self.private_ipv4 = addresses.private_ipv4
+        self.private_ipv6 = addresses.private_ipv6
+        self.interface_ip = self.public_ipv4 or self.public_ipv6 or self.private_ipv4 or self.private_ipv6
+        self._used = used
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used

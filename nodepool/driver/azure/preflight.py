@@ -7,9 +7,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.azure.quota import VMS
-from nodepool.driver.framework.check_result import CheckResult
-from nodepool.driver.framework.cloud_checks import CloudChecks
+from nodepool.driver.azure.facts import VMS
+from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.framework.upload_check import ImageContent, check_stored
-from nodepool.driver.framework.upload_progress import CountingFile
+from nodepool.driver.framework.uploads import CountingFile, ImageContent, check_stored
 from nodepool.driver.statemachine import (
     SWEEP_LIST_SECONDS,
     Adapter,

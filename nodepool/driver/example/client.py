@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import quote
 
-from nodepool.driver.framework.upload_progress import CountingFile
+from nodepool.driver.framework.uploads import CountingFile
 from nodepool.driver.utils import BucketSize, RateClasses
 from nodepool.exceptions import (
     CapacityException,

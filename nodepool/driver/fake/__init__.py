@@ -19,8 +19,7 @@ from typing import Any
 
 from nodepool.driver import Driver
 from nodepool.driver.fake.config import FakeProviderConfig
-from nodepool.driver.fake.handler import FakeRequestHandler
-from nodepool.driver.fake.provider import FakeProvider
+from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
 
 
 class FakeDriver(Driver):

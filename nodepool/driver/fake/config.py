@@ -38,6 +38,7 @@ from nodepool.model.config_keys import (
     TEXT,
     TEXTS,
     WHOLE,
+    ConfigValue,
     MappingOf,
     Number,
     Sections,
@@ -47,7 +48,6 @@ from nodepool.model.config_keys import (
     section_class,
     with_default,
 )
-from nodepool.model.config_value import ConfigValue
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config

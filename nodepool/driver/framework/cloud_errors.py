@@ -7,7 +7,9 @@ A driver maps the error codes of its cloud to these classes.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from nodepool.exceptions import (
     CapacityException,
@@ -98,3 +100,21 @@ class CloudNoCapacityLater(LaunchStatusException, CapacityException):
     """The cloud accepted a creation, and found no capacity then, or took the capacity away during the launch."""
 
     statsd_key = CapacityException.statsd_key
+
+
+# Texts of clouds, made fit for errors and the log. Pure.
+
+#: Longest text of a cloud that goes into an error or the log.
+MAX_TEXT: Final = 500
+_LOGIN_IN_URL: Final = re.compile(r"://[^/\s@]{1,200}@")
+
+
+def without_login(text: str) -> str:
+    """Without line breaks, and without user and password in addresses."""
+    return _LOGIN_IN_URL.sub("://", " ".join(text.split()))
+
+
+def one_line(text: str) -> str:
+    """Without line breaks, not too long, and without user and password in addresses."""
+    line = without_login(text)
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."

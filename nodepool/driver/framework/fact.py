@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import Future
 from typing import Final, Generic, TypeVar
 
@@ -99,3 +99,65 @@ class Fact(Generic[T]):
             self._answer = None
             if self._known is not None:
                 self._known = self._known[0], float("-inf")
+
+
+# Limits how often a persistent error is logged.
+
+#: So often the log is reminded of trouble that lasts, in seconds.
+REMIND_SECONDS: Final = 60.0
+
+
+class Repeats:
+    """Decides whether an error is logged again. Thread-safe, does not block; ``_lock`` guards the times."""
+
+    def __init__(self, seconds: float = REMIND_SECONDS, clock: Callable[[], float] = monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[Hashable, float] = {}
+
+    def worth_saying(self, key: Hashable) -> bool:
+        """Is it the first time, or long ago? Then it counts as said."""
+        with self._lock:
+            now = self._clock()
+            if now - self._said.get(key, float("-inf")) < self._seconds:
+                return False
+            self._said[key] = now
+            return True
+
+    def over(self, key: Hashable) -> bool:
+        """The trouble has ended: the next time is the first again. Returns whether there was any."""
+        with self._lock:
+            return self._said.pop(key, None) is not None
+
+
+# `ToldOnce`: what lists show again and again is told once, such as instances that ended.
+
+#: With more ids than these, those that the latest list does not show are forgotten.
+MANY: Final = 5000
+
+
+class ToldOnce:
+    """Which of the ids in a list are new. Thread-safe, does not block; ``_lock`` guards the ids.
+
+    What the first list shows was there before: it is not new. Lists may come in another order than they were begun, so
+    an id that a list lacks does not become new again.
+
+    :param many: see `MANY`.
+    """
+
+    def __init__(self, many: int = MANY) -> None:
+        self._many = many
+        self._lock = threading.Lock()
+        self._told: frozenset[str] | None = None
+
+    def new(self, found: Collection[str]) -> list[str]:
+        """Those that no list has shown before, sorted.
+
+        :param found: ids of a list.
+        """
+        with self._lock:
+            before = self._told
+            kept = before if before is not None and len(before) < self._many else frozenset()
+            self._told = kept.union(found)
+        return [] if before is None else sorted(set(found) - before)

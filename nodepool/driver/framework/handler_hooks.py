@@ -9,13 +9,14 @@ from __future__ import annotations
 import abc
 import concurrent.futures
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from nodepool import log_names
 from nodepool.driver import gateway
-from nodepool.driver.framework.decline_lines import log_declined
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.logconfig import get_annotated_logger
+from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import (
     EXCEEDS_QUOTA,
@@ -27,12 +28,16 @@ from nodepool.model.reasons import (
     ReasonCode,
     ReasonText,
 )
-from nodepool.tracing import recorder
+from nodepool.model.request import described, origin_of
+from nodepool.plan.assignment import why_failed
+from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
-    from nodepool.driver.framework.worker_view import PoolWorkerView, ProviderView
+    from nodepool.logconfig import AnnotatedLogger
     from nodepool.model.request import NodeRequest
+    from nodepool.plan.assignment import PoolInfo
+    from nodepool.plan.nodes import ReadyNodes
     from nodepool.zk.zookeeper import ZooKeeper
 
 
@@ -68,7 +73,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
             logger,
             event_id=self.request.event_id,
             node_request_id=self.request.id,
-            trace_id=recorder.log_id(self.request),
+            trace_id=spans.log_id(self.request),
             provider=self.provider.name,
             pool=self.pool.name,
         )
@@ -180,3 +185,105 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
             causes = [f"{label}: {known[label].text}" for label in unknown if label in known]
             return [ReasonText(Reason(ReasonCode.LABEL_BROKEN, "; ".join([text, *causes])))]
         return []
+
+
+# The lines that a pool logs when it declines a request (rule J-3). Filters match how they begin.
+
+
+def log_declined(
+    log: AnnotatedLogger,
+    request: NodeRequest,
+    reason: Reason,
+    pool: str,
+    others: Callable[[], Mapping[str, Reason | None]],
+) -> None:
+    """Log, and record as a span, that a pool declines a request, and that the request fails if it does.
+
+    :param log: with the ids of the request.
+    :param request: as it is written.
+    :param pool: such as ``cloud-1/main``.
+    :param others: what the other pools said; asked if the request fails.
+    """
+    spans.declined(request, reason, pool)
+    extra = {"code": reason.code.value, **origin_of(request)}
+    log.info("Declining node request: %s (%s)", reason.text, described(request), extra=extra)
+    if request.state == states.FAILED:
+        why = why_failed({**others(), pool: reason})
+        extra["code"] = why.code.value
+        log.info("Failing node request: every pool declined it: %s (%s)", why.text, described(request), extra=extra)
+
+
+# `PoolWorkerView`, `ProviderView`: what the handler of a request sees of the launcher and of its provider.
+#
+# Providers make handlers, so the files of handlers know no provider: a driver says in a `Protocol` of its own what its
+# handler asks of the provider.
+
+
+class ProviderView(Protocol):
+    """What every handler sees of its provider, see `nodepool.driver.interface.Provider`."""
+
+    PAUSE_AT_QUOTA: ClassVar[bool]
+    LAUNCHES: ClassVar[bool]
+    name: str
+
+
+class PoolWorkerView(Protocol):
+    """What a handler sees of its pool worker."""
+
+    launcher_id: str
+    ready_nodes: ReadyNodes
+
+    def getZK(self) -> ZooKeeper: ...
+
+    def getProviderManager(self) -> ProviderView: ...
+
+    def getProviderConfig(self) -> ProviderConfig: ...
+
+    def getPoolConfig(self) -> ConfigPool: ...
+
+    def wake(self) -> None:
+        """Ask for a pass soon: a launch ended, room may be there. Any thread; does not block."""
+        ...
+
+    def launch_ended(self, node: Node, result: str, text: str = "") -> None:
+        """An attempt to launch a node ended. Any thread; does not block.
+
+        :param result: as in metrics: ``ready`` or ``error.<class>``. ``text``: why it failed.
+        """
+        ...
+
+    def launch_error(self, node: Node) -> str:
+        """Why the last attempt to launch a node failed; empty = that is not known."""
+        ...
+
+    def evict(self, *, shared: bool = False) -> None:
+        """Delete the oldest unused ready node, because a request waits for room (Q-8).
+
+        :param shared: for room that all pools of the provider share: it may be a node of any of them.
+        """
+        ...
+
+    def absent_pools(self) -> Sequence[PoolInfo]:
+        """Pools that went a moment ago; their launchers may be on their way back."""
+        ...
+
+    def declines_of_others(self, request_id: str) -> Mapping[str, Reason | None]:
+        """Why the other registered pools declined a request, by ``provider/pool``; None = not known here."""
+        ...
+
+    def provider_replaced(self) -> bool:
+        """Was the provider stopped after this pass began? Then it launches nothing any more."""
+        ...
+
+    def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
+        """Is there room in the limits of its tenant for a node that is stored, counting all that were stored before?
+
+        Blocks until what ZooKeeper announced has been read, if there are limits.
+
+        :param reused: it was there before it was the tenant's: all others count.
+        """
+        ...
+
+    def set_aside(self, node: Node) -> None:
+        """The driver refused a ready node: do not offer it again for a while."""
+        ...

@@ -7,11 +7,15 @@ Voluptuous is imported only by the functions that make a schema, because `nodepo
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.model import config_keys as keys
-from nodepool.model.config_keys import MAX_INT
+from nodepool.model.config_keys import FILLED_TEXT, MAX_INT, TEXT, ListOf, OneOf
+
+if TYPE_CHECKING:
+    from nodepool.model.request import NodeRequest
 
 
 def section_schema(section: type) -> Any:
@@ -128,3 +132,57 @@ def _plain_int(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     raise ValueError("expected int")
+
+
+# Sections of a file as they stand there, before anybody knows that they conform to a schema.
+
+
+def mappings(data: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Position and content of the entries of a list that are mappings.
+
+    :param data: has the list under ``key``, if it is a mapping and that is a list.
+    """
+    entries = data.get(key) if isinstance(data, dict) else None
+    for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if isinstance(entry, dict):
+            yield index, entry
+
+
+# Keys that take a value, or several values in order.
+
+#: A text, or texts in order.
+ONE_OR_MORE: Final = OneOf((TEXT, ListOf(FILLED_TEXT)))
+
+
+def in_order(given: str | list[str]) -> list[str]:
+    """What `ONE_OR_MORE` gives, as a list."""
+    return [given] if isinstance(given, str) else list(given)
+
+
+def as_texts(tags: dict[Any, Any]) -> dict[str, str]:
+    """Tags as a cloud takes them: YAML takes ``release: 12`` for a number."""
+    return {str(name): str(value) for name, value in tags.items()}
+
+
+# Values of the configuration that are made of the request that causes a launch (L-15). Pure.
+
+#: Request fields that dynamic values may use (reference/configuration 5), and where they come from.
+_REQUEST_FIELDS: Final = {
+    "id": "id",
+    "labels": "node_types",
+    "requestor": "requestor",
+    "requestor_data": "requestor_data",
+    "relative_priority": "relative_priority",
+    "event_id": "event_id",
+    "created_time": "created_time",
+    "tenant_name": "tenant_name",
+}
+
+
+def dynamic_value(template: Any, request: NodeRequest | None) -> str | None:
+    """Format a dynamic value from the request that causes a launch; None = it cannot be formatted."""
+    values = {name: getattr(request, source, None) for name, source in _REQUEST_FIELDS.items()}
+    try:
+        return str(template).format(request=SimpleNamespace(**values))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return None

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.node_log import node_logger
 from nodepool.exceptions import NotFound, TimeoutException, ZKConflict, ZKException
 from nodepool.guard import Guard
-from nodepool.logconfig import get_annotated_logger
-from nodepool.metrics import launches
+from nodepool.logconfig import AnnotatedLogger, get_annotated_logger
+from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.plan.failures import launch_outcome
-from nodepool.tracing import launch_spans, recorder
+from nodepool.plan.launch import launch_outcome
+from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.worker_view import ProviderView
+    from nodepool.driver.framework.handler_hooks import ProviderView
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
@@ -47,7 +46,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             event_id=handler.request.event_id,
             node_request_id=handler.request.id,
             node_id=node.id,
-            trace_id=recorder.log_id(handler.request),
+            trace_id=spans.log_id(handler.request),
         )
 
     @abc.abstractmethod
@@ -72,7 +71,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             self.handler.pw.wake()
         self.handler.pw.launch_ended(self.node, key, "" if error is None else str(error) or type(error).__name__)
         seconds = monotonic() - started
-        launches.report(
+        reports.report_launch(
             key,
             seconds * 1000,
             provider=self.provider_config.name,
@@ -80,7 +79,7 @@ class NodeLauncher(threading.Thread, abc.ABC):
             requestor=self.handler.request.requestor,
         )
         why = str(error) or type(error).__name__ if error is not None else "" if key == states.READY else key
-        launch_spans.attempt_ended(self.handler.request, self.node, self.provider_config.name, 1, seconds, why)
+        spans.attempt_ended(self.handler.request, self.node, self.provider_config.name, 1, seconds, why)
 
     def _store(self, error: Exception | None, started: float) -> str:
         """Store the outcome; returns the key of the result."""
@@ -159,3 +158,22 @@ class NodeDeleter(threading.Thread):
             self.zk.unlockNode(self.node)
         except ZKException as error:
             self.log.error("Unlocking failed: %s", error)
+
+
+# Loggers whose messages say which node they are about, and for which request and event it was (rule J-10).
+
+
+def node_logger(logger: logging.Logger | logging.LoggerAdapter[logging.Logger], node: Node) -> AnnotatedLogger:
+    """A logger for one node. What its record does not tell is left out; ids that the logger has already stay.
+
+    :param node: also one that is given back or deleted: its record keeps the ids.
+    """
+    return get_annotated_logger(
+        logger,
+        event_id=node.request_event_id,
+        node_request_id=node.allocated_to,
+        node_id=node.id,
+        provider=node.provider,
+        pool=node.pool,
+        label=node.type[0] if len(node.type) == 1 else None,
+    )

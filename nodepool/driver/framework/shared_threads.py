@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, Final, ParamSpec, TypeVar
 
-from nodepool.driver.framework.held_time import Hold, working_for
+from nodepool.driver.framework.rate import Hold, working_for
 from nodepool.guard import settle
 
 P = ParamSpec("P")

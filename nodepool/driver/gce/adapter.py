@@ -10,23 +10,17 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.creation import GceCreation
-from nodepool.driver.gce.facts import GceFacts
-from nodepool.driver.gce.image_calls import GceImageCalls
-from nodepool.driver.gce.images import GceImages
-from nodepool.driver.gce.instance import GceInstance
-from nodepool.driver.gce.instances import GceDeletion, GceInstances
-from nodepool.driver.gce.labels import LabelReader
+from nodepool.driver.gce.facts import GceFacts, ProjectLimits
+from nodepool.driver.gce.images import GceImageCalls, GceImages
+from nodepool.driver.gce.instances import GceDeletion, GceInstance, GceInstances, Preemptions
 from nodepool.driver.gce.login import GoogleLogin
-from nodepool.driver.gce.names import zone_and_name
-from nodepool.driver.gce.preemptions import Preemptions
 from nodepool.driver.gce.preflight import GcePreflight
-from nodepool.driver.gce.quota import ProjectLimits
-from nodepool.driver.gce.types import PREEMPTED
+from nodepool.driver.gce.types import PREEMPTED, LabelReader, zone_and_name
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.gce.config import GceProviderConfig
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation

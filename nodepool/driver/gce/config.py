@@ -27,14 +27,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+import re
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool
-from nodepool.driver.framework.images import ImageLabel, one_image
-from nodepool.driver.framework.one_or_more import ONE_OR_MORE, as_texts, in_order
+from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
 from nodepool.driver.framework.sections import CloudProviderConfig
-from nodepool.driver.gce import config_checks as checks
-from nodepool.driver.gce.image_config import GceCloudImage, GceDiskImage
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -47,9 +47,168 @@ from nodepool.model.config_keys import (
     ListOf,
     Number,
     Sections,
+    Text,
     Whole,
     key,
+    with_default,
 )
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import DiskImage
+
+
+# What keys of a section of GCE say together. Each takes a section and returns it, or raises voluptuous.Invalid.
+
+Section = dict[str, Any]
+
+#: Network tags: small letters, digits and ``-``.
+_TAG: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+#: Keys of metadata items.
+_ITEM: Final = re.compile(r"[A-Za-z0-9_-]{1,127}")
+
+
+def some_zone(provider: Section) -> Section:
+    import voluptuous as v
+
+    if not provider.get("zone"):
+        raise v.Invalid("a zone is needed, such as us-central1-a", path=["zone"])
+    return provider
+
+
+def web_address(provider: Section) -> Section:
+    import voluptuous as v
+
+    storage = provider.get("object-storage")
+    addresses: list[tuple[list[Hashable], Any]] = [
+        (["endpoint"], provider.get("endpoint")),
+        (["object-storage", "endpoint"], storage.get("endpoint") if isinstance(storage, dict) else None),
+    ]
+    for path, given in addresses:
+        if given and not re.fullmatch(r"https?://[^/\s]+/?", given):
+            raise v.Invalid("an address without a path is needed, such as https://compute.googleapis.com", path=path)
+    return provider
+
+
+def bucket_for_uploads(provider: Section) -> Section:
+    import voluptuous as v
+
+    storage = provider.get("object-storage")
+    if isinstance(storage, dict) and storage.get("bucket-name"):
+        return provider
+    for index, image in mappings(provider, "diskimages"):
+        if not image.get("pause"):
+            raise v.Invalid(
+                "the image is uploaded through Cloud Storage: add object-storage.bucket-name to the provider",
+                path=["diskimages", index],
+            )
+    return provider
+
+
+def some_type(label: Section) -> Section:
+    import voluptuous as v
+
+    if not label.get("instance-type"):
+        raise v.Invalid("a machine type is needed, such as n2-standard-2", path=["instance-type"])
+    return label
+
+
+def item_keys(label: Section) -> Section:
+    import voluptuous as v
+
+    items = label.get("metadata")
+    for name in items if isinstance(items, dict) else ():
+        if not isinstance(name, str) or not _ITEM.fullmatch(name):
+            raise v.Invalid("a key has letters, digits, - and _, at most 127", path=["metadata", name])
+    return label
+
+
+def network_tags(section: Section) -> Section:
+    import voluptuous as v
+
+    for index, tag in enumerate(section.get("network-tags") or ()):
+        if isinstance(tag, str) and not _TAG.fullmatch(tag):
+            raise v.Invalid(
+                "a tag has small letters, digits and -, begins with a letter, and has at most 63 characters",
+                path=["network-tags", index],
+            )
+    return section
+
+
+def one_image_source(image: Section) -> Section:
+    import voluptuous as v
+
+    family = [name for name in ("image-project", "image-family") if image.get(name)]
+    if image.get("image-id"):
+        if family:
+            raise v.Invalid(f"only one of image-id and {family[0]} can be given", path=[family[0]])
+    elif len(family) < 2:
+        raise v.Invalid("image-id is needed, or both image-project and image-family")
+    return image
+
+
+# Configuration of images on GCE.
+
+ARCHITECTURES = ("X86_64", "ARM64")
+#: What images of today's distributions can do; without UEFI there is no shielded instance of them.
+GUEST_FEATURES = ["GVNIC", "UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE"]
+
+
+class GceCloudImage(ImageSettings):
+    """An image that is in Compute Engine already."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image_source,)
+
+    image_id: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Link of an image, e.g. ``projects/debian-cloud/global/images/debian-12-bookworm-v20260101``. Either this or "
+        "``image-project`` and ``image-family``.",
+        default_text="not given",
+    )
+    image_project: str | None = key(FILLED_TEXT, None, "E.g. ``debian-cloud``.", default_text="not given")
+    image_family: str | None = key(
+        FILLED_TEXT,
+        None,
+        "E.g. ``debian-12``: the newest image of it that is not deprecated. A new one is used within 5 minutes.",
+        default_text="not given",
+    )
+    ssh_key: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Public SSH key that ``username`` accepts; metadata item ``ssh-keys`` of the instance.",
+        name="key",
+    )
+
+
+class GceDiskImage(ImageSettings):
+    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+
+    :param image: the top-level image.
+    """
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+    ssh_key: str | None = key(
+        TEXT.or_null(),
+        None,
+        "Public SSH key that ``username`` accepts; metadata item ``ssh-keys`` of the instance.",
+        name="key",
+    )
+    architecture: str = key(Text(choices=ARCHITECTURES), "X86_64", "Of the image.")
+    guest_features: list[str] = key(
+        ListOf(FILLED_TEXT),
+        GUEST_FEATURES,
+        "What the system in the image can do, in the words of Compute Engine (``guestOsFeatures``).",
+        name="guest-os-features",
+        default_text="``GVNIC``, ``UEFI_COMPATIBLE``, ``VIRTIO_SCSI_MULTIQUEUE``",
+    )
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
+
 
 COMPUTE_ENDPOINT = "https://compute.googleapis.com"
 STORAGE_ENDPOINT = "https://storage.googleapis.com"
@@ -64,7 +223,7 @@ def _address(given: str) -> str:
 class GceLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, checks.some_type, checks.item_keys)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, some_type, item_keys)
 
     pool: GcePool
     diskimage: GceDiskImage | None
@@ -117,7 +276,7 @@ class GceLabel(ImageLabel):
 class GcePool(ConfigPool):
     """A slice of the project."""
 
-    checks: ClassVar[tuple[Any, ...]] = (checks.network_tags,)
+    checks: ClassVar[tuple[Any, ...]] = (network_tags,)
 
     provider: GceProviderConfig
 
@@ -153,10 +312,10 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
 
     checks: ClassVar[tuple[Any, ...]] = (
         *CloudProviderConfig.checks,
-        checks.some_zone,
-        checks.web_address,
-        checks.network_tags,
-        checks.bucket_for_uploads,
+        some_zone,
+        web_address,
+        network_tags,
+        bucket_for_uploads,
     )
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
 

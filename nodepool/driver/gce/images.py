@@ -7,28 +7,35 @@ import hashlib
 import logging
 import os
 import re
+import struct
+import tarfile
+import threading
+import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
-from nodepool.driver.framework.interrupted_upload import InterruptedUpload
-from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.driver.framework.upload_progress import UploadInterrupted
-from nodepool.driver.gce import tarball
-from nodepool.driver.gce.image_calls import GceImageCalls
-from nodepool.driver.gce.labels import label_value
-from nodepool.driver.gce.names import image_name
-from nodepool.driver.gce.object_upload import ObjectUpload
-from nodepool.driver.gce.types import DELETING, READY
-from nodepool.driver.statemachine.metadata import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
+from nodepool.clock import monotonic
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
+from nodepool.driver.framework.http.rest_calls import same_server
+from nodepool.driver.framework.images import ImageTime, InterruptedUpload, ListedImage, wait_wanted
+from nodepool.driver.framework.uploads import UploadInterrupted
+from nodepool.driver.gce import types as t
+from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, MOST_PAGES, ComputeEngine
+from nodepool.driver.gce.config import STORAGE_ENDPOINT
+from nodepool.driver.gce.errors import operation_failure
+from nodepool.driver.gce.types import DELETING, READY, image_name, label_value
+from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
+from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.gce.config import GceProviderConfig
-    from nodepool.driver.gce.image_config import GceDiskImage
+    from nodepool.driver.framework.http.rest_calls import RestAnswer
+    from nodepool.driver.gce.config import GceDiskImage, GceProviderConfig
     from nodepool.driver.gce.types import GceImage
 
 log = logging.getLogger("nodepool.driver.gce.images")
@@ -66,7 +73,7 @@ class GceImages:
         there = self._image(made)
         if there is not None and not _is_of(there, own):
             raise ImageCreateException(f"there is an image {made} of another upload; give it another name")
-        wanted = upload_progress.checker()
+        wanted = uploads.checker()
         wanted()
         state = InterruptedUpload(path, self._config.name)
         upload = ObjectUpload(self.calls, self._object_name(made), path, labels, state)
@@ -91,9 +98,9 @@ class GceImages:
             "architecture": image.architecture,
             "guestOsFeatures": [{"type": feature} for feature in image.guest_features],
         }
-        self.calls.create_image(name, object_name, body, _request_id(labels, name), upload_progress.checker())
+        self.calls.create_image(name, object_name, body, _request_id(labels, name), uploads.checker())
         found = self.calls.image(name)
-        size = tarball.disk_size(os.stat(path).st_size, tarball.DISK_UNIT_BYTES)
+        size = disk_size(os.stat(path).st_size, DISK_UNIT_BYTES)
         if found.status != READY or found.size_gib != max(1, size // _GIB):
             text = f"image {name} is {found.status} with {found.size_gib} GiB after its upload"
             raise ImageCreateException(text)
@@ -178,3 +185,473 @@ def image_labels(metadata: Mapping[str, Any]) -> dict[str, str]:
 def _request_id(labels: Mapping[str, str], name: str) -> str:
     whole = "\0".join([name, *(labels.get(key, "") for key in _OWN)])
     return str(uuid.UUID(hashlib.sha256(whole.encode()).hexdigest()[:32], version=4))
+
+
+# `GceImageCalls`: the calls that an upload makes: to Cloud Storage, and for images of Compute Engine.
+
+T = TypeVar("T")
+
+#: Class of the calls of Cloud Storage, which takes thousands a second.
+STORAGE: Final = "storage"
+#: Longest time for one operation.
+OPERATION_SECONDS: Final = 1800.0
+PIECE_SECONDS: Final = 120.0
+#: Attempts of a call that may be sent again.
+ATTEMPTS: Final = 3
+_KEPT: Final = re.compile(r"bytes=0-(\d+)", re.IGNORECASE)
+#: An operation that is not there for so many looks is none.
+UNSEEN_LOOKS: Final = 4
+#: Status of a piece of an upload that has more pieces.
+_MORE: Final = 308
+
+
+class GceImageCalls:
+    """All methods block; any thread may call them. They raise what `nodepool.driver.framework.cloud_errors` has.
+
+    :param bucket: for uploads.
+    :param endpoint: address of Cloud Storage.
+    """
+
+    def __init__(
+        self, client: ComputeEngine, bucket: str, endpoint: str, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self.client = client
+        self.bucket = bucket
+        self._endpoint = endpoint
+        self._clock = clock
+
+    @property
+    def stopped(self) -> threading.Event:
+        """Set when the provider was stopped."""
+        return self.client.calls.stopped
+
+    # -- objects --
+
+    def begin_object(self, name: str, metadata: Mapping[str, str]) -> str:
+        """Begin an upload; returns the address of its pieces, which nobody may see: it needs no login."""
+        url = f"{self._endpoint}/upload/storage/v1/b/{_quoted(self.bucket)}/o"
+        body = {"name": name, "contentType": "application/gzip", "metadata": dict(metadata)}
+        what = "beginning an upload"
+        query = {"uploadType": "resumable", "name": name}
+        answer = self._again(lambda: self._call("POST", url, what, body=body, query=query))
+        where = answer.headers.get("Location") or ""
+        if not self.is_address(where):
+            raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: no address at {self._endpoint}")
+        return where
+
+    def is_address(self, where: object) -> bool:
+        """Is it one of Cloud Storage? No other host is to see our token."""
+        return same_server(where, self._endpoint)
+
+    def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, Mapping[str, Any] | None]:
+        """Send a piece of an object.
+
+        :param where: what `begin_object` returned.
+        :param last: the object ends with it.
+        :return: how many bytes of the object are stored; and the object, when it is complete.
+        """
+        end = offset + len(data)
+        total = str(end) if last else "*"
+        span = f"{offset}-{end - 1}" if data else "*"
+        return self._stored(where, f"bytes {span}/{total}", data)
+
+    def stored(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
+        """How many bytes of an object are stored, after an error."""
+        return self._stored(where, "bytes */*", b"")
+
+    def stored_before(self, where: str) -> tuple[int, Mapping[str, Any] | None]:
+        """The same of an upload that was interrupted; raises CloudRefused if Google knows it no more."""
+        return self._again(lambda: self.stored(where))
+
+    def object(self, name: str) -> Mapping[str, Any]:
+        """Name, size and checksum of an object; raises CloudNotFound."""
+        query = {"fields": "name,size,md5Hash"}
+        data = self._again(lambda: self._call("GET", self._object_url(name), "reading an object", query=query)).data
+        return data if isinstance(data, dict) else {}
+
+    def _stored(self, where: str, span: str, data: bytes) -> tuple[int, Mapping[str, Any] | None]:
+        answer = self._call(
+            "PUT", where, "sending an image", content=data, headers={"Content-Range": span}, seconds=PIECE_SECONDS
+        )
+        if answer.status != _MORE:
+            return 0, answer.data if isinstance(answer.data, dict) else {}
+        kept = _KEPT.fullmatch(answer.headers.get("Range") or "")
+        return (int(kept[1]) + 1 if kept else 0), None
+
+    def delete_object(self, name: str) -> None:
+        """One that is gone is no error."""
+        try:
+            self._again(lambda: self._call("DELETE", self._object_url(name), "deleting an object"))
+        except CloudNotFound:
+            return
+
+    def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
+        """Objects whose names begin so."""
+        url = f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o"
+        query = {"prefix": prefix, "fields": "items(name,metadata),nextPageToken"}
+        what = "listing objects"
+        for _ in range(MOST_PAGES):
+            page = self._call("GET", url, what, query=query).data
+            items, token = self.client.calls.read(what, _items_and_token, page)
+            yield from items
+            if not token:
+                return
+            query["pageToken"] = token
+        raise CloudAway(f"Provider {self.client.calls.provider}: {what} failed: the list does not end")
+
+    # -- images --
+
+    def create_image(
+        self, name: str, object_name: str, body: Mapping[str, Any], request_id: str, wanted: Callable[[], None]
+    ) -> None:
+        """Make an image of an object, and wait until its operation is over.
+
+        :param body: more of the image.
+        :param wanted: asked while it waits; what it raises ends it.
+        """
+        source = f"{self._storage()}/{self.bucket}/{urllib.parse.quote(object_name)}"
+        whole = {"name": name, "rawDisk": {"source": source}, **body}
+        url = self.client.url(f"{self.client.project}/global/images")
+        query = {"requestId": request_id}
+        what = f"image {name}"
+        answer = self._again(
+            lambda: self.client.calls.call(
+                IMAGE, "POST", url, f"creating {what}", body=whole, query=query, seconds=CALL_SECONDS
+            )
+        )
+        self._finish(answer, what, wanted)
+
+    def delete_image(self, name: str) -> None:
+        """Delete an image, and wait until it is gone. One that is gone already is no error."""
+        url = self.client.url(self._image_path(name))
+        try:
+            answer = self._again(
+                lambda: self.client.calls.call(IMAGE, "DELETE", url, f"deleting image {name}", seconds=CALL_SECONDS)
+            )
+            self._finish(answer, f"deletion of image {name}")
+        except CloudNotFound:
+            return
+
+    def image(self, name: str) -> t.GceImage:
+        """An image of the project; raises CloudNotFound."""
+        return self.client.image_named(name)
+
+    # -- inside --
+
+    def _image_path(self, name: str) -> str:
+        return f"{self.client.project}/global/images/{_quoted(name)}"
+
+    def _storage(self) -> str:
+        """Cloud Storage, as Compute Engine knows it.
+
+        All endpoints of googleapis.com, such as those of Private Service Connect, lead to one storage, which Compute
+        Engine knows by its public name only. Any other endpoint is that of another cloud, with a storage of its own.
+        """
+        host = urllib.parse.urlsplit(self._endpoint).hostname or ""
+        return STORAGE_ENDPOINT if host.endswith(".googleapis.com") else self._endpoint
+
+    def _object_url(self, name: str) -> str:
+        return f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o/{_quoted(name)}"
+
+    def _call(self, method: str, url: str, what: str, **more: Any) -> RestAnswer:
+        return self.client.calls.call(STORAGE, method, url, what, **{"seconds": CALL_SECONDS, **more})
+
+    @staticmethod
+    def _again(call: Callable[[], T]) -> T:
+        """The same again makes nothing new."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return call()
+            except CloudAway as error:
+                if not error.maybe_done:
+                    raise
+        return call()
+
+    def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> None:
+        """Follow an operation of the project to its end.
+
+        :raises ImageCreateException: it took too long.
+        """
+        calls = self.client.calls
+        where = f"Provider {calls.provider}: {what}"
+        data = answer.data if isinstance(answer.data, dict) else {}
+        if "name" not in data:
+            raise CloudRefused(f"{where} failed: there is no operation")
+        operation = t.Operation.of(data)
+        time = ImageTime(where, OPERATION_SECONDS, self.stopped, self._clock, wanted)
+        unseen = 0
+        for _ in time.looks():
+            try:
+                if not operation.done:
+                    operation = self.client.operation_of_project(operation.name, f"waiting for {what}")
+            except CloudNotFound as error:
+                # The image may be there all the same: that its operation is not yet there proves nothing.
+                unseen += 1
+                if unseen == UNSEEN_LOOKS:
+                    raise CloudAway(str(error)) from error
+            if operation.done:
+                failure = operation_failure(f"{where} failed", operation.data)
+                if failure is not None:
+                    raise failure
+                return
+            wanted()
+        time.check()
+        raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="")
+
+
+def _items_and_token(page: Any) -> tuple[list[Mapping[str, Any]], str]:
+    """Of a page; nothing at all is one without items."""
+    whole: Mapping[str, Any] = {} if page is None else page
+    return list(whole.get("items") or ()), str(whole.get("nextPageToken") or "")
+
+
+# `ObjectUpload`: an image file on its way to Cloud Storage.
+#
+# It is a resumable one, https://cloud.google.com/storage/docs/resumable-uploads: if it is interrupted, by the end of
+# the
+# builder for example, the next one goes on where it was. Google lists no upload that is not complete: its address is
+# kept
+# beside the file.
+
+#: Sent at once: a multiple of 256 KiB, as Cloud Storage demands.
+PIECE_BYTES: Final = 8 * 1024 * 1024
+#: Attempts in a row after which an upload ends that had no more stored, and pauses between them; the first one is
+#: repeated at once.
+SEND_ATTEMPTS: Final = 8
+SEND_AGAIN: Final = Backoff(1.0, 30.0)
+#: Keys of what is kept of an upload.
+_ADDRESS, _BUCKET, _NAME = "address", "bucket", "object"
+
+
+class ObjectUpload:
+    """For one use, made in the thread that calls ``uploadImage()``.
+
+    What was sent and is not stored, because the connection broke, is sent again.
+
+    :param name: of the object.
+    :param labels: also metadata of the object, so that somebody can tell whose it is.
+    :param state: where the address of the upload is kept. Google forgets it after a week.
+    :param wait: blocks between two calls, as `wait_wanted`.
+
+    Results: ``name`` of the object, which an upload that was interrupted may have called otherwise; ``complete``, it is
+    there.
+    """
+
+    def __init__(
+        self,
+        calls: GceImageCalls,
+        name: str,
+        path: str,
+        labels: Mapping[str, str],
+        state: InterruptedUpload,
+        wait: Callable[[float, threading.Event, Callable[[], None]], bool] = wait_wanted,
+    ) -> None:
+        self.name = name
+        self._calls = calls
+        self._path = path
+        self._labels = labels
+        self._state = state
+        self._wait = wait
+        self._wanted = uploads.checker()
+        self._digest = hashlib.md5(usedforsecurity=False)
+        #: What is not stored yet, and its place in the object.
+        self._waiting = bytearray()
+        self._offset = 0
+        #: So many bytes were stored by an upload that was interrupted, and not made again yet.
+        self._skipped = 0
+        self._done: Mapping[str, Any] | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self._done is not None
+
+    def run(self) -> None:
+        """Send it; blocks.
+
+        :raises ImageCreateException: it did not arrive as it was sent.
+        :raises UploadGivenUp: nobody wants it any more, or the provider was stopped.
+        """
+        report = uploads.reporter()
+        with open(self._path, "rb") as file:
+            total = os.fstat(file.fileno()).st_size
+            where = self._interrupted() or self._begin()
+            pieces = tar_gz(file, DISK_UNIT_BYTES, lambda done: report(min(done, total - 1), total))
+            for piece in pieces:
+                self._digest.update(piece)
+                self._waiting += self._new_of(piece)
+                while len(self._waiting) > PIECE_BYTES:
+                    self._send(where, PIECE_BYTES, last=False)
+            if self._skipped and not self.complete:
+                raise ImageCreateException(f"object {self.name} is longer than what is to be sent; it begins anew")
+            while not self.complete:
+                self._send(where, len(self._waiting), last=True)
+            report(total, total)
+        self._check()
+
+    def _begin(self) -> str:
+        """The address of a new upload."""
+        where = self._calls.begin_object(self.name, self._labels)
+        self._state.write({_ADDRESS: where, _BUCKET: self._calls.bucket, _NAME: self.name})
+        return where
+
+    def _interrupted(self) -> str | None:
+        """The address of an upload of the file that was interrupted; None = there is none to go on with."""
+        known = self._state.read() or {}
+        where, name = known.get(_ADDRESS), known.get(_NAME)
+        if known.get(_BUCKET) != self._calls.bucket or not isinstance(name, str) or not self._calls.is_address(where):
+            return None
+        try:
+            stored, done = self._calls.stored_before(str(where))
+            if done is not None:
+                # Somebody may have deleted it meanwhile.
+                done = self._calls.object(name)
+        except CloudRefused as error:
+            log.info("Upload of %s begins anew: %s", self.name, error)
+            return None
+        log.info("Upload of %s goes on with object %s: %s", self.name, name, "whole" if done else f"{stored} bytes")
+        self.name, self._done = name, done
+        self._offset = self._skipped = stored
+        return str(where)
+
+    def _new_of(self, piece: bytes) -> bytes:
+        """What of the next piece is not stored yet."""
+        if self.complete:
+            return b""
+        old = min(self._skipped, len(piece))
+        self._skipped -= old
+        return piece[old:]
+
+    def _send(self, where: str, count: int, last: bool) -> None:
+        """Send the first bytes that wait, until some of them are stored."""
+        failures, unsure = 0, False
+        while True:
+            try:
+                if unsure and self._took(*self._calls.stored(where)):
+                    return
+                unsure = False
+                data = bytes(self._waiting[:count])
+                if self._took(*self._calls.send_piece(where, self._offset, data, last)):
+                    return
+                error = CloudAway(f"Cloud Storage does not store the piece at {self._offset} of {self.name}")
+            except CloudAway as away:
+                # Who knows how much of it has arrived?
+                unsure, error = True, away
+            failures += 1
+            if failures == SEND_ATTEMPTS:
+                raise error
+            log.warning("Upload of %s, piece at %d: %s", self.name, self._offset, error)
+            self._wanted()
+            if not self._wait(SEND_AGAIN.pause(failures - 1), self._calls.stopped, self._wanted):
+                raise UploadInterrupted("the provider was stopped")
+
+    def _took(self, stored: int, done: Mapping[str, Any] | None) -> bool:
+        """Cloud Storage has so much of the object, or the whole. Is that more than before?"""
+        self._done = done
+        taken = min(max(0, stored - self._offset), len(self._waiting))
+        del self._waiting[:taken]
+        self._offset += taken
+        return done is not None or taken > 0
+
+    def _check(self) -> None:
+        """Cloud Storage says what it has."""
+        assert self._done is not None
+        stored, sent = self._done.get("md5Hash"), b64encode(self._digest.digest()).decode()
+        if stored is None:
+            # Cloud Storage leaves it out where it is not to be known, for example because a key encrypts the object.
+            stored, sent = str(self._done.get("size")), str(self._offset)
+        if stored != sent:
+            text = f"object {self.name} did not arrive as it was sent: MD5 or size is {stored}, not {sent}"
+            raise ImageCreateException(text)
+
+
+# A raw disk as Compute Engine takes it: ``disk.raw`` in a tar archive, in gzip; made while it is read.
+#
+# https://cloud.google.com/compute/docs/import/import-existing-image: the size of the disk is a multiple of 1 GiB, and
+# the
+# archive has the old format of GNU tar. Most of a disk is zero. What is zero is compressed once, and repeated: the
+# pieces of a deflate stream (RFC 1951) that do not refer to others may be put together.
+
+FILE_NAME: Final = "disk.raw"
+#: The size of a disk is a multiple of this.
+DISK_UNIT_BYTES: Final = 1024**3
+#: Read at once.
+BLOCK_BYTES: Final = 1024 * 1024
+#: Quick: what is sent is mostly not compressible further.
+_LEVEL: Final = 1
+_GZIP_HEAD: Final = bytes((0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF))
+_RAW_DEFLATE: Final = -15
+_ZEROS: Final = bytes(BLOCK_BYTES)
+_TAR_BLOCK: Final = tarfile.BLOCKSIZE
+
+
+def disk_size(file_bytes: int, unit: int = DISK_UNIT_BYTES) -> int:
+    """Size of the disk for a file, in bytes."""
+    return max(1, -(-file_bytes // unit)) * unit
+
+
+class GzipStream:
+    """A gzip stream in which blocks of zeros cost next to nothing. For one use, in one thread."""
+
+    def __init__(self) -> None:
+        self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+        zeros = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+        self._zeros = zeros.compress(_ZEROS) + zeros.flush(zlib.Z_FULL_FLUSH)
+        self._flushed = True
+        self._crc = 0
+        self._size = 0
+
+    def begin(self) -> bytes:
+        """The head."""
+        return _GZIP_HEAD
+
+    def add(self, data: bytes) -> bytes:
+        """The next data, compressed as far as it can be told yet."""
+        self._crc = zlib.crc32(data, self._crc)
+        self._size += len(data)
+        if len(data) == BLOCK_BYTES and data == _ZEROS:
+            before = b"" if self._flushed else self._deflate.flush(zlib.Z_FULL_FLUSH)
+            self._flushed = True
+            return before + self._zeros
+        self._flushed = False
+        return self._deflate.compress(data)
+
+    def end(self) -> bytes:
+        """What is left, and the checksum."""
+        return self._deflate.flush() + struct.pack("<II", self._crc, self._size & 0xFFFFFFFF)
+
+
+def tar_gz(
+    file: BinaryIO, unit: int = DISK_UNIT_BYTES, read: Callable[[int], None] = lambda _: None
+) -> Iterator[bytes]:
+    """The archive of a raw disk, piece by piece; blocks.
+
+    :param file: open, at its beginning.
+    :param unit: the disk is filled up with zeros to a multiple of it, in bytes.
+    :param read: told how many bytes of the file were read.
+    :raises OSError: it cannot be read, or changed its size meanwhile.
+    """
+    file_bytes = os.fstat(file.fileno()).st_size
+    head = tarfile.TarInfo(FILE_NAME)
+    head.size = disk_size(file_bytes, unit)
+    head.mode = 0o644
+    stream, done = GzipStream(), 0
+    yield stream.begin() + stream.add(head.tobuf(tarfile.GNU_FORMAT))
+    while block := file.read(BLOCK_BYTES):
+        done += len(block)
+        read(done)
+        yield stream.add(block)
+    if done != file_bytes:
+        raise OSError(f"{file.name} changed its size while it was read")
+    # The end of the archive: two empty blocks, filled up to a record.
+    padding = head.size - done
+    end = -(_TAR_BLOCK + head.size + 2 * _TAR_BLOCK) % tarfile.RECORDSIZE + 2 * _TAR_BLOCK
+    padding += end
+    while padding > 0:
+        block = _ZEROS[: min(BLOCK_BYTES, padding)]
+        padding -= len(block)
+        yield stream.add(block)
+    yield stream.end()

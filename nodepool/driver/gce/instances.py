@@ -3,31 +3,33 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
-from collections.abc import Iterable
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from nodepool.driver.framework.batches import Batches
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
-from nodepool.driver.framework.repeats import Repeats
-from nodepool.driver.framework.zone_places import ZonePlaces
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, one_line
+from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.framework.orders import Batches
+from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.gce.client import CALL_SECONDS, ComputeEngine
-from nodepool.driver.gce.errors import BUSY
-from nodepool.driver.gce.names import record_id, zone_and_name
-from nodepool.driver.gce.operations import InsertOperations
-from nodepool.driver.gce.places import GcePlace
-from nodepool.driver.gce.proof import MANY, DeletionProof
-from nodepool.driver.gce.types import ENDING, PREEMPTED, GceRecord
-from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
-from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+from nodepool.driver.gce.errors import BUSY, operation_failure
+from nodepool.driver.gce.facts import GcePlace
+from nodepool.driver.gce.types import ENDING, PREEMPTED, RUNNING, GceRecord, Operation, record_id, zone_and_name
+from nodepool.driver.statemachine import DeletionMachine, Instance, InstanceCloud
+from nodepool.driver.statemachine.instance import PROVIDER_KEY
 from nodepool.exceptions import LaunchError
+from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.config import GceProviderConfig
-    from nodepool.driver.gce.facts import GceFacts
-    from nodepool.driver.gce.quota import ProjectLimits
+    from nodepool.driver.gce.facts import GceFacts, ProjectLimits
+    from nodepool.model.quota import QuotaInformation
 
 log = logging.getLogger("nodepool.driver.gce.instances")
 
@@ -161,3 +163,347 @@ class GceDeletion(DeletionMachine[GceRecord]):
 
     def busy(self, error: LaunchError) -> bool:
         return getattr(error, "code", "") in BUSY
+
+
+# `InsertOperations`: how the creations of instances end. An insert is accepted at once; whether there is quota and
+# capacity for it, only its operation says (GC-5).
+#
+# One list of operations serves all creations of a provider in a zone. It is made with the lists of instances, while
+# there
+# are creations in the zone whose operation is not over.
+
+
+#: From one list of operations to the next, in seconds.
+PAUSE_SECONDS: Final = 1.0
+#: An operation that was in no list for so long is asked for itself.
+MISSING_SECONDS: Final = 20.0
+#: So many operations of a zone are looked at, the newest first: two pages.
+MOST_LISTED: Final = 1000
+#: So many are asked for themselves at once, in each zone: lists of instances wait for them.
+MOST_ASKED: Final = 10
+#: For so long a zone that does not answer is not asked: the lists of instances of all zones wait for each attempt.
+AWAY: Final = Backoff(15.0, 300.0)
+
+
+class OperationCalls(Protocol):
+    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
+
+    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
+
+    def operation(self, zone: str, name: str) -> Operation: ...
+
+
+class Insert:
+    """One insert. ``done`` is set once, then ``failure`` says what was wrong; None = nothing. Any thread reads it.
+
+    :param head: of errors: whose it is.
+    :param wake: told when it is over. Must not block.
+    """
+
+    def __init__(self, operation: Operation, head: str, wake: Callable[[], None], now: float) -> None:
+        self.name = operation.name
+        self.zone = operation.zone
+        self.instance = operation.target
+        self.failure: CloudRefused | CloudAway | None = None
+        self.done = False
+        self._head = head
+        self._wake = wake
+        #: When it was asked for itself the last time.
+        self.asked_at = now
+        self.take(operation)
+
+    def take(self, operation: Operation) -> None:
+        """What was just seen of it."""
+        if self.done or not operation.done:
+            return
+        self.failure = operation_failure(self._head, operation.data)
+        self.done = True
+        self._wake()
+
+    def lost(self) -> None:
+        """Compute Engine does not know the operation any more: the instance itself says how it ended."""
+        self.done = True
+        self._wake()
+
+
+class _Away(NamedTuple):
+    """What was not answered: how often in a row, until when it is not asked for, and what was said."""
+
+    failures: int
+    until: float
+    error: CloudAway
+
+
+class InsertOperations:
+    """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held during a call.
+
+    An insert that nobody holds any more is forgotten.
+    """
+
+    def __init__(self, provider: str, calls: OperationCalls, clock: Callable[[], float] = monotonic) -> None:
+        self._provider = provider
+        self._calls = calls
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: weakref.WeakValueDictionary[str, Insert] = weakref.WeakValueDictionary()
+        self._looked_at = float("-inf")
+        #: What of which zone was not answered.
+        self._away: dict[tuple[str, str], _Away] = {}
+        self._repeats = Repeats(clock=clock)
+
+    def watch(self, operation: Operation, head: str, wake: Callable[[], None]) -> Insert:
+        """An insert was accepted. Does not block."""
+        insert = Insert(operation, head, wake, self._clock())
+        if not insert.done:
+            with self._lock:
+                self._open[insert.name] = insert
+        return insert
+
+    def runs_for(self, zone: str, instance: str) -> bool:
+        """Is the insert of an instance under way? Then the instance may not be there yet."""
+        with self._lock:
+            found = list(self._open.values())
+        return any((insert.zone, insert.instance) == (zone, instance) for insert in found)
+
+    def look(self) -> None:
+        """See which are over. Blocks; any thread. Trouble is logged: lists of instances go on."""
+        now = self._clock()
+        with self._lock:
+            if not self._open or now - self._looked_at < PAUSE_SECONDS:
+                return
+            self._looked_at = now
+            waiting = list(self._open.values())
+        for zone in dict.fromkeys(insert.zone for insert in waiting):
+            self._look_at(zone, {insert.name: insert for insert in waiting if insert.zone == zone}, now)
+        with self._lock:
+            for name in [name for name, insert in self._open.items() if insert.done]:
+                self._open.pop(name, None)
+
+    def _look_at(self, zone: str, missing: dict[str, Insert], now: float) -> None:
+        """The inserts of a zone, by name."""
+        trouble = self._try(("list", zone), lambda: self._list(zone, missing, now))
+        # One may be found where a list of all that were ever made takes too long.
+        due = [insert for insert in missing.values() if now - insert.asked_at >= MISSING_SECONDS]
+        if due:
+            trouble = self._try(("operation", zone), lambda: self._ask_each(zone, due[:MOST_ASKED], now)) or trouble
+        if trouble is None:
+            self._repeats.over(zone)
+        elif self._repeats.worth_saying(zone):
+            log.warning(
+                "Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble
+            )
+
+    def _try(self, what: tuple[str, str], ask: Callable[[], None]) -> LaunchError | None:
+        """Ask for something of a zone, unless that is left alone because there was no answer.
+
+        :return: what went wrong, now or the last time.
+        """
+        with self._lock:
+            before = self._away.get(what)
+        if before is not None and self._clock() < before.until:
+            return before.error
+        try:
+            ask()
+        except CloudAway as error:
+            failures = 1 if before is None else before.failures + 1
+            with self._lock:
+                self._away[what] = _Away(failures, self._clock() + AWAY.pause(failures), error)
+            return error
+        except LaunchError as error:
+            return error
+        with self._lock:
+            self._away.pop(what, None)
+        return None
+
+    def _ask_each(self, zone: str, due: Iterable[Insert], now: float) -> None:
+        for insert in due:
+            insert.asked_at = now
+            try:
+                insert.take(self._calls.operation(zone, insert.name))
+            except CloudNotFound:
+                insert.lost()
+
+    def _list(self, zone: str, missing: dict[str, Insert], now: float) -> None:
+        """See those that a list has; the others stay."""
+        for operation in itertools.islice(self._calls.operations(zone, "insert", "listing operations"), MOST_LISTED):
+            insert = missing.pop(operation.name, None)
+            if insert is not None:
+                insert.asked_at = now
+                insert.take(operation)
+            if not missing:
+                # The newest come first.
+                return
+
+
+# Are instances gone that lists do not show any more? Their deletions are operations, and those say it (GC-9, CM-7).
+
+#: So many instances of a zone are asked for one by one: the answer 404 is the proof.
+FEW: Final = 1
+#: Instances that one list of operations proves to be gone.
+MANY: Final = 250
+#: So many operations of a zone are looked at, the newest first: two pages.
+OPERATIONS: Final = 1000
+
+
+class DeletionCalls(Protocol):
+    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
+
+    def instance(self, zone: str, name: str) -> GceRecord: ...
+
+    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
+
+
+class DeletionProof:
+    """For instances that were in lists, whose deletion was accepted, and that a later list lacks.
+
+    The newest deletion of each says whether it has ended well. For many instances of a zone that is one call instead of
+    one for each. All methods block; any thread may call them.
+    """
+
+    def __init__(self, provider: str, calls: DeletionCalls) -> None:
+        self._provider = provider
+        self._calls = calls
+
+    def look(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+        """For `nodepool.driver.framework.orders.Batches`: NotFound for each that is gone; nothing = not known yet.
+
+        :param take: gives the ids of instances in lists.
+        """
+        zones: dict[str, list[str]] = {}
+        for one in take():
+            zones.setdefault(zone_and_name(one)[0], []).append(one)
+        found: dict[str, Exception] = {}
+        for zone, ids in zones.items():
+            try:
+                found |= self._look_at(zone, ids)
+            except LaunchError as error:
+                # The other zones may answer.
+                found |= dict.fromkeys(ids, error)
+        return found
+
+    def _look_at(self, zone: str, ids: list[str]) -> Mapping[str, Exception]:
+        if len(ids) <= FEW:
+            return {one: error for one in ids if (error := self._ask(one)) is not None}
+        operations = self._calls.operations(zone, "delete", "listing deletions")
+        return {
+            one: CloudNotFound(f"Provider {self._provider}: {one} is gone, its deletion has ended", status=404)
+            for one in ended_well(ids, itertools.islice(operations, OPERATIONS))
+        }
+
+    def _ask(self, one: str) -> Exception | None:
+        try:
+            self._calls.instance(*zone_and_name(one))
+        except LaunchError as error:
+            return error
+        return None
+
+
+def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
+    """Those of some instances whose newest deletion has ended without an error. Pure.
+
+    :param operations: deletions, the newest first; read until all instances were found.
+    """
+    missing, found = set(ids), set()
+    for operation in operations:
+        one = record_id(operation.zone, operation.target)
+        if one not in missing:
+            continue
+        missing.discard(one)
+        if operation.done and not (operation.data.get("error") or operation.data.get("httpErrorStatusCode")):
+            found.add(one)
+        if not missing:
+            break
+    return found
+
+
+# `Preemptions`: which spot instances Google took away, in its words.
+
+
+#: So many of a zone are remembered, and looked at in one list: the newest.
+MOST: Final = 500
+
+
+class PreemptionCalls(Protocol):
+    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
+
+    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
+
+
+class Preemptions:
+    """Of one provider. `look` is called by one thread at a time, `why` by any.
+
+    :param provider: its name.
+    :param zones: of it.
+    """
+
+    def __init__(
+        self, provider: str, zones: Iterable[str], calls: PreemptionCalls, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._provider = provider
+        self._calls = calls
+        self._repeats = Repeats(clock=clock)
+        #: By zone and by name of the operation, the oldest first. What a zone has is replaced as a whole.
+        self._found: dict[str, Mapping[str, Operation]] = {zone: {} for zone in zones}
+
+    def look(self) -> None:
+        """Ask for what is new. Blocks for a call for each zone; trouble is logged."""
+        for zone in self._found:
+            try:
+                self._look_at(zone)
+            except LaunchError as error:
+                if self._repeats.worth_saying(zone):
+                    log.warning(
+                        "Provider %s: preemptions in %s are not known: %s", self._provider, zone, error
+                    )
+            else:
+                self._repeats.over(zone)
+
+    def _look_at(self, zone: str) -> None:
+        before = self._found[zone]
+        new: list[Operation] = []
+        for operation in self._calls.operations(zone, PREEMPTED, "listing preemptions"):
+            # The newest come first.
+            if operation.name in before or len(new) >= MOST:
+                break
+            new.append(operation)
+        found = {**before, **{operation.name: operation for operation in reversed(new)}}
+        self._found[zone] = dict(list(found.items())[-MOST:])
+
+    def why(self, zone: str, instance: str) -> str | None:
+        """What Google says of an instance that it took away; None = it did not. Does not block."""
+        for operation in reversed(list(self._found.get(zone, {}).values())):
+            if operation.target == instance:
+                said = operation.data.get("statusMessage") or "Instance was preempted."
+                return one_line(str(said))
+        return None
+
+
+# `GceInstance`: an instance as the framework sees it (GC-6).
+
+
+class GceInstance(Instance):
+    """One instance.
+
+    :param external_id: as nodes have it.
+    :param used: what it uses of the quota.
+    :param ends: see `Instance`.
+    """
+
+    def __init__(
+        self, record: GceRecord, external_id: Any, used: QuotaInformation, ends: tuple[str, str] | None = None
+    ) -> None:
+        super().__init__()
+        self.ends = ends
+        self.ready = record.status == RUNNING
+        self.external_id = external_id
+        self.metadata = dict(record.metadata)
+        self.cloud = "Google"
+        self.az = record.zone
+        self.region = record.zone.rpartition("-")[0]
+        self.public_ipv4 = record.public_ipv4
+        self.private_ipv4 = record.private_ipv4
+        self.interface_ip = self.public_ipv4 or self.private_ipv4
+        self._used = used
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
-from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.token_login import NOT_READY, TokenLogin, is_away, is_metadata
+from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
+from nodepool.driver.framework.http.rest_calls import NOT_READY, TokenLogin, is_away, is_metadata
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp

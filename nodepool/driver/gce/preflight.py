@@ -7,19 +7,17 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.check_result import CheckResult
-from nodepool.driver.framework.cloud_checks import CloudChecks
+from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
-from nodepool.driver.gce.launch_spec import network_path, subnetwork_path
+from nodepool.driver.gce.creation import network_path, subnetwork_path
 from nodepool.driver.gce.types import READY, name_of
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 if TYPE_CHECKING:
     from nodepool.driver.gce.client import ComputeEngine
     from nodepool.driver.gce.config import GceLabel, GcePool, GceProviderConfig
-    from nodepool.driver.gce.facts import GceFacts
+    from nodepool.driver.gce.facts import GceFacts, ProjectLimits
     from nodepool.driver.gce.images import GceImages
-    from nodepool.driver.gce.quota import ProjectLimits
 
 
 class GcePreflight:

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+import hashlib
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nodepool.driver.gce.labels import LabelReader
-from nodepool.driver.gce.names import record_id
+from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine import CreationKey
 
 RUNNING: Final = "RUNNING"
 DONE: Final = "DONE"
@@ -166,3 +171,83 @@ class GceImage(NamedTuple):
             size_gib=int(data.get("diskSizeGb") or 0),
             archive_bytes=int(data.get("archiveSizeBytes") or 0),
         )
+
+
+# Ownership in labels of Compute Engine, whose values are small letters, digits, ``_`` and ``-``, at most 63. Pure.
+#
+# A value that is none, such as a provider's name with a dot, is changed, and its hash is added. Who knows the names of
+# provider and pools can tell them again.
+
+_VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
+_NOT_IN_VALUES: Final = re.compile(r"[^a-z0-9_-]")
+_MOST: Final = 63
+_HASH: Final = 12
+
+
+def label_value(text: str) -> str:
+    """A text as the value of a label."""
+    if _VALUE.fullmatch(text):
+        return text
+    digits = hashlib.sha256(text.encode()).hexdigest()[:_HASH]
+    return f"{_NOT_IN_VALUES.sub('-', text.lower())[: _MOST - _HASH - 1]}-{digits}"
+
+
+def labels_of(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Metadata as labels; keys are ours, and fit."""
+    return {key: label_value(value) for key, value in metadata.items()}
+
+
+class LabelReader:
+    """Reads what `labels_of` wrote.
+
+    :param provider: its name; ``pools`` the names of its pools.
+    """
+
+    def __init__(self, provider: str, pools: Iterable[str]) -> None:
+        self._provider = provider
+        self._known = {
+            PROVIDER_KEY: {label_value(provider): provider},
+            POOL_KEY: {label_value(pool): pool for pool in pools},
+        }
+
+    def metadata(self, labels: Mapping[str, str] | None) -> dict[str, str]:
+        """What labels say of the owner; empty = nothing."""
+        found = {key: value for key, value in (labels or {}).items() if key.startswith("nodepool_")}
+        return {key: self._known.get(key, {}).get(value, value) for key, value in found.items()}
+
+    @property
+    def own_filter(self) -> str:
+        """A filter of lists: what this provider labelled."""
+        return f'labels.{PROVIDER_KEY}="{label_value(self._provider)}"'
+
+
+# Names of instances and images, and ids of requests. Pure.
+
+#: Of an image: a small letter first, then small letters, digits and ``-``.
+_IMAGE_NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_NOT_IN_NAMES: Final = re.compile(r"[^-a-z0-9]")
+
+
+def request_id(key: CreationKey, zone: str) -> str:
+    """What makes Compute Engine know a call again: a UUID, the same for the same creation in the same zone."""
+    return str(uuid.UUID(hashlib.sha256(f"{key.text}\0{zone}".encode()).hexdigest()[:32], version=4))
+
+
+def image_name(name: str) -> str:
+    """The name of an image in Compute Engine, for that of an upload."""
+    if _IMAGE_NAME.fullmatch(name):
+        return name
+    digits = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
+    head = _NOT_IN_NAMES.sub("-", name.lower())[: 60 - _HASH].strip("-")
+    return f"{head}-{digits}" if head[:1].isalpha() else f"i-{head}-{digits}".replace("--", "-")
+
+
+def record_id(zone: str, name: str) -> str:
+    """Of an instance: names are unique in a zone."""
+    return f"{zone}/{name}"
+
+
+def zone_and_name(record_id: str) -> tuple[str, str]:
+    """What `record_id` was made of."""
+    zone, _, name = record_id.rpartition("/")
+    return zone, name

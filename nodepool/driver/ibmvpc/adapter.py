@@ -10,22 +10,28 @@ from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc.client import IbmVpc
 from nodepool.driver.ibmvpc.creation import IbmCreation
-from nodepool.driver.ibmvpc.facts import IbmFacts
+from nodepool.driver.ibmvpc.facts import IbmFacts, limits_of, need_of
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.images import IbmImages
-from nodepool.driver.ibmvpc.instance import IbmInstance
 from nodepool.driver.ibmvpc.login import IbmLogin
-from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
-from nodepool.driver.ibmvpc.names import metadata_of_tags, node_metadata
+from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmInstance, IbmMachines
 from nodepool.driver.ibmvpc.preflight import IbmPreflight
-from nodepool.driver.ibmvpc.quota import limits_of, need_of
-from nodepool.driver.ibmvpc.resources import FLOATING_IP, IMAGE, INSTANCE, OF_IMAGES, VOLUME, IbmResource
+from nodepool.driver.ibmvpc.types import (
+    FLOATING_IP,
+    IMAGE,
+    INSTANCE,
+    OF_IMAGES,
+    VOLUME,
+    IbmResource,
+    metadata_of_tags,
+    node_metadata,
+)
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.metadata import INSTALLATION_KEY
+from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.ibmvpc.types import IbmVolume
     from nodepool.driver.statemachine.adapter import Log

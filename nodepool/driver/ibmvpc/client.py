@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.framework.http.rest_calls import RestCalls
-from nodepool.driver.framework.token_bucket import BucketSize
+from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.ibmvpc.errors import VpcApi
 from nodepool.driver.ibmvpc.types import IbmFloatingIp, IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume
 

@@ -27,33 +27,188 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool
-from nodepool.driver.framework.images import ImageLabel, one_image
-from nodepool.driver.framework.one_or_more import ONE_OR_MORE, in_order
+from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
+from nodepool.driver.framework.key_schema import ONE_OR_MORE, in_order, mappings
 from nodepool.driver.framework.sections import CloudProviderConfig
-from nodepool.driver.ibmvpc import config_checks as checks
-from nodepool.driver.ibmvpc.image_config import IbmCloudImage, IbmDiskImage
 from nodepool.model.config_keys import (
     FILLED_TEXT,
     FLAG,
     REQUIRED,
     TEXT,
+    TEXTS,
     WHOLE,
     From,
+    MappingOf,
     Number,
     Sections,
     Text,
+    TextOrNumber,
     Whole,
     key,
+    with_default,
 )
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import DiskImage
+
+
+# What keys of a section of IBM VPC say together. Each takes a section and returns it, or raises voluptuous.Invalid.
+
+Section = dict[str, Any]
+
+#: Where an image may come from: exactly one of them.
+IMAGE_SOURCES: Final = ("image-href", "image-id", "image-name", "image-filter")
+#: What an image's operating system can be asked for.
+OPERATING_SYSTEM: Final = (
+    *("architecture", "dedicated-host-only", "display-name", "family", "href", "name", "vendor", "version"),
+)
+STORAGE_KEYS: Final = ("bucket-name", "endpoint", "instance-name")
+
+
+def name_in_groups(section: Section) -> Section:
+    """The names of provider and pool are in that of a resource group, with ``_`` between them (IV-3)."""
+    import voluptuous as v
+
+    if "_" in str(section.get("name", "")):
+        raise v.Invalid("the name must not have _: it is a part of the name of a resource group", path=["name"])
+    return section
+
+
+def one_image_source(image: Section) -> Section:
+    import voluptuous as v
+
+    given = [name for name in IMAGE_SOURCES if image.get(name)]
+    if len(given) != 1:
+        raise v.Invalid(f"exactly one of {', '.join(IMAGE_SOURCES)} is needed", path=[*given[1:2]])
+    return image
+
+
+def known_operating_system(image: Section) -> Section:
+    import voluptuous as v
+
+    found = image.get("image-filter")
+    wanted = found.get("operating-system") if isinstance(found, dict) else None
+    unknown = sorted(str(name) for name in wanted or () if name not in OPERATING_SYSTEM)
+    if unknown:
+        known = ", ".join(OPERATING_SYSTEM)
+        raise v.Invalid(f"unknown key; there are {known}", path=["image-filter", "operating-system", unknown[0]])
+    return image
+
+
+def profile(label: Section) -> Section:
+    import voluptuous as v
+
+    if not label.get("profile"):
+        raise v.Invalid("profile is needed, such as bx2-2x8")
+    return label
+
+
+def whole_storage(provider: Section) -> Section:
+    import voluptuous as v
+
+    storage = provider.get("object-storage")
+    if isinstance(storage, dict):
+        missing = [name for name in STORAGE_KEYS if not storage.get(name)]
+        if missing:
+            raise v.Invalid(f"{missing[0]} is needed", path=["object-storage"])
+        return provider
+    for index, image in mappings(provider, "diskimages"):
+        if not image.get("pause"):
+            text = "the image is imported from object storage: add object-storage to the provider"
+            raise v.Invalid(text, path=["diskimages", index])
+    return provider
+
+
+def zone_and_subnet(provider: Section) -> Section:
+    """Both stand in each pool, or in the provider for all of them."""
+    import voluptuous as v
+
+    problems = []
+    for index, pool in mappings(provider, "pools"):
+        for name in ("zone", "subnet"):
+            if not pool.get(name) and not provider.get(name):
+                text = f"{name} is needed, in the pool or in the provider"
+                problems.append(v.Invalid(text, path=["pools", index]))
+    if problems:
+        raise v.MultipleInvalid(problems)
+    return provider
+
+
+# Configuration of images on IBM VPC.
+
+
+class IbmCloudImage(ImageSettings):
+    """An image that is in the region already."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image_source, known_operating_system)
+
+    username: str = key(FILLED_TEXT, REQUIRED, "Zuul logs in as this user.")
+    image_id: str | None = key(FILLED_TEXT, None, "Id of an image.", default_text="not given")
+    image_href: str | None = key(FILLED_TEXT, None, "Address of an image in the API of IBM.", default_text="not given")
+    image_name: str | None = key(
+        FILLED_TEXT,
+        None,
+        "Name of an image of the account or of IBM. It is looked up every five minutes, and after a rejected launch.",
+        default_text="not given",
+    )
+    operating_system: dict[str, Any] = key(
+        MappingOf(TextOrNumber()),
+        {},
+        "What the operating system of the image is like: ``architecture``, ``dedicated-host-only``, ``display-name``, "
+        "``family``, ``href``, ``name``, ``vendor``, ``version``. Of several images that match a filter the first one "
+        "that IBM lists counts; they are looked up as those of ``image-name``.",
+        name="image-filter.operating-system",
+        default_text="any",
+    )
+    owner_type: str | None = key(
+        Text(choices=("user", "provider")),
+        None,
+        "``user``: images of the account; ``provider``: those of IBM.",
+        name="image-filter.owner-type",
+        default_text="both",
+    )
+    status: str | None = key(
+        FILLED_TEXT, None, "Such as ``available``.", name="image-filter.status", default_text="any that can be used"
+    )
+    ssh_keys: list[str] = key(TEXTS, [], "Names of SSH keys in the region; the image's user accepts them.", name="keys")
+
+    @property
+    def must_be_found(self) -> bool:
+        """Is it named by something that another image may have later?"""
+        return not (self.image_id or self.image_href)
+
+
+class IbmDiskImage(ImageSettings):
+    """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
+
+    :param image: the top-level image.
+    """
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
+    username: str | None = key(
+        TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
+    )
+    pause: bool = with_default(DiskImageSettings.pause, False)
+    operating_system: str = key(
+        FILLED_TEXT,
+        REQUIRED,
+        "Name of the operating system as IBM calls it, such as ``debian-12-amd64``; "
+        "``ibmcloud is operating-systems`` lists them.",
+    )
+    #: SSH keys of the region; an uploaded image has its own.
+    ssh_keys: tuple[str, ...] = ()
+
+    def __init__(self, data: dict[str, Any], image: DiskImage) -> None:
+        super().__init__(data, username=image.username)
 
 
 class IbmLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, checks.profile)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, profile)
     without_keys: ClassVar[tuple[str, ...]] = ("console-log",)
 
     pool: IbmPool
@@ -81,7 +236,7 @@ class IbmLabel(ImageLabel):
 class IbmPool(ConfigPool):
     """A slice of the region."""
 
-    checks: ClassVar[tuple[Any, ...]] = (checks.name_in_groups,)
+    checks: ClassVar[tuple[Any, ...]] = (name_in_groups,)
 
     max_servers: float = key(
         WHOLE, math.inf, "Nodes at once; 0 or less = the pool declines every request.", default_text="unlimited"
@@ -127,9 +282,9 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
 
     checks: ClassVar[tuple[Any, ...]] = (
         *CloudProviderConfig.checks,
-        checks.name_in_groups,
-        checks.zone_and_subnet,
-        checks.whole_storage,
+        name_in_groups,
+        zone_and_subnet,
+        whole_storage,
     )
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
     resumes_uploads: ClassVar[bool] = True

@@ -15,15 +15,21 @@ from nodepool.driver.framework.cloud_errors import (
     nothing_sent,
 )
 from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, told
+from nodepool.driver.ibmvpc.facts import IbmPlace, instance_body, places_of
 from nodepool.driver.ibmvpc.floating import ATTEMPTS, Claim
-from nodepool.driver.ibmvpc.instance import IbmInstance
-from nodepool.driver.ibmvpc.launch_spec import instance_body
-from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmMachines
-from nodepool.driver.ibmvpc.names import group_of_pool, metadata_of_tags
-from nodepool.driver.ibmvpc.places import IbmPlace, places_of
-from nodepool.driver.ibmvpc.types import DELETING, FAILED, RUNNING, STOPPED, IbmFloatingIp, IbmRecord
+from nodepool.driver.ibmvpc.machines import IbmDeletion, IbmInstance, IbmMachines
+from nodepool.driver.ibmvpc.types import (
+    DELETING,
+    FAILED,
+    RUNNING,
+    STOPPED,
+    IbmFloatingIp,
+    IbmRecord,
+    group_of_pool,
+    metadata_of_tags,
+)
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
-from nodepool.driver.statemachine.metadata import foreign, is_of
+from nodepool.driver.statemachine.instance import foreign, is_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 
 if TYPE_CHECKING:

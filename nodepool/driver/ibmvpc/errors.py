@@ -18,8 +18,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
     LoginRefused,
+    one_line,
 )
-from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.http.rest_calls import RestApi
 
 if TYPE_CHECKING:

@@ -9,22 +9,21 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
 from nodepool.driver.ibmvpc.client import MISSING_SECONDS
-from nodepool.driver.ibmvpc.launch_spec import LaunchIds
-from nodepool.driver.ibmvpc.names import group_of_pool
-from nodepool.driver.ibmvpc.types import USABLE_IMAGES, IbmImage, IbmProfile, IbmSubnet
+from nodepool.driver.ibmvpc.types import USABLE_IMAGES, IbmImage, IbmProfile, IbmSubnet, group_of_pool, volume_tags
 from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.client import IbmVpc
-    from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
-    from nodepool.driver.ibmvpc.image_config import IbmCloudImage
+    from nodepool.driver.ibmvpc.config import IbmCloudImage, IbmLabel, IbmPool, IbmProviderConfig
+    from nodepool.driver.ibmvpc.types import IbmRecord
 
 T = TypeVar("T")
 
@@ -234,3 +233,105 @@ def _chosen(pool: IbmPool, vpc: str, subnets: list[IbmSubnet]) -> list[IbmSubnet
             text = f"no subnet of pool {pool.name} is in zone {zone}, only {names}; correct zone or subnet"
             raise CloudSetup(text, code="subnet_not_found", status=404)
     return chosen
+
+
+# Where IBM may have capacity for an instance: the combinations of profile and subnet that a label allows.
+
+
+class IbmPlace(NamedTuple):
+    """One combination. The subnet has the zone."""
+
+    profile: str
+    zone: str
+    subnet_id: str
+    spot: bool
+
+    def __str__(self) -> str:
+        return f"{self.profile}{' (spot)' if self.spot else ''} in zone {self.zone}"
+
+
+def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[IbmPlace]:
+    """All that a label allows, in the order of its profiles, and then of the zones of its pool. What is regular only
+    because there is no spot instance comes last. Pure.
+
+    :param subnets: of the pool.
+    """
+    where = [(zone, subnet.id) for zone in label.pool.zones for subnet in subnets if subnet.zone == zone]
+    kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
+    return [IbmPlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]
+
+
+# Limits, and what labels and instances use of them (IV-7). IBM tells no limits: those of the configuration count.
+
+
+def limits_of(config: IbmProviderConfig) -> QuotaInformation:
+    """``quota`` of a provider."""
+    return QuotaInformation(
+        instances=config.quota_instances,
+        cores=config.quota_cores,
+        # In GiB, as Nodepool 11.0.0 counts it.
+        ram=config.quota_ram,
+        default=math.inf,
+    )
+
+
+def need_of(label: IbmLabel, facts: IbmFacts) -> QuotaInformation:
+    """What a node of a label uses, if it is of the first of its profiles. May block.
+
+    :raises RuntimeConfigurationException: the region does not have the profile.
+    """
+    profile = facts.profile(label.profiles[0])
+    return QuotaInformation(instances=1, cores=profile.cores, ram=profile.ram_gib)
+
+
+def use_of(record: IbmRecord) -> QuotaInformation:
+    """What an instance uses."""
+    return QuotaInformation(instances=1, cores=record.cores, ram=record.ram_gib)
+
+
+# What an instance is to be like: the body of the call that makes it (IV-5). Pure.
+
+
+class LaunchIds(NamedTuple):
+    """What the names of the configuration stand for.
+
+    :param image: ``{"id": ...}`` or ``{"href": ...}``.
+    """
+
+    vpc: str
+    group: str
+    image: Mapping[str, str]
+    keys: Sequence[str]
+
+
+def instance_body(
+    name: str, label: IbmLabel, place: IbmPlace, ids: LaunchIds, metadata: Mapping[str, str]
+) -> dict[str, Any]:
+    """The body.
+
+    :param metadata: whose it is. Name and resource group say it, too.
+    """
+    volume: dict[str, Any] = {
+        "name": name,
+        "profile": {"name": "general-purpose"},
+        "user_tags": volume_tags(metadata),
+    }
+    if label.volume_size:
+        volume["capacity"] = label.volume_size
+    body: dict[str, Any] = {
+        "name": name,
+        "profile": {"name": place.profile},
+        "resource_group": {"id": ids.group},
+        "vpc": {"id": ids.vpc},
+        "zone": {"name": place.zone},
+        "image": dict(ids.image),
+        "keys": [{"id": key} for key in ids.keys],
+        "primary_network_interface": {"name": "eth0", "subnet": {"id": place.subnet_id}},
+        "boot_volume_attachment": {"delete_volume_on_instance_delete": True, "volume": volume},
+    }
+    if label.user_data:
+        body["user_data"] = label.user_data
+    if place.spot:
+        # Who runs a job on it must see that it was taken away, and why: so it is not deleted by itself.
+        body |= {"availability": {"class": "spot"}, "availability_policy": {"preemption": "stop"}}
+    return body

@@ -21,18 +21,15 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.ibmvpc.address_shortage import AddressShortages
 from nodepool.driver.ibmvpc.errors import passes
-from nodepool.driver.ibmvpc.kept_addresses import KeptAddresses
-from nodepool.driver.ibmvpc.names import claim_name
-from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp
-from nodepool.driver.statemachine.metadata import PROVIDER_KEY
+from nodepool.driver.ibmvpc.types import AVAILABLE, IbmFloatingIp, claim_name
+from nodepool.driver.statemachine.instance import POOL_KEY, PROVIDER_KEY
 from nodepool.exceptions import LaunchStatusException
 
 if TYPE_CHECKING:
@@ -402,3 +399,62 @@ class IbmFloatingIps:
             raise _Overtaken
         if found.free and self._clock() >= own_until:
             raise _Overtaken
+
+
+# `KeptAddresses`: how many free floating IPs pools keep (``floating-ip-pool``, IV-13). Pure.
+
+
+class KeptAddresses:
+    """Of one provider, as its configuration says."""
+
+    def __init__(self, config: IbmProviderConfig) -> None:
+        self._config = config
+
+    def of(self, floating: IbmFloatingIp) -> int:
+        """How many free ones of its pool are kept."""
+        pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
+        return pool.floating_ip_pool if pool is not None and pool.public_ipv4 else 0
+
+    def none(self, floating: IbmFloatingIp) -> bool:
+        """Does its pool delete each one? Then no launcher uses again what another one freed."""
+        pool = self._config.pools.get(floating.metadata.get(POOL_KEY, ""))
+        return pool is not None and pool.public_ipv4 and not pool.floating_ip_pool
+
+    def surplus(self, free: Iterable[IbmFloatingIp]) -> list[IbmFloatingIp]:
+        """Of free ones those that are more than their pools keep: of all launchers the same."""
+        by_group: dict[str, list[IbmFloatingIp]] = {}
+        for one in sorted(free, key=lambda one: (one.created, one.id)):
+            by_group.setdefault(one.group, []).append(one)
+        return [one for group in by_group.values() for one in group[self.of(group[0]) :]]
+
+
+# `AddressShortages`: zones whose quota of floating IPs is used up (CM-6).
+
+#: IBM tells no limits. So a refusal counts for so long, unless a floating IP of the zone becomes free before.
+SHORT_SECONDS: Final = 60.0
+
+
+class AddressShortages:
+    """Of one provider. Thread-safe, does not block; ``_lock`` guards the table."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        #: Until when, and what IBM said.
+        self._zones: dict[str, tuple[float, CloudQuota]] = {}
+
+    def refused(self, zone: str, error: CloudQuota) -> None:
+        """IBM made no more in a zone."""
+        with self._lock:
+            self._zones[zone] = self._clock() + SHORT_SECONDS, error
+
+    def freed(self, zone: str) -> None:
+        """A floating IP of a zone is free, or gone."""
+        with self._lock:
+            self._zones.pop(zone, None)
+
+    def of(self, zone: str) -> CloudQuota | None:
+        """Why no instance of a zone gets one now; None = it may."""
+        with self._lock:
+            until, error = self._zones.get(zone, (float("-inf"), None))
+            return error if until > self._clock() else None

@@ -3,26 +3,29 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound
-from nodepool.driver.framework.zone_places import ZonePlaces
+from nodepool.driver.framework.fact import ToldOnce
+from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
 from nodepool.driver.ibmvpc.errors import PREEMPTED, busy, told
-from nodepool.driver.ibmvpc.places import IbmPlace
-from nodepool.driver.ibmvpc.preempted import StoppedInstances
-from nodepool.driver.ibmvpc.types import DELETING, STOPPED, IbmRecord
-from nodepool.driver.statemachine import DeletionMachine, InstanceCloud
-from nodepool.driver.statemachine.metadata import POOL_KEY
+from nodepool.driver.ibmvpc.facts import IbmPlace, use_of
+from nodepool.driver.ibmvpc.types import DELETING, RUNNING, STOPPED, IbmRecord
+from nodepool.driver.statemachine import DeletionMachine, Instance, InstanceCloud, instance
+from nodepool.driver.statemachine.instance import POOL_KEY
+from nodepool.metrics import reports
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.config import IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
     from nodepool.driver.ibmvpc.floating import IbmFloatingIps
     from nodepool.exceptions import LaunchError
+    from nodepool.model.quota import QuotaInformation
 
 #: So many instances are remembered that were made here.
 MANY: Final = 5000
@@ -155,3 +158,76 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
     def busy(self, error: LaunchError) -> bool:
         """Another operation on the instance is under way."""
         return busy(error)
+
+
+# `StoppedInstances`: tells of instances of ours that stopped by themselves, such as spot instances that IBM took.
+
+log = logging.getLogger("nodepool.driver.ibmvpc.machines")
+
+
+class StoppedInstances:
+    """Tells of each once. Thread-safe, does not block.
+
+    What the first list shows stopped before: it is not told.
+
+    :param provider: its name.
+    """
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._told = ToldOnce()
+
+    def seen(self, records: Iterable[IbmRecord]) -> None:
+        """A list of all instances."""
+        stopped = {
+            record.instance_id: record
+            for record in records
+            if record.status in STOPPED and instance.node_id_of(record.metadata, self._provider)
+        }
+        for instance_id in self._told.new(stopped):
+            self._tell(stopped[instance_id])
+
+    def _tell(self, record: IbmRecord) -> None:
+        code = record.reasons[0].code if record.reasons else ""
+        reports.report_instance_end(self._provider, code)
+        log.warning(
+            "Instance %s (%s) of node %s stopped: %s",
+            record.id,
+            "spot" if record.spot else "regular",
+            instance.node_id_of(record.metadata, self._provider),
+            told(record.reasons) or "IBM gives no reason",
+        )
+
+
+# `IbmInstance`: an instance as the framework sees it (IV-6).
+
+
+class IbmInstance(Instance):
+    """One instance.
+
+    :param public_ipv4: address of its floating IP; None = it has none, or it is not known.
+    :param ends: see `Instance`.
+    """
+
+    def __init__(
+        self,
+        record: IbmRecord,
+        region: str,
+        public_ipv4: str | None = None,
+        ends: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.ends = ends
+        self.ready = record.status == RUNNING
+        self.external_id = record.id
+        self.metadata = dict(record.metadata)
+        self.cloud = "IBM"
+        self.region = region
+        self.az = record.zone
+        self.public_ipv4 = public_ipv4
+        self.private_ipv4 = record.private_ipv4
+        self.interface_ip = public_ipv4 or record.private_ipv4
+        self._used = use_of(record)
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used

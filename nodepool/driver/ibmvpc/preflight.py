@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.check_result import CheckResult
-from nodepool.driver.framework.cloud_checks import CloudChecks
+from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
-from nodepool.driver.ibmvpc.names import group_of_pool
+from nodepool.driver.ibmvpc.types import group_of_pool
 from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:

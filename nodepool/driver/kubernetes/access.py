@@ -35,7 +35,7 @@ class ClusterAccess:
     def __init__(self, settings: Any, files: tuple[str, ...]) -> None:
         from kubernetes import client
 
-        from nodepool.driver.framework.http.bounded import POOLS
+        from nodepool.driver.framework.http.connections import POOLS
 
         self.settings = settings
         self.files = files
@@ -85,8 +85,8 @@ class ClusterAccess:
         :return: None = nothing was sent, or it only reads and got no answer: there is no such connection.
         :raises OSError: there is no answer.
         """
-        from nodepool.driver.framework.http import bounded
-        from nodepool.driver.framework.http.answer_reader import Bounds
+        from nodepool.driver.framework.http import connections
+        from nodepool.driver.framework.http.connections import Bounds
 
         headers = self.headers()
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -95,7 +95,7 @@ class ClusterAccess:
         if data is not None:
             lines += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
         head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._head}{lines}\r\n"
-        bounds = Bounds(bounded.MAX_ANSWER_BYTES, bounded.ANSWER_TIMES * seconds)
+        bounds = Bounds(connections.MAX_ANSWER_BYTES, connections.ANSWER_TIMES * seconds)
         found = self._kept().exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
         return None if found is None else ApiAnswer(found.status_code, found.content, found.headers)
 

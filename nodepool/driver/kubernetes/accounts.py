@@ -13,9 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from nodepool.driver.framework.held_time import HeldTime, HeldTogether, held_work
-from nodepool.driver.kubernetes import api
-from nodepool.driver.kubernetes.client import KubeClient, Object
+from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work
+from nodepool.driver.kubernetes.client import KubeClient, Object, core
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.exceptions import LaunchError
@@ -35,7 +34,7 @@ class DefaultAccounts(Listener):
         self._provider = client.provider
         self._held = HeldTogether(self._work)
         fields = f"metadata.name={DEFAULT_ACCOUNT}"
-        self._watch = Watch(client, KIND, api.core("serviceaccounts"), "", self, fields, (self._held,))
+        self._watch = Watch(client, KIND, core("serviceaccounts"), "", self, fields, (self._held,))
         #: Guards what follows.
         self._lock = threading.Lock()
         self._started = self._stopped = False

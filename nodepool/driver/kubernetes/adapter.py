@@ -6,23 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.kubernetes import api, limits, preflight
-from nodepool.driver.kubernetes.client import KubeClient
-from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes import limits, preflight
+from nodepool.driver.kubernetes.client import NODES, KubeClient, Object, core
+from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.delete import KubeDeletion
-from nodepool.driver.kubernetes.instance import ListedInstance, need_of
+from nodepool.driver.kubernetes.errors import NotYet
 from nodepool.driver.kubernetes.objects import LABEL_KEY
-from nodepool.driver.kubernetes.records import KubeRecord
-from nodepool.driver.kubernetes.shared_roles import SharedRoles
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
-from nodepool.driver.statemachine import metadata as tags
-from nodepool.exceptions import NotFound
+from nodepool.driver.kubernetes.records import KubeRecord, ListedInstance, need_of
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, DeletionMachine, Resource
+from nodepool.driver.statemachine import instance as tags
+from nodepool.exceptions import LaunchError, NotFound
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
@@ -114,11 +112,11 @@ class KubernetesAdapter(Adapter):
     def getQuotaLimits(self) -> QuotaInformation:
         if not self.config.cluster_room:
             return super().getQuotaLimits()
-        nodes, _ = self.client.list(api.NODES)
-        pods, _ = self.client.list(api.core("pods"))
+        nodes, _ = self.client.list(NODES)
+        pods, _ = self.client.list(core("pods"))
         return limits.of_cluster(nodes, pods, self._counted_for)
 
-    def _counted_for(self, pod: api.Object) -> limits.Amounts:
+    def _counted_for(self, pod: Object) -> limits.Amounts:
         """What is counted for the node of a pod; nothing if it is not ours."""
         found = pod["metadata"].get("labels") or {}
         if tags.node_id_of(found, self.config.name) is None:
@@ -141,3 +139,33 @@ class KubernetesAdapter(Adapter):
         pool = self.config.pools.get(metadata.get(tags.POOL_KEY))
         label = None if pool is None else pool.labels.get(metadata.get(LABEL_KEY))
         return QuotaInformation(instances=1) if label is None else need_of(label)
+
+
+# `KubeDeletion`: the deletion of a namespace, a project or a pod, until it is really gone.
+
+#: A namespace that is still there after so long is reported, with what holds it.
+STUCK_SECONDS: Final = 60.0
+
+
+class KubeDeletion(DeletionMachine[KubeRecord]):
+    """Its record stays until the API says that it is gone."""
+
+    cloud: KubeCloud
+    _reported: str = ""
+
+    def busy(self, error: LaunchError) -> bool:
+        return isinstance(error, NotYet)
+
+    def begun(self, record: KubeRecord) -> bool:
+        return record.terminating
+
+    def advance(self) -> Any:
+        result = super().advance()
+        if self.complete and self.external_id is not None:
+            self.cloud.over(self.external_id)
+        record = None if self.complete or self.external_id is None else self.cloud.inventory.get(self.external_id)
+        stuck = record is not None and record.terminating and self.clock() - self.start_time >= STUCK_SECONDS
+        if record is not None and stuck and record.status != self._reported:
+            self._reported = record.status
+            self.log.warning("%s is still there, %s", record.id, record.status)
+        return result

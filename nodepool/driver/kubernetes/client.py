@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import httptools
+
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.framework.cloud_texts import one_line
-from nodepool.driver.framework.http.no_answer import no_answer
-from nodepool.driver.framework.http.retry_after import retry_after
-from nodepool.driver.framework.rate_classes import Call, RateClasses
-from nodepool.driver.framework.token_bucket import BucketSize
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, one_line
+from nodepool.driver.framework.http.answers import no_answer, retry_after
+from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
 from nodepool.driver.kubernetes.access import ApiAnswer, ClusterAccess
 from nodepool.driver.kubernetes.connection import ClusterConnection
-from nodepool.driver.kubernetes.errors import error_of
+from nodepool.driver.kubernetes.errors import OtherOfTheName, error_of, exists
+from nodepool.driver.statemachine import instance as tags
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeClient")
 
@@ -155,8 +155,6 @@ class KubeClient:
 
     def _events(self, response: Any, head: str) -> Iterator[Object]:
         from urllib3.exceptions import HTTPError
-
-        from nodepool.driver.kubernetes.pieces import pieces
 
         rest = b""
         try:
@@ -334,3 +332,134 @@ def _text(value: Object) -> bytes:
 def _said(error: BaseException) -> str:
     text = one_line(f"{type(error).__name__}: {error}")
     return no_answer(text) or text
+
+
+# `pieces`: the body of an answer that goes on for minutes, as it comes.
+#
+# urllib3 reads a chunked body (RFC 9112, 7.1) line by line, with several calls for each chunk. For a watch, where each
+# chunk is an event, that costs as much as all that is done with the event. Here one read takes what has come, at most
+# a
+# TLS record.
+
+#: What a TLS record holds at most.
+_READ_BYTES: Final = 16_384
+#: Of an answer, for the parser: the real head was read by urllib3.
+_HEAD: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def pieces(response: Any) -> Iterator[bytes]:
+    """What has come of the body each time, until its end. Blocks in between, as long as the read time-out lets it.
+
+    :param response: of urllib3, with ``preload_content=False``; nothing of its body was read yet. It can be closed
+        afterwards, but not be used again.
+    :raises OSError: the connection ended before the body, was silent for too long, or sent what is no HTTP.
+    :raises urllib3.exceptions.HTTPError: the same, where urllib3 reads.
+    """
+    file = getattr(getattr(response, "_fp", None), "fp", None)
+    sock = getattr(response.connection, "sock", None)
+    if file is None or sock is None or not response.chunked or "content-encoding" in response.headers:
+        yield from response.stream(1 << 16, decode_content=True)
+        return
+    body = _Body()
+    # What came with the head is in the buffer of the file. Its buffer is empty from then on.
+    data = file.read1(1 << 16)
+    while data:
+        piece = body.feed(data)
+        if piece:
+            yield piece
+        if body.complete:
+            return
+        data = sock.recv(_READ_BYTES)
+    raise ConnectionError("the connection was closed in the middle of the answer")
+
+
+class _Body:
+    """Takes a chunked body apart. httptools calls its methods."""
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._found: list[bytes] = []
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.feed_data(_HEAD)
+
+    def feed(self, data: bytes) -> bytes:
+        """What these bytes add to the body. Raises ConnectionError."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            # What follows the body is of no interest.
+            if not self.complete:
+                raise ConnectionError(f"the answer is no HTTP: {error}") from error
+        piece = b"".join(self._found)
+        self._found.clear()
+        return piece
+
+    def on_body(self, data: bytes) -> None:
+        if not self.complete:
+            self._found.append(data)
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+# Paths of the API, and the calls that more than one part makes.
+
+NAMESPACES: Final = "/api/v1/namespaces"
+PROJECTS: Final = "/apis/project.openshift.io/v1/projects"
+PROJECT_REQUESTS: Final = "/apis/project.openshift.io/v1/projectrequests"
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+NODES: Final = "/api/v1/nodes"
+CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
+_OPENSHIFT_RBAC: Final = "/apis/authorization.openshift.io/v1/namespaces"
+
+
+def core(plural: str, place: str | None = None) -> str:
+    """Path of a kind of the core group, in a namespace or (None) in all of them."""
+    return f"{NAMESPACES}/{place}/{plural}" if place else f"/api/v1/{plural}"
+
+
+def rbac(plural: str, place: str) -> str:
+    return f"{_RBAC}/{place}/{plural}"
+
+
+def openshift_rbac(plural: str, place: str) -> str:
+    return f"{_OPENSHIFT_RBAC}/{place}/{plural}"
+
+
+def selector_of(provider: str) -> str:
+    """Selects what is made for nodes of a provider."""
+    return f"{tags.PROVIDER_KEY}={provider}"
+
+
+def create(client: KubeClient, path: str, body: Object, permit: Callable[[], None] = lambda: None) -> Object | None:
+    """Create an object; None = there is one of the name, or the answer does not have it. Blocks.
+
+    :param permit: see `KubeClient.call`.
+    """
+    try:
+        made: Object = client.call("POST", path, body, permit=permit)
+    except CloudRefused as error:
+        if exists(error):
+            return None
+        raise
+    return made if made.get("metadata") else None
+
+
+def delete(client: KubeClient, path: str, uid: str | None) -> None:
+    """Order the deletion of an object; what belongs to it is deleted behind its back. Blocks for the order only.
+
+    :param uid: of the object; another one of the same name is not deleted. None = whichever it is.
+    :raises CloudNotFound: it is gone; OtherOfTheName: and there is another one.
+    """
+    body: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    if uid:
+        body["preconditions"] = {"uid": uid}
+    try:
+        client.call("DELETE", path, body)
+    except CloudRefused as error:
+        if error.status != 409:
+            raise
+        if "uid" in error.said.lower() and "precondition" in error.said.lower():
+            raise OtherOfTheName(str(error), 404, error.said) from None
+        # It is being deleted already.

@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.kubernetes import api, objects
+from nodepool.driver.framework.fact import Fact
+from nodepool.driver.kubernetes import client as kubernetes_client
+from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.accounts import DefaultAccounts
 from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient
 from nodepool.driver.kubernetes.errors import OtherOfTheName
-from nodepool.driver.kubernetes.looks import AwaitedContent
 from nodepool.driver.kubernetes.records import (
     PLACE,
     POD,
@@ -28,17 +31,20 @@ from nodepool.driver.kubernetes.records import (
     pod_view,
     token_view,
 )
-from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.driver.statemachine import InstanceCloud, WatchedInventory
-from nodepool.driver.statemachine import metadata as tags
+from nodepool.driver.statemachine import instance as tags
 from nodepool.driver.statemachine.instance_cloud import GONE
 from nodepool.exceptions import LaunchError, NotFound
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeCloud")
 
 #: Paths of what is watched in the whole cluster.
-WATCHED: Final = {PLACE: api.NAMESPACES, POD: api.core("pods"), SECRET: api.core("secrets")}
+WATCHED: Final = {
+    PLACE: kubernetes_client.NAMESPACES,
+    POD: kubernetes_client.core("pods"),
+    SECRET: kubernetes_client.core("secrets"),
+}
 
 Object = dict[str, Any]
 
@@ -55,7 +61,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
     inventory: WatchedInventory[KubeRecord]
     call_seconds = CONNECT_SECONDS + READ_SECONDS
     #: Where namespaces are listed and deleted.
-    places_path: ClassVar[str] = api.NAMESPACES
+    places_path: ClassVar[str] = kubernetes_client.NAMESPACES
     #: Paths of kinds that are watched.
     watched: ClassVar[dict[str, str]] = WATCHED
 
@@ -63,7 +69,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         super().__init__(provider)
         self.client = client
         self.clock: Callable[[], float] = monotonic
-        self.selector = api.selector_of(provider)
+        self.selector = kubernetes_client.selector_of(provider)
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
         #: None = each namespace has a role of its own.
@@ -218,12 +224,12 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         """Ask for what a launch waits for, and no watch tells: the pod, and when that runs the token."""
         try:
             if POD in asked and content.pod is not None:
-                found = pod_view(self.client.get(f"{api.core('pods', name)}/{content.pod}"))
+                found = pod_view(self.client.get(f"{kubernetes_client.core('pods', name)}/{content.pod}"))
                 self.objects.put(found)
                 if not found.verdict.ready:
                     return
             if SECRET in asked and not content.has_token:
-                token = token_view(self.client.get(f"{api.core('secrets', name)}/{objects.WORKER}"))
+                token = token_view(self.client.get(f"{kubernetes_client.core('secrets', name)}/{objects.WORKER}"))
                 if token is not None:
                     self.objects.put(token)
                     content.has_token = bool(token.token)
@@ -275,7 +281,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         self.delete_seen(found)
 
     def delete_seen(self, record: KubeRecord) -> None:
-        api.delete(self.client, self.path_of(record), record.uid)
+        kubernetes_client.delete(self.client, self.path_of(record), record.uid)
 
     def path_of(self, record: KubeRecord) -> str:
         """Of what an instance is, in the API."""
@@ -290,3 +296,143 @@ def _view(kind: str, found: Object) -> Any:
         log.warning("A %s cannot be understood, it is left out: %r", kind, error)
         return None
     return view
+
+
+# `AwaitedContent`: when to look at what was made for a node, where no watch tells of it. Pure.
+
+#: From one look at a pod or secret to the next: this part of the time since it was made, within these limits. So the
+#: number of looks grows with the logarithm of that time, however many other launches make lists come often.
+PAUSE_SHARE: Final = 0.25
+SHORTEST_SECONDS: Final = 0.25
+LONGEST_SECONDS: Final = 3.0
+
+_NEVER: Final = float("inf")
+
+
+@dataclass
+class AwaitedContent:
+    """A launch that waits for its pod, and for its token. All times are monotonic seconds.
+
+    :param pod: name of the pod; None = there is none.
+    :param has_token: the token was seen.
+    """
+
+    pod: str | None
+    has_token: bool = False
+    since: float = _NEVER
+    look_at: float = _NEVER
+
+    def made(self, now: float) -> None:
+        """All was made; before that there is nothing to see."""
+        self.since = self.look_at = now
+
+    def is_due(self, now: float) -> bool:
+        """Look now?"""
+        return now >= self.look_at
+
+    def looked(self, now: float) -> None:
+        """It was looked at, and more must come."""
+        self.look_at = now + min(LONGEST_SECONDS, max(SHORTEST_SECONDS, (now - self.since) * PAUSE_SHARE))
+
+
+# `SharedRoles`: cluster roles that stand for the role in each namespace, so that a node needs one call less (KU-3).
+#
+# Two launchers may make one at the same moment, and an operator may have made it before: it is used as it is, unless
+# it gives other rights than nodes need.
+
+shared_roles_log = logging.getLogger("nodepool.driver.kubernetes.SharedRoles")
+
+#: Seconds after which it is tried again whether a cluster role can be made: somebody may have given us the right.
+AGAIN_SECONDS: Final = 600.0
+
+
+class SharedRoles:
+    """Makes them if they are missing. Thread-safe.
+
+    :param required: False = nodes get a role of their namespace where a cluster role cannot be used.
+    """
+
+    def __init__(self, client: KubeClient, *, required: bool, clock: Callable[[], float] = monotonic) -> None:
+        self._client = client
+        self._required = required
+        self._clock = clock
+        # Looked at again from time to time: somebody may delete one.
+        self._made = {is_pod: Fact(functools.partial(self._make, is_pod), clock) for is_pod in (True, False)}
+        #: Names of those that are not used: a change is logged once.
+        self._unused: set[str] = set()
+        #: Until when none is used, because a binding to one was refused. Monotonic seconds.
+        self._not_before = float("-inf")
+
+    def name_of(self, is_pod: bool) -> str | None:
+        """The role for what a node gets; None = it must be a role of its namespace. Blocks.
+
+        :param is_pod: a pod, or a whole namespace.
+        :raises LaunchError: what the API says.
+        """
+        if self._clock() < self._not_before:
+            return None
+        return self._made[is_pod].get(AGAIN_SECONDS)
+
+    def forget(self) -> None:
+        """One of them is missing."""
+        for made in self._made.values():
+            made.clear()
+
+    def binding_refused(self, error: CloudRefused) -> None:
+        """A binding to one of them was refused: it may give rights now that we do not have ourselves."""
+        if not self._required:
+            self._not_before = self._clock() + AGAIN_SECONDS
+            self.forget()
+            shared_roles_log.info(
+                "Provider %s: for a while each namespace gets a role of its own: %s", self._client.provider, error
+            )
+
+    def _make(self, is_pod: bool) -> str | None:
+        role = objects.shared_role(is_pod)
+        name = str(role["metadata"]["name"])
+        try:
+            made = kubernetes_client.create(self._client, kubernetes_client.CLUSTER_ROLES, role)
+        except CloudRefused as error:
+            if self._required or error.status != 403:
+                raise
+            self._unusable(
+                name, f"{error}; give the account the right to create clusterroles: a node costs a call less"
+            )
+            return None
+        if made is None and not self._required and self._gives_others(name, role):
+            self._unusable(name, "it is there, and gives other rights than nodes need; correct or delete it")
+            return None
+        if name in self._unused:
+            self._unused.discard(name)
+            shared_roles_log.info(
+                "Provider %s: nodes get their rights from the cluster role %s now", self._client.provider, name
+            )
+        return name
+
+    def _gives_others(self, name: str, role: kubernetes_client.Object) -> bool:
+        """Does one that is there give other rights than ours? If we may not read it, nobody knows: it is used."""
+        try:
+            found = self._client.call("GET", f"{kubernetes_client.CLUSTER_ROLES}/{name}")
+        except CloudRefused:
+            return False
+        return bool(_rights(found.get("rules") or []) != _rights(role["rules"]))
+
+    def _unusable(self, name: str, why: str) -> None:
+        if name not in self._unused:
+            self._unused.add(name)
+            shared_roles_log.info(
+                "Provider %s: each namespace gets a role of its own, without the cluster role %s: %s",
+                *(self._client.provider, name, why),
+            )
+
+
+def _rights(rules: list[kubernetes_client.Object]) -> set[tuple[str, str, str, str]]:
+    """What rules allow, however it is written: group, resource, verb, and of which objects if not of all."""
+    return {
+        (group, resource, verb, name)
+        for rule in rules
+        for group in rule.get("apiGroups") or ()
+        for resource in rule.get("resources") or ()
+        for verb in rule.get("verbs") or ()
+        for name in rule.get("resourceNames") or ("",)
+    }

@@ -25,14 +25,13 @@ from __future__ import annotations
 import abc
 import functools
 import math
-from collections.abc import Hashable, Iterator
+import re
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from nodepool.driver.config import ConfigPool, LabelSettings
-from nodepool.driver.framework.key_schema import section_schema
+from nodepool.driver.framework.key_schema import mappings, section_schema
 from nodepool.driver.framework.sections import LaunchingProviderConfig
-from nodepool.driver.kubernetes import config_checks as checks
-from nodepool.driver.kubernetes.names import as_text
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FILLED_TEXT,
@@ -41,6 +40,7 @@ from nodepool.model.config_keys import (
     SECONDS,
     TEXT,
     WHOLE,
+    ConfigValue,
     From,
     ListOf,
     MappingOf,
@@ -50,7 +50,108 @@ from nodepool.model.config_keys import (
     key,
     section_class,
 )
-from nodepool.model.config_value import ConfigValue
+
+# What keys of a section of Kubernetes say together.
+#
+# Names that no object can have are refused here, with file and line, because the API would refuse each launch.
+
+Section = dict[str, Any]
+#: Path in a section, and what is wrong.
+Problem = tuple[list[Hashable], str]
+
+#: Keys that may stand beside ``spec``: they say nothing of how the pod is made, or count towards limits, too.
+BESIDE_SPEC: Final = (
+    *("name", "type", "spec", "labels", "dynamic-labels", "annotations", "python-path", "shell-type"),
+    *("cpu", "memory", "storage", "gpu", "gpu-resource", "extra-resources"),
+)
+#: What a pod may ask for: keys without and with a limit.
+RESOURCES: Final = ("cpu", "memory", "storage")
+
+
+def keys_beside_spec(label: Section) -> list[str]:
+    """Keys of the label of a pod that have no effect: those daemons of Nodepool 11 go on without."""
+    if label.get("spec") is None or label.get("type") in ("namespace", "project"):
+        return []
+    return [key for key in label if key not in BESIDE_SPEC]
+
+
+def _label_problems(pool: Section, label: Section, is_pod: bool) -> Iterator[Problem]:
+    name = label.get("name")
+    if isinstance(name, str) and not is_label_value(name):
+        yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {LABEL_VALUE_TEXT}"
+    for kind in ("labels", "dynamic-labels", "annotations"):
+        yield from _metadata_problems(kind, label.get(kind))
+    if not is_pod:
+        return
+    if isinstance(name, str) and not is_dns_label(name):
+        yield ["name"], f"a pod is named like its label; allowed are {DNS_LABEL_TEXT}, 63 characters"
+    if label.get("spec") is not None:
+        for key in keys_beside_spec(label):
+            yield [key], f"not beside spec, which is used as it is; beside it: {', '.join(BESIDE_SPEC)}"
+        return
+    if not label.get("image"):
+        yield [], "a pod needs an image; add image, or spec"
+    yield from _limit_problems(pool, label)
+
+
+def _metadata_problems(key: str, found: Any) -> Iterator[Problem]:
+    for name, value in (found if isinstance(found, dict) else {}).items():
+        if not is_key(str(name)):
+            yield [key, name], f"no name that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}, after domain/"
+        elif key == "labels" and not is_label_value(as_text(value)):
+            yield [key, name], f"no value that Kubernetes takes; allowed are {LABEL_VALUE_TEXT}"
+
+
+def _limit_problems(pool: Section, label: Section) -> Iterator[Problem]:
+    """The API refuses a pod that asks for more than its limit."""
+    for resource in RESOURCES:
+        request = label.get(resource, pool.get(f"default-label-{resource}"))
+        limit = label.get(f"{resource}-limit", pool.get(f"default-label-{resource}-limit"))
+        if isinstance(request, int) and isinstance(limit, int) and 0 < limit < request:
+            named = [found for found in (f"{resource}-limit", resource) if found in label]
+            yield [*named[:1]], f"the limit of {resource} is {limit}, less than the request, which is {request}"
+
+
+def label_problems(provider: Section, is_pod: Callable[[Section], bool]) -> Iterator[Problem]:
+    """What is wrong with labels of a provider, each by itself, so that daemons can go on without it.
+
+    :param is_pod: does a label, as it stands in the file, make a pod?
+    """
+    for pool_index, pool in mappings(provider, "pools"):
+        for index, label in mappings(pool, "labels"):
+            for path, text in _label_problems(pool, label, is_pod(label)):
+                yield ["pools", pool_index, "labels", index, *path], text
+
+
+def usable_labels(is_pod: Callable[[Section], bool], provider: Section) -> Section:
+    """A check of a provider, see `label_problems`."""
+    return _refuse(provider, label_problems(provider, is_pod))
+
+
+def usable_names(provider: Section) -> Section:
+    """A check of a provider: objects can have the names that are made of its name and those of its pools."""
+    return _refuse(provider, _name_problems(provider))
+
+
+def _name_problems(provider: Section) -> Iterator[Problem]:
+    if not is_label_value(provider["name"]):
+        yield ["name"], f"Kubernetes does not take it as a label's value; allowed are {LABEL_VALUE_TEXT}"
+    for index, pool in mappings(provider, "pools"):
+        if not is_dns_label(pool["name"], MAX_POOL_CHARACTERS):
+            yield (
+                ["pools", index, "name"],
+                f"namespaces begin with it; allowed are {DNS_LABEL_TEXT}, {MAX_POOL_CHARACTERS} characters",
+            )
+
+
+def _refuse(section: Section, problems: Iterator[Problem]) -> Section:
+    import voluptuous as v
+
+    found = [v.Invalid(text, path=path) for path, text in problems]
+    if found:
+        raise v.MultipleInvalid(found)
+    return section
+
 
 AMOUNT: Final = Whole(0)
 #: ``type`` of a label without a pod.
@@ -128,7 +229,7 @@ class PodLabel(LabelSettings):
         "``python-path``, ``shell-type`` and the keys of resources that count towards limits.",
     )
 
-    surplus_keys = staticmethod(checks.surplus_keys)
+    surplus_keys = staticmethod(keys_beside_spec)
     is_pod: ClassVar[Any] = True
 
     def __init__(self, data: dict[str, Any], pool: AnyPodPool) -> None:
@@ -138,7 +239,7 @@ class PodLabel(LabelSettings):
         self.type = data.get("type", "pod")
         self.env = [dict(variable) for variable in data.get("env") or []]
         self.extra_resources = self.extra_resources or pool.default_label_extra_resources
-        for name in checks.RESOURCES:
+        for name in RESOURCES:
             wanted = getattr(self, name)
             default, default_limit = (getattr(pool, f"default_label_{name}{end}") for end in ("", "_limit"))
             limits = (getattr(self, f"{name}_limit"), default_limit, wanted, default)
@@ -223,7 +324,7 @@ PodPoolT = TypeVar("PodPoolT", bound=AnyPodPool)
 class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     """Keys of a provider of any driver that makes pods. The driver declares ``context`` and ``_pools``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (checks.usable_names,)
+    checks: ClassVar[tuple[Any, ...]] = (usable_names,)
     # Nothing is contacted over SSH.
     without_keys: ClassVar[tuple[str, ...]] = ("boot-timeout",)
 
@@ -258,13 +359,13 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
     def getSchema(self) -> Any:
         import voluptuous as v
 
-        return v.Schema(v.All(section_schema(type(self)), functools.partial(checks.usable_labels, self.is_pod)))
+        return v.Schema(v.All(section_schema(type(self)), functools.partial(usable_labels, self.is_pod)))
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
         """Labels that the API refuses at each launch, each with its first problem."""
         seen: set[tuple[Hashable, ...]] = set()
-        for path, text in checks.label_problems(section, cls.is_pod):
+        for path, text in label_problems(section, cls.is_pod):
             # The label is taken away with its first problem.
             if tuple(path[:4]) not in seen:
                 seen.add(tuple(path[:4]))
@@ -300,3 +401,50 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
     @staticmethod
     def is_pod(label: dict[str, Any]) -> bool:
         return label.get("type") != NAMESPACE
+
+
+# What Kubernetes takes as names and labels. Pure.
+
+#: Most characters of a name in DNS, and of a label's value.
+MAX_CHARACTERS: Final = 63
+#: Characters of a pool's name: ``-`` and ten digits of the node's id follow.
+MAX_POOL_CHARACTERS: Final = MAX_CHARACTERS - 11
+
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DNS_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
+_FOREIGN: Final = re.compile(r"[^-A-Za-z0-9_.]")
+
+DNS_LABEL_TEXT: Final = "small letters, digits and hyphens, a letter or digit at both ends"
+LABEL_VALUE_TEXT: Final = f"at most {MAX_CHARACTERS} letters, digits, '-', '_' and '.', a letter or digit at both ends"
+
+
+def is_dns_label(name: str, longest: int = MAX_CHARACTERS) -> bool:
+    """May a namespace, or a container, have the name?"""
+    return len(name) <= longest and _DNS_LABEL.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """May a label of an object have the value?"""
+    return len(value) <= MAX_CHARACTERS and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def is_key(name: str) -> bool:
+    """May a label or an annotation have the name: ``name``, or ``domain/name``?"""
+    domain, slash, rest = name.rpartition("/")
+    if slash and (len(domain) > 253 or _DNS_SUBDOMAIN.fullmatch(domain) is None):
+        return False
+    return bool(rest) and is_label_value(rest)
+
+
+def as_text(value: Any) -> str:
+    """A value of YAML as Kubernetes takes it: ``true``, not ``True``."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def mangled(value: str) -> str:
+    """The nearest value that a label may have.
+
+    Each other character becomes ``_``; what is no letter or digit is cut off at both ends; 63 characters are kept.
+    """
+    return _FOREIGN.sub("_", value).strip("-_.")[:MAX_CHARACTERS].rstrip("-_.")

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import LoginRefused
-from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.cloud_errors import LoginRefused, one_line
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.kubernetes.access import ClusterAccess
 

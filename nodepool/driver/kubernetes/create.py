@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.kubernetes import api, objects
+from nodepool.driver.kubernetes import client, objects
 from nodepool.driver.kubernetes.cloud import KubeCloud
 from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
-from nodepool.driver.kubernetes.instance import KubeInstance
-from nodepool.driver.kubernetes.pod_judge import PodJudge
-from nodepool.driver.kubernetes.records import KubeRecord
+from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
-from nodepool.driver.statemachine import metadata as tags
+from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchStatusException
 from nodepool.guard import OnError
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
@@ -63,7 +62,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.pod_name: str | None = label.name if label.is_pod else None
         self._judge = PodJudge(self.where, log, self.clock)
         #: What is still to be made in the namespace; None = the namespace is, too. Of the thread that creates.
-        self._left: deque[tuple[str, api.Object]] | None = None
+        self._left: deque[tuple[str, client.Object]] | None = None
         #: Unique ids of what was made, by path of its kind; what is missing is not known: its answer was lost.
         self._uids: dict[str, str] = {}
         #: Do the watches know that this launch waits for what they tell?
@@ -95,7 +94,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             path, body = self._left[0]
             if self._is_turn_of_pod():
                 self._look_for_account()
-            self.keep_uid(path, api.create(self.cloud.client, path, body, self.permit))
+            self.keep_uid(path, client.create(self.cloud.client, path, body, self.permit))
             self._left.popleft()
         self.cloud.filled(self.name)
         return self.name
@@ -109,33 +108,33 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         if self.pod_name is not None and self._uses_default_account():
             self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
 
-    def content(self) -> list[tuple[str, api.Object]]:
+    def content(self) -> list[tuple[str, client.Object]]:
         """What is made in the namespace, in this order: path and object."""
         name, labels, by_cluster = self.name, self.labels, self.shares_account()
         account = objects.DEFAULT_ACCOUNT if by_cluster else objects.WORKER
-        secret = (api.core("secrets", name), objects.token_secret(labels, account))
+        secret = (client.core("secrets", name), objects.token_secret(labels, account))
         found = []
         if not by_cluster:
-            found += [(api.core("serviceaccounts", name), objects.service_account(labels)), secret]
+            found += [(client.core("serviceaccounts", name), objects.service_account(labels)), secret]
         found += self.rights_of(account)
         if self.pod_name is not None:
             pod = objects.pod(self.pod_name, self.label, labels, token=not by_cluster)
-            found.append((api.core("pods", name), pod))
+            found.append((client.core("pods", name), pod))
         if by_cluster:
             # The API takes a pod only when the account is there. A secret that comes before the account is deleted.
             found.append(secret)
         return found
 
-    def rights_of(self, account: str) -> list[tuple[str, api.Object]]:
+    def rights_of(self, account: str) -> list[tuple[str, client.Object]]:
         """What gives an account of the namespace the rights of the job (KU-3)."""
         name, labels, is_pod = self.name, self.labels, self.label.is_pod
         roles = self.cloud.shared_roles
         shared = None if roles is None else roles.name_of(is_pod)
         found = []
         if shared is None:
-            found.append((api.rbac("roles", name), objects.role(labels, is_pod)))
+            found.append((client.rbac("roles", name), objects.role(labels, is_pod)))
         binding = objects.role_binding(name, labels, is_pod, shared, account)
-        found.append((api.rbac("rolebindings", name), binding))
+        found.append((client.rbac("rolebindings", name), binding))
         return found
 
     def shares_account(self) -> bool:
@@ -149,17 +148,17 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
     def make_place(self) -> None:
         """Make the namespace, or find it as made by a call whose answer was lost."""
         body = objects.namespace(self.name, self.labels, self.label.annotations)
-        made = api.create(self.cloud.client, api.NAMESPACES, body, self.permit)
-        self.check_place(made or self.found_place(api.NAMESPACES))
+        made = client.create(self.cloud.client, client.NAMESPACES, body, self.permit)
+        self.check_place(made or self.found_place(client.NAMESPACES))
 
-    def found_place(self, path: str) -> api.Object:
+    def found_place(self, path: str) -> client.Object:
         """The namespace or project of our name that was there."""
         # Its account may have been told before this launch waited for it.
         self.cloud.accounts.over(self.name)
-        found: api.Object = self.cloud.client.get(f"{path}/{self.name}")
+        found: client.Object = self.cloud.client.get(f"{path}/{self.name}")
         return found
 
-    def check_place(self, found: api.Object) -> None:
+    def check_place(self, found: client.Object) -> None:
         """Is a namespace of our name ours?"""
         view = self.cloud.view_of_place(found)
         if tags.node_id_of(view.labels, self.cloud.provider) != self.node_id:
@@ -168,12 +167,12 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             raise LaunchStatusException(f"{self.where}: namespace {self.name} is being deleted: {view.held_by}")
         self.place_is(found)
 
-    def place_is(self, found: api.Object) -> None:
+    def place_is(self, found: client.Object) -> None:
         """The instance of this launch is there."""
         self.keep_uid(_PLACE, found)
         self.cloud.made(self.name, str(found["metadata"].get("uid")))
 
-    def keep_uid(self, path: str, made: api.Object | None) -> None:
+    def keep_uid(self, path: str, made: client.Object | None) -> None:
         """An object was made; None = it was there already."""
         uid = None if made is None else (made.get("metadata") or {}).get("uid")
         if uid:
@@ -293,11 +292,73 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         if self._uids.get(_PLACE, record.uid) != record.uid:
             return None
         pod, token = record.pod, record.token
-        if pod is not None and self._uids.get(api.core("pods", self.name), pod.uid) != pod.uid:
+        if pod is not None and self._uids.get(client.core("pods", self.name), pod.uid) != pod.uid:
             pod = None
-        if token is not None and self._uids.get(api.core("secrets", self.name), token.uid) != token.uid:
+        if token is not None and self._uids.get(client.core("secrets", self.name), token.uid) != token.uid:
             token = None
         return dataclasses.replace(record, pod=pod, token=token)
 
     def _has_token(self, record: KubeRecord) -> bool:
         return record.token is not None and bool(record.token.token)
+
+
+# `PodJudge`: follows the pod of one launch: says what keeps it, and ends the launch when it never will run.
+
+#: How long to wait for what may mend itself in a moment.
+MENDING_SECONDS: Final = 10.0
+
+
+class PodJudge:
+    """For one launch.
+
+    :param where: whose launch it is, for texts.
+    """
+
+    def __init__(self, where: str, log: Log, clock: Callable[[], float] = monotonic) -> None:
+        self._where = where
+        self._log = log
+        self._clock = clock
+        self._uid: str | None = None
+        self._told = ""
+        #: Since when the pod is in trouble that ends the launch if it lasts.
+        self._trouble_since: float | None = None
+        #: What keeps the pod, in the cluster's words.
+        self.waits_for = ""
+
+    def worth_a_look(self, pod: PodView | None) -> bool:
+        """Is what was told of the pod worth a step?"""
+        if pod is None:
+            return self._uid is not None
+        return pod.terminating or pod.verdict.ready or bool(pod.verdict.problem)
+
+    def look(self, pod: PodView | None) -> bool:
+        """Does the pod run?
+
+        :raises LaunchStatusException: it never will.
+        """
+        if pod is None:
+            if self._uid is not None:
+                raise LaunchStatusException(f"{self._where}: the pod was deleted by somebody else")
+            return False
+        self._uid = pod.uid
+        verdict = pod.verdict
+        if pod.terminating:
+            raise LaunchStatusException(f"{self._where}: the pod is being deleted by somebody else")
+        self._trouble_since = (self._trouble_since or self._clock()) if verdict.later else None
+        if verdict.fatal or self._has_lasted():
+            raise LaunchStatusException(f"{self._where}: the pod cannot run: {verdict.problem}")
+        self.waits_for = verdict.problem
+        if verdict.problem and verdict.problem != self._told:
+            self._told = verdict.problem
+            self._log.warning("The pod cannot run yet: %s", verdict.problem)
+        return verdict.ready
+
+    def next_look(self, otherwise: float | None) -> float | None:
+        """When to look again though nothing was told, in seconds."""
+        if self._trouble_since is None:
+            return otherwise
+        left = max(0.0, self._trouble_since + MENDING_SECONDS - self._clock())
+        return left if otherwise is None else min(left, otherwise)
+
+    def _has_lasted(self) -> bool:
+        return self._trouble_since is not None and self._clock() - self._trouble_since >= MENDING_SECONDS

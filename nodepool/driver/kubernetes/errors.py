@@ -14,8 +14,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
     NotFoundByProxy,
+    one_line,
 )
-from nodepool.driver.framework.cloud_texts import one_line
 from nodepool.driver.framework.http.rest_calls import PROXY
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.framework.dynamic_values import dynamic_value
-from nodepool.driver.kubernetes.names import mangled
+from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.kubernetes.config import mangled
 
 if TYPE_CHECKING:
     from nodepool.driver.kubernetes.config import PodLabel
@@ -64,7 +64,7 @@ POD_RULES: Final[list[Object]] = [
 def labels_of(label: PodLabel, metadata: Mapping[str, str], request: NodeRequest | None, log: Log) -> dict[str, str]:
     """Labels of all that is made for a node: the label's, the dynamic ones, then ours (KU-7).
 
-    A dynamic value is mangled as `nodepool.driver.kubernetes.names.mangled` says.
+    A dynamic value is mangled as `nodepool.driver.kubernetes.config.mangled` says.
     """
     found = dict(label.labels)
     for name, template in label.dynamic_labels.items():

@@ -7,10 +7,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from nodepool.driver.framework.check_result import CheckResult, failure
+from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound
-from nodepool.driver.kubernetes import api
-from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.client import REVIEWS, KubeClient, core
 from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
 from nodepool.exceptions import LaunchError
 
@@ -95,7 +94,7 @@ class RightsCheck:
             "spec": {"resourceAttributes": {key: value for key, value in about.items() if value}},
         }
         # It is answered, and not kept.
-        return bool((self._client.call("POST", api.REVIEWS, body).get("status") or {}).get("allowed"))
+        return bool((self._client.call("POST", REVIEWS, body).get("status") or {}).get("allowed"))
 
     def missing(self, wanted: Iterable[Right]) -> list[Right]:
         """Those that we do not have."""
@@ -130,7 +129,7 @@ def told_rights(subject: str, missing: Sequence[Right], remedy: str) -> list[Che
 
 def quotas(client: KubeClient, namespace: str, wanted: float) -> list[CheckResult]:
     """Does the quota of a namespace let as many pods be as the pool may have?"""
-    found, _ = client.list(api.core("resourcequotas", namespace))
+    found, _ = client.list(core("resourcequotas", namespace))
     limits = [
         (str((quota.get("metadata") or {}).get("name")), float(hard))
         for quota in found

@@ -6,13 +6,19 @@ from __future__ import annotations
 import base64
 import binascii
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.verdicts import Verdict, of_pod, why_terminating
+from nodepool.driver.statemachine import Instance
+from nodepool.model.quota import QuotaInformation
+
+if TYPE_CHECKING:
+    from nodepool.driver.kubernetes.access import ClusterAccess
+    from nodepool.driver.kubernetes.config import PodLabel
 
 #: Kinds of objects that are kept.
 PLACE: Final = "place"
@@ -268,3 +274,227 @@ def told_after(before: PodView | None, now: PodView) -> PodView:
 def pod_record(view: PodView) -> KubeRecord:
     """The record of a pod in a project that is there."""
     return KubeRecord(f"{view.place}-{view.name}", view.uid, view.labels, view.terminating, pod=view)
+
+
+# What the status of a pod, or of a namespace, means. Pure.
+
+#: These end by nobody's help but that of who wrote the label.
+_FATAL: Final = frozenset({"InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"})
+#: These may mend themselves in a moment, e.g. when a controller copies a secret into the namespace.
+_FATAL_LATER: Final = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError", "PostStartHookError"}
+)
+#: An image that cannot be pulled: what the registry says decides.
+_PULL: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
+_TROUBLE: Final = _FATAL | _FATAL_LATER | _PULL
+#: What a registry says when trying again does not help.
+_NO_IMAGE: Final = (
+    "not found",
+    "manifest unknown",
+    "does not exist",
+    "unauthorized",
+    "access denied",
+    "access forbidden",
+    "authentication required",
+    "authorization failed",
+    "no basic auth credentials",
+    "invalid reference format",
+    "no match for platform",
+    "no matching manifest",
+)
+
+
+class Verdict(NamedTuple):
+    """What a pod has come to.
+
+    :param ready: it runs.
+    :param problem: why it does not, in the cluster's words; "" = nothing is known to be wrong.
+    :param fatal: it never will.
+    :param later: it never will if this goes on for a few seconds.
+    :param ended: it ran, or was evicted; no container of it starts again.
+    """
+
+    ready: bool = False
+    problem: str = ""
+    fatal: bool = False
+    later: bool = False
+    ended: bool = False
+
+
+def of_pod(pod: dict[str, Any]) -> Verdict:
+    """What the status of a pod means."""
+    status = _dict(pod.get("status"))
+    phase = str(status.get("phase") or "Pending")
+    if phase in ("Failed", "Succeeded"):
+        return Verdict(problem=_ended(phase, status), fatal=True, ended=True)
+    statuses = list(_statuses(status))
+    for name, state in statuses:
+        found = _waiting(name, state)
+        if found is not None:
+            return found
+    ended = next((_exit(name, state) for name, state in _statuses(status, init=False) if state.get("terminated")), "")
+    if ended:
+        # With a restartPolicy of its own it may come again, as another one.
+        return Verdict(problem=ended, fatal=_dict(pod.get("spec")).get("restartPolicy") == "Never")
+    if phase == "Running":
+        return Verdict(ready=True)
+    return Verdict(problem=_unscheduled(status))
+
+
+def _waiting(name: str, state: dict[str, Any]) -> Verdict | None:
+    """What it means that a container waits; None = nothing."""
+    waiting = _dict(state.get("waiting"))
+    reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
+    if reason not in _TROUBLE:
+        # Most events of a watch tell of containers that are well.
+        return None
+    text = one_line(f"container {name}: {reason}: {message}" if message else f"container {name}: {reason}")
+    if reason in _FATAL:
+        return Verdict(problem=text, fatal=True)
+    if reason in _FATAL_LATER:
+        return Verdict(problem=text, later=True)
+    return Verdict(problem=text, fatal=any(found in message.lower() for found in _NO_IMAGE))
+
+
+def _ended(phase: str, status: dict[str, Any]) -> str:
+    words = [str(status[key]) for key in ("reason", "message") if status.get(key)]
+    words += [_exit(name, state) for name, state in _statuses(status) if state.get("terminated")]
+    return one_line(f"the pod is {phase}: {'; '.join(words)}" if words else f"the pod is {phase}")
+
+
+def _exit(name: str, state: dict[str, Any]) -> str:
+    ended = _dict(state.get("terminated"))
+    words = [str(ended[key]) for key in ("reason", "message") if ended.get(key)]
+    said = f" ({': '.join(words)})" if words else ""
+    return one_line(f"container {name} ended with exit code {ended.get('exitCode')}{said}")
+
+
+def _unscheduled(status: dict[str, Any]) -> str:
+    """Why no node of the cluster took the pod, in the scheduler's words; "" = it did, or has not been tried."""
+    for condition in status.get("conditions") or []:
+        found = _dict(condition)
+        if found.get("type") == "PodScheduled" and found.get("status") == "False":
+            return one_line(f"{found.get('reason')}: {found.get('message')}")
+    return ""
+
+
+def _statuses(status: dict[str, Any], init: bool = True) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Containers and their states."""
+    for key in ("initContainerStatuses", "containerStatuses") if init else ("containerStatuses",):
+        for found in status.get(key) or []:
+            yield str(_dict(found).get("name")), _dict(_dict(found).get("state"))
+
+
+def why_terminating(namespace: dict[str, Any]) -> str:
+    """What keeps a namespace that is being deleted, as far as its status says; "" = nothing does."""
+    status = _dict(namespace.get("status"))
+    words = []
+    for condition in status.get("conditions") or []:
+        found = _dict(condition)
+        if found.get("status") == "True" and str(found.get("type")).startswith("Namespace"):
+            words.append(f"{found.get('reason')}: {found.get('message')}")
+    finalizers = [str(name) for name in _dict(namespace.get("metadata")).get("finalizers") or []]
+    if finalizers:
+        words.append(f"finalizers {', '.join(finalizers)}")
+    return one_line("; ".join(words))
+
+
+def _dict(found: Any) -> dict[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+# `KubeInstance`: a namespace or pod as the framework, and Zuul, sees it (KU-8, KU-9; reference/zookeeper 5.5).
+
+
+class KubeInstance(Instance):
+    """A node that can be used.
+
+    :param label: of the launch.
+    :param connection: type of the connection.
+    :param context: of the kubeconfig.
+    :param with_name: the old key ``name`` of the connection, too.
+    :param token: what is handed out; None = what the secret of the namespace says.
+    """
+
+    def __init__(
+        self,
+        record: KubeRecord,
+        label: PodLabel,
+        connection: str,
+        access: ClusterAccess,
+        context: str | None,
+        with_name: bool = True,
+        token: TokenView | None = None,
+    ) -> None:
+        super().__init__()
+        token = token or record.token
+        assert token is not None
+        pod = record.pod
+        self.ready = True
+        self.external_id = record.id
+        self.metadata = dict(record.metadata)
+        self.cloud = context
+        self.connection_type = connection
+        self.python_path = label.python_path
+        self.shell_type = label.shell_type
+        self.has_address = pod is not None
+        self.connection_port = connection_port(access, token.place, token.token, token.ca)
+        if with_name:
+            self.connection_port["name"] = token.place
+        if pod is not None and connection == "kubectl":
+            self.interface_ip = pod.name
+            self.host_id = pod.host
+            self.connection_port["pod"] = pod.name
+        self._used = need_of(label)
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used
+
+
+class ListedInstance(Instance):
+    """A namespace that was listed.
+
+    :param used: what its node uses.
+    :param ends: see `Instance`.
+    """
+
+    def __init__(self, record: KubeRecord, used: QuotaInformation, ends: tuple[str, str] | None) -> None:
+        super().__init__()
+        self.ends = ends
+        self.external_id = record.id
+        self.deleted = record.gone
+        self.metadata = dict(record.metadata)
+        self._used = used
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._used
+
+
+def connection_port(access: ClusterAccess, place: str, token: str | None, authority: str | None) -> dict[str, Any]:
+    """How Zuul reaches the node.
+
+    :param authority: certificate of the cluster's authority, in base64.
+    """
+    found: dict[str, Any] = {
+        "namespace": place,
+        "host": access.host,
+        "skiptls": access.skip_tls,
+        "token": token,
+        "user": objects.WORKER,
+    }
+    if not access.skip_tls:
+        found["ca_crt"] = authority
+    return found
+
+
+def need_of(label: PodLabel) -> QuotaInformation:
+    """What a node of a label uses."""
+    more: dict[str, float] = {str(name): amount for name, amount in label.extra_resources.items()}
+    if label.storage:
+        more["ephemeral-storage"] = label.storage
+    if label.gpu and label.gpu_resource:
+        more[label.gpu_resource] = label.gpu
+    need = QuotaInformation(instances=1, cores=label.cpu or 0, ram=label.memory or 0)
+    for name, amount in more.items():
+        need.quota["compute"][name] = need.quota["compute"].get(name, 0) + amount
+    return need

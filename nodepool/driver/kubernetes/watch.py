@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.framework.held_time import HeldTime, working_for
+from nodepool.driver.framework.rate import HeldTime, working_for
 from nodepool.driver.kubernetes.client import EXPIRED, KubeClient
 from nodepool.driver.kubernetes.errors import refusal
 from nodepool.exceptions import LaunchError
 from nodepool.guard import Guard
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 
 log = logging.getLogger("nodepool.driver.kubernetes.Watch")
 

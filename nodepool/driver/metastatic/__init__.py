@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.metastatic.adapter import MetastaticAdapter
 from nodepool.driver.metastatic.config import MetastaticProviderConfig
-from nodepool.driver.metastatic.provider import MetastaticProvider
+from nodepool.driver.metastatic.provider import MetastaticAdapter, MetastaticProvider
 from nodepool.driver.statemachine import StateMachineDriver
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
 from nodepool.driver.framework.sections import LaunchingProviderConfig
-from nodepool.driver.metastatic.records import MAX_SLOTS
+from nodepool.driver.metastatic.slots import MAX_SLOTS
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
     FILLED_TEXT,
@@ -32,6 +32,7 @@ from nodepool.model.config_keys import (
     REQUIRED,
     SECONDS,
     WHOLE,
+    ConfigValue,
     From,
     Number,
     Sections,
@@ -39,7 +40,6 @@ from nodepool.model.config_keys import (
     key,
     keys_of,
 )
-from nodepool.model.config_value import ConfigValue
 from nodepool.plan.backing import BackingKind, Rules
 
 if TYPE_CHECKING:

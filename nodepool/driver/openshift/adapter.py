@@ -3,17 +3,180 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+import dataclasses
+import math
+import threading
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.kubernetes import client as kubernetes_client
+from nodepool.driver.kubernetes import limits, objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter
-from nodepool.driver.openshift import cluster_quotas, preflight
-from nodepool.driver.openshift.cloud import ProjectCloud
-from nodepool.driver.openshift.create import ProjectCreation
+from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
+from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, place_view
+from nodepool.driver.openshift import preflight
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
+
+
+# `ProjectCloud`: projects of one provider, and what is in them.
+
+#: Our rights in a project come within so many seconds after it was made.
+RIGHTS_SECONDS: Final = 10.0
+#: With more projects than these, those that were not seen for so long are forgotten: other launchers delete some.
+MANY_PROJECTS: Final = 1000
+FORGOTTEN_SECONDS: Final = 3600.0
+
+
+class ProjectCloud(KubeCloud):
+    """Who may only ask for projects sees only those of its own, and may watch nothing in the whole cluster.
+
+    Projects are listed, one list for all launches. Pods and secrets are watched where the account may do that; else
+    each launch asks for its own.
+    """
+
+    places_path: ClassVar[str] = kubernetes_client.PROJECTS
+    watched: ClassVar[dict[str, str]] = {kind: path for kind, path in WATCHED.items() if kind != PLACE}
+
+    def __init__(self, provider: str, client: KubeClient) -> None:
+        super().__init__(provider, client)
+        # Projects do not have our labels.
+        self.selector_of_places = ""
+        #: Guards what follows.
+        self._rights_lock = threading.Lock()
+        #: When we had rights in a project last, and since when we have none in one in which we never had any.
+        self._allowed_at: dict[str, float] = {}
+        self._refused_since: dict[str, float] = {}
+
+    def view_of_place(self, found: dict[str, Any]) -> PlaceView:
+        return project_view(found)
+
+    def is_ours(self, view: PlaceView, named: Container[str]) -> bool:
+        # A template of the cluster may leave out the description: then the name says it.
+        return super().is_ours(view, named) or (not objects.marks(view.labels) and view.name in named)
+
+    def list_instances(self, since: str | None) -> list[KubeRecord]:
+        found = super().list_instances(since)
+        # Only projects in which we have rights are listed.
+        self._allowed(*(record.id for record in found))
+        return found
+
+    def get_instance(self, record_id: str) -> KubeRecord:
+        with self._without_rights_gone(record_id):
+            found = super().get_instance(record_id)
+        self._allowed(record_id)
+        return found
+
+    def delete_seen(self, record: KubeRecord) -> None:
+        try:
+            super().delete_seen(record)
+        except CloudRefused as error:
+            if error.status != 403:
+                raise
+            # Says whether the rights went with the project, or have not come yet.
+            self.get_instance(record.id)
+            # It is there: only its deletion is forbidden.
+            raise
+
+    def awaited(self, name: str, pod: str | None) -> None:
+        super().awaited(name, pod)
+        # One of the same name may have been there before.
+        with self._rights_lock:
+            self._allowed_at.pop(name, None)
+            self._refused_since.pop(name, None)
+
+    def _allowed(self, *names: str) -> None:
+        """We have rights in these projects."""
+        now = self.clock()
+        with self._rights_lock:
+            self._allowed_at.update(dict.fromkeys(names, now))
+            for name in names:
+                self._refused_since.pop(name, None)
+            if len(self._allowed_at) > MANY_PROJECTS:
+                since = now - FORGOTTEN_SECONDS
+                self._allowed_at = {name: seen for name, seen in self._allowed_at.items() if seen > since}
+
+    def _is_gone(self, name: str) -> bool:
+        """Is a project gone in which we have no rights, or have they not come yet?"""
+        now = self.clock()
+        with self._rights_lock:
+            gone = name in self._allowed_at or now - self._refused_since.setdefault(name, now) >= RIGHTS_SECONDS
+            if gone:
+                self._refused_since.pop(name, None)
+        return gone
+
+    @contextmanager
+    def _without_rights_gone(self, name: str) -> Iterator[None]:
+        """The rights in a project go with it: of one that is gone OpenShift says 403, not 404.
+
+        So it does of a project that was made a moment ago, and in which we have no rights yet.
+        """
+        try:
+            yield
+        except CloudRefused as error:
+            if error.status != 403:
+                raise
+            if self._is_gone(name):
+                raise CloudNotFound(str(error), 404, error.said) from error
+            raise NotYet(f"{error}; it is gone, or our rights have not come yet") from error
+
+
+# `ProjectCreation`: the launch of a node in a project of its own, with or without a pod (OS-1 to OS-4).
+
+#: Role of the service account in its project, and the name of the binding.
+ADMIN: Final = "admin"
+BINDING: Final = "admin-0"
+
+
+class ProjectCreation(NamespaceCreation):
+    """Asks for a project, and makes what belongs into it."""
+
+    place_connection: ClassVar[str] = "project"
+    # OS-4
+    with_name: ClassVar[bool] = False
+
+    def make_place(self) -> None:
+        body = project_request(self.name, self.labels, self.label.annotations)
+        made = kubernetes_client.create(self.cloud.client, kubernetes_client.PROJECT_REQUESTS, body, self.permit)
+        if made is None:
+            self.check_place(self._project_of_our_name())
+        else:
+            # A template of the cluster may leave out what says whose it is.
+            self.place_is(made)
+
+    def _project_of_our_name(self) -> kubernetes_client.Object:
+        try:
+            return self.found_place(kubernetes_client.PROJECTS)
+        except CloudSetup as error:
+            # Our rights have not come yet, or have gone with the project of the attempt before, which is still going.
+            raise NotYet(str(error)) from error
+
+    def rights_of(self, account: str) -> list[tuple[str, kubernetes_client.Object]]:
+        binding = {
+            "apiVersion": "authorization.openshift.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": BINDING, "namespace": self.name, "labels": objects.marks(self.labels)},
+            "roleRef": {"name": ADMIN},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.name}],
+        }
+        return [(kubernetes_client.openshift_rbac("rolebindings", self.name), binding)]
+
+    def not_yet(self, error: Exception) -> bool:
+        # A moment passes until we may work in a project that was made for us.
+        return super().not_yet(error) or (self.has_place and isinstance(error, CloudSetup))
+
+    def instance(self, record: KubeRecord) -> KubeInstance:
+        found = super().instance(record)
+        # OS-4
+        found.host_id = None
+        return found
 
 
 #: Projects in which quotas are looked for at most.
@@ -35,9 +198,9 @@ class OpenShiftAdapter(KubernetesAdapter):
         if not known:
             return super().getQuotaLimits()
         # One may be going at this moment.
-        quotas = next(filter(None, (cluster_quotas.applied(self.client, record.id) for record in known[:ASKED])), [])
+        quotas = next(filter(None, (applied(self.client, record.id) for record in known[:ASKED])), [])
         counted = {record.id: self._use_of(record).quota["compute"] for record in known}
-        found = cluster_quotas.of_all(quotas, counted)
+        found = of_all(quotas, counted)
         if any(not label.is_pod for pool in self.config.pools.values() for label in pool.labels.values()):
             # How many pods a job makes in its project is not known: the number of pods does not limit that of nodes.
             found.quota["compute"].pop("instances", None)
@@ -45,3 +208,109 @@ class OpenShiftAdapter(KubernetesAdapter):
 
     def preflight(self) -> Iterator[CheckResult]:
         return preflight.of_openshift(self.config, self.client)
+
+
+# How a project says whose it is. Pure.
+#
+# OpenShift does not take over labels of the request, and a project's owner may not add any. What it does take over is
+# the
+# description.
+
+DESCRIPTION: Final = "openshift.io/description"
+
+Object = dict[str, Any]
+
+
+def project_request(name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
+    """A request for a project."""
+    return {
+        "apiVersion": "project.openshift.io/v1",
+        "kind": "ProjectRequest",
+        **objects.namespace(name, labels, annotations),
+        "displayName": name,
+        "description": " ".join(f"{key}={value}" for key, value in sorted(objects.marks(labels).items())),
+    }
+
+
+def project_view(found: Object) -> PlaceView:
+    """What is kept of a project: its marks may stand in the description."""
+    view = place_view(found)
+    if objects.marks(view.labels):
+        return view
+    description = str((found["metadata"].get("annotations") or {}).get(DESCRIPTION) or "")
+    pairs = (word.partition("=") for word in description.split())
+    marks = objects.marks({key: value for key, found_sign, value in pairs if found_sign})
+    return dataclasses.replace(view, labels={**view.labels, **marks})
+
+
+# Quotas that hold for several projects together (``ClusterResourceQuota``), as members of a project see them.
+#
+# ``AppliedClusterResourceQuota`` of the group ``quota.openshift.io`` shows in each project the quotas that it is
+# under:
+# ``status.total`` has the limit and what all projects use, ``status.namespaces`` what each of them uses.
+
+_GROUP: Final = "/apis/quota.openshift.io/v1/namespaces"
+
+#: What Nodepool counts, by the name of the project.
+Counted = Mapping[str, limits.Amounts]
+
+
+def applied(client: KubeClient, project: str) -> list[Object]:
+    """The quotas that a project is under; none if nobody tells us. Blocks."""
+    try:
+        found, _ = client.list(f"{_GROUP}/{project}/appliedclusterresourcequotas")
+    except CloudRefused:
+        # No OpenShift, a project that is gone, or no right. A launch that is refused waits then.
+        return []
+    return found
+
+
+def left_for_us(quota: Object, counted: Counted) -> dict[str, float]:
+    """What a quota leaves for nodes: its limit without what others use.
+
+    :param counted: what a project of ours uses beyond this is used by others.
+    """
+    spec, status = (quota.get("spec") or {}).get("quota") or {}, quota.get("status") or {}
+    if spec.get("scopes") or spec.get("scopeSelector"):
+        # Which pods it concerns depends on more than what they request.
+        return {}
+    total = status.get("total") or {}
+    hard = limits.requested(total.get("hard") or spec.get("hard") or {})
+    used = limits.requested(total.get("used") or {})
+    ours: dict[str, float] = {}
+    for part in status.get("namespaces") or []:
+        of_nodes = counted.get(str(part.get("namespace"))) or {}
+        for name, amount in limits.requested((part.get("status") or {}).get("used") or {}).items():
+            ours[name] = ours.get(name, 0.0) + min(amount, of_nodes.get(name, 0.0))
+    return {name: max(0.0, limit - max(0.0, used.get(name, 0.0) - ours.get(name, 0.0))) for name, limit in hard.items()}
+
+
+def of_all(quotas: Iterable[Object], counted: Counted) -> QuotaInformation:
+    """What quotas leave that hold for all our projects."""
+    found: dict[str, float] = {}
+    for quota in quotas:
+        for name, limit in left_for_us(quota, counted).items():
+            found[name] = min(limit, found.get(name, math.inf))
+    return limits.made_of(found)
+
+
+def together(
+    own: Mapping[str, QuotaInformation], found: Mapping[str, Iterable[Object]], counted: Counted
+) -> QuotaInformation:
+    """What several projects have room for.
+
+    :param own: what the quota of each project itself leaves.
+    :param found: the quotas of several projects, as each project shows them.
+    """
+    by_name: dict[str, tuple[Object, set[str]]] = {}
+    for project, quotas in found.items():
+        for quota in quotas:
+            by_name.setdefault(str(quota["metadata"]["name"]), (quota, set()))[1].add(project)
+    room: dict[str, float] = dict(limits.together(own.values()).quota["compute"])
+    for quota, projects in by_name.values():
+        others = [own[project].quota["compute"] for project in own if project not in projects]
+        for name, limit in left_for_us(quota, counted).items():
+            limit += sum(amounts.get(name, math.inf) for amounts in others)
+            if limit < math.inf:
+                room[name] = min(limit, room.get(name, math.inf))
+    return limits.made_of(room)

@@ -6,17 +6,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from nodepool.driver.kubernetes.config import AnyPodPool, AnyPodProvider, PodLabel
-from nodepool.model.config_keys import (
-    ANY_MAPPING,
-    FILLED_TEXT,
-    FLAG,
-    REQUIRED,
-    WHOLE,
-    ListOf,
-    OneOf,
-    Sections,
-    key,
-)
+from nodepool.model.config_keys import ANY_MAPPING, FILLED_TEXT, FLAG, REQUIRED, WHOLE, ListOf, OneOf, Sections, key
 
 
 def references(found: list[Any]) -> list[dict[str, Any]]:

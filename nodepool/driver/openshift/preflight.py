@@ -7,9 +7,8 @@ import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from nodepool.driver.framework.check_result import CheckResult, failure
-from nodepool.driver.kubernetes import api
-from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient
 from nodepool.driver.kubernetes.preflight import Right, RightsCheck, guarded, quotas, reach, rights, told_rights
 
 _GROUP: Final = "project.openshift.io"
@@ -49,7 +48,7 @@ def _project(pool: Any, client: KubeClient) -> list[CheckResult]:
         return found
     if check.may(Right("get", "namespaces")):
         # Rights can be there before the project is.
-        client.call("GET", f"{api.NAMESPACES}/{pool.name}")
+        client.call("GET", f"{NAMESPACES}/{pool.name}")
     if check.may(Right("list", "resourcequotas")):
         found += quotas(client, pool.name, pool.max_servers)
     return found

@@ -4,19 +4,94 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.kubernetes import api, limits
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
+from nodepool.driver.kubernetes import client as kubernetes_client
+from nodepool.driver.kubernetes import limits, objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter
-from nodepool.driver.openshift import cluster_quotas, preflight
-from nodepool.driver.openshiftpods.cloud import PodCloud
-from nodepool.driver.openshiftpods.create import PodCreation
+from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.cloud import KubeCloud, Object
+from nodepool.driver.kubernetes.create import NamespaceCreation
+from nodepool.driver.kubernetes.records import (
+    POD,
+    KubeInstance,
+    KubeRecord,
+    TokenView,
+    pod_record,
+    pod_view,
+    told_after,
+)
+from nodepool.driver.kubernetes.watch import Watch
+from nodepool.driver.openshift import adapter, preflight
+from nodepool.driver.statemachine import CreationKey
+from nodepool.driver.statemachine import instance as tags
+from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.check_result import CheckResult
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.request import NodeRequest
+
+
+# `PodCreation`: the launch of a pod in a project that is there (OS-6).
+
+
+def _pod_name(label: Any, metadata: Mapping[str, str]) -> str:
+    return f"{label.name}-{metadata[tags.NODE_KEY]}"
+
+
+class PodCreation(NamespaceCreation):
+    """Makes a pod, and hands out our own credentials."""
+
+    with_name = False
+
+    def __init__(
+        self, cloud: KubeCloud, label: Any, metadata: Mapping[str, str], request: NodeRequest | None, log: Log
+    ) -> None:
+        super().__init__(cloud, label, metadata, request, log)
+        self.project = metadata[tags.POOL_KEY]
+        self.pod_name: str = _pod_name(label, metadata)
+
+    @classmethod
+    def name_of(cls, label: Any, metadata: Mapping[str, str]) -> str:
+        return f"{metadata[tags.POOL_KEY]}-{_pod_name(label, metadata)}"
+
+    def create(self, key: CreationKey) -> str:
+        self.cloud.awaited(self.name, self.pod_name)
+        path = kubernetes_client.core("pods", self.project)
+        body = objects.pod(self.pod_name, self.label, self.labels)
+        client = self.cloud.client
+        made = kubernetes_client.create(client, path, body, self.permit) or client.get(f"{path}/{self.pod_name}")
+        if tags.node_id_of(made["metadata"].get("labels"), self.cloud.provider) != self.node_id:
+            raise LaunchStatusException(f"{self.where}: there is a pod {self.pod_name} of somebody else")
+        self.place_is(made)
+        return self.name
+
+    def _has_token(self, record: KubeRecord) -> bool:
+        return True
+
+    def instance(self, record: KubeRecord) -> KubeInstance:
+        # Both may be missing: clients with certificates cannot be handed on.
+        access = self.cloud.client.connection.access()
+        assert record.pod is not None
+        token = TokenView(self.project, "", access.bearer_token() or "", access.authority() or "")
+        found = KubeInstance(
+            record,
+            self.label,
+            "kubectl",
+            access,
+            self.cloud.client.connection.context,
+            self.with_name,
+            token,
+        )
+        for key in ("token", "ca_crt"):
+            if key in found.connection_port:
+                found.connection_port[key] = found.connection_port[key] or None
+        return found
+
 
 log = logging.getLogger("nodepool.driver.openshiftpods.Adapter")
 
@@ -32,25 +107,25 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
     def getQuotaLimits(self) -> QuotaInformation:
         """What the quotas of the projects leave, where the account may read them; all pools together."""
         own: dict[str, QuotaInformation] = {}
-        shared: dict[str, list[api.Object]] = {}
+        shared: dict[str, list[kubernetes_client.Object]] = {}
         counted: dict[str, limits.Amounts] = {}
         for project in self.config.pools:
             quotas = self._quotas_of(project)
-            shared[project] = cluster_quotas.applied(self.client, project)
+            shared[project] = adapter.applied(self.client, project)
             pods = self._pods_of(project) if quotas or shared[project] else []
             own[project] = limits.of_quotas(quotas, pods)
             counted[project] = limits.requests_of_all(pods)
-        return cluster_quotas.together(own, shared, counted)
+        return adapter.together(own, shared, counted)
 
-    def _quotas_of(self, project: str) -> list[api.Object]:
+    def _quotas_of(self, project: str) -> list[kubernetes_client.Object]:
         return self._listed("resourcequotas", project)
 
-    def _pods_of(self, project: str) -> list[api.Object]:
+    def _pods_of(self, project: str) -> list[kubernetes_client.Object]:
         return self._listed("pods", project, self.cloud.selector)
 
-    def _listed(self, kind: str, project: str, selector: str = "") -> list[api.Object]:
+    def _listed(self, kind: str, project: str, selector: str = "") -> list[kubernetes_client.Object]:
         try:
-            found, _ = self.client.list(api.core(kind, project), selector)
+            found, _ = self.client.list(kubernetes_client.core(kind, project), selector)
         except CloudRefused as error:
             # An account that may not read quotas meets them when a launch is refused, which waits then.
             log.debug("Provider %s: quotas of project %s are not known: %s", self.config.name, project, error)
@@ -59,3 +134,106 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
 
     def preflight(self) -> Iterator[CheckResult]:
         return preflight.of_pods(self.config, self.client)
+
+
+# `PodCloud`: pods of one provider, in projects that are there.
+
+cloud_log = logging.getLogger("nodepool.driver.openshiftpods.PodCloud")
+
+
+class PodCloud(KubeCloud):
+    """A watch for each project. An instance is a pod, its id ``<project>-<pod>`` (OS-6).
+
+    :param projects: their names.
+    """
+
+    watched = {}  # noqa: RUF012 - none in the whole cluster
+
+    def __init__(self, provider: str, client: KubeClient, projects: Iterable[str]) -> None:
+        super().__init__(provider, client)
+        self._projects = sorted(projects, key=len, reverse=True)
+        # Kinds of the watches are the projects: each is told of, and refused, by itself.
+        held = (self.inventory.held,)
+        self._watches = [
+            Watch(client, project, kubernetes_client.core("pods", project), self.selector, self, held=held)
+            for project in self._projects
+        ]
+        self._asked = set()
+        #: Projects whose pods could not be listed, and that was told. Of the thread that lists.
+        self._unlisted: set[str] = set()
+        self.inventory.lists = False
+
+    # -- watches --
+
+    def listed(self, kind: str, found: list[Object], started: float) -> None:
+        there = {record.id: record for item in found if (record := self._record(item)) is not None}
+        for record in there.values():
+            self.inventory.put(record)
+        for record in self.inventory.known():
+            if record.pod is not None and record.pod.place == kind and record.id not in there:
+                self.inventory.remove(record.id, self.made_anew(record.id, record.uid), started)
+
+    def changed(self, kind: str, found: Object, gone: bool) -> None:
+        record = self._record(found)
+        if record is None:
+            return
+        if not gone:
+            self.inventory.put(record)
+            return
+        self._end(record.id, record.uid)
+
+    def heard(self, kind: str) -> None:
+        self.inventory.heard()
+
+    def refused(self, kind: str, error: LaunchError | None) -> None:
+        super().refused(f"{POD} of project {kind}", error)
+
+    def _record(self, found: Object) -> KubeRecord | None:
+        record = pod_record(pod_view(found))
+        known = self.inventory.get(record.id)
+        return record if known is None or record.pod is None else pod_record(told_after(known.pod, record.pod))
+
+    # -- lists --
+
+    def list_instances(self, since: str | None) -> list[KubeRecord]:
+        found: list[KubeRecord] = []
+        errors: list[LaunchError] = []
+        for project in self._projects:
+            try:
+                items, _ = self.client.list(kubernetes_client.core("pods", project), self.selector)
+            except CloudRefused as error:
+                # One that is missing, or forbidden, must not keep the pods of the others from being seen. What it has
+                # is asked for by its name, and that it is in no list proves nothing.
+                errors.append(error)
+                self._tell_unlisted(project, error)
+                continue
+            self._unlisted.discard(project)
+            found += [record for item in items if (record := self._record(item)) is not None]
+        if errors and len(errors) == len(self._projects):
+            raise errors[0]
+        return found
+
+    def _tell_unlisted(self, project: str, error: CloudRefused) -> None:
+        if project not in self._unlisted:
+            self._unlisted.add(project)
+            cloud_log.warning("Provider %s: pods of project %s cannot be listed: %s", self.provider, project, error)
+
+    def get_instance(self, record_id: str) -> KubeRecord:
+        for project in self._projects:
+            if record_id.startswith(f"{project}-"):
+                # One project's name may be the beginning of another's (OS-7).
+                try:
+                    answer = self.client.get(self._path(project, record_id))
+                except CloudNotFound:
+                    continue
+                record = pod_record(pod_view(answer))
+                if record.metadata.get(tags.PROVIDER_KEY) == self.provider:
+                    return record
+        raise NotFound(f"there is no pod {record_id} of this provider")
+
+    def path_of(self, record: KubeRecord) -> str:
+        assert record.pod is not None
+        return self._path(record.pod.place, record.id)
+
+    def _path(self, project: str, record_id: str) -> str:
+        return f"{kubernetes_client.core('pods', project)}/{record_id.removeprefix(f'{project}-')}"

@@ -7,8 +7,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, one_line
 from nodepool.driver.openstack.errors import ServiceAbsent
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.openstack.views import (

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.cloud_errors import one_line
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import DEFAULT_HOST, DEFAULT_PORT
 from nodepool.version import how_to_install, release_string

@@ -11,18 +11,26 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.openstack import spec, verdicts
+from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused, one_line
+from nodepool.driver.framework.key_schema import dynamic_value
+from nodepool.driver.openstack.errors import is_quota_text
 from nodepool.driver.openstack.instance import OpenStackInstance, usage
 from nodepool.driver.openstack.views import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
-from nodepool.driver.statemachine.creation_machine import CreationMachine
-from nodepool.driver.statemachine.inventory_machine import Step
 from nodepool.driver.statemachine.lost_creations import CreationKey
-from nodepool.exceptions import LaunchError, LaunchNetworkException
+from nodepool.driver.statemachine.machines import CreationMachine, Step
+from nodepool.exceptions import (
+    CapacityException,
+    LaunchError,
+    LaunchNetworkException,
+    LaunchNodepoolException,
+    LaunchStatusException,
+    QuotaException,
+)
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.cloud import OpenStackCloud
@@ -81,8 +89,8 @@ class ServerCreation(CreationMachine[Server]):
         facts.networks.get()
         networks = facts.network_ids(label) or [n for n in [self.cloud.default_network()] if n]
         chosen = [{"uuid": network} for network in networks] or ("auto" if self.cloud.names_networks else None)
-        metadata = spec.server_metadata(self.cloud.provider, label, self.metadata, self._request, self.log)
-        body = spec.server_body(self._hostname, label, flavor, image_id, chosen, metadata, self._az)
+        metadata = server_metadata(self.cloud.provider, label, self.metadata, self._request, self.log)
+        body = server_body(self._hostname, label, flavor, image_id, chosen, metadata, self._az)
         server_id = self.cloud.api.create_server(body, self.permit)
         self._flavor = flavor
         return server_id
@@ -93,7 +101,7 @@ class ServerCreation(CreationMachine[Server]):
             return error
         if error.status in (400, 404):
             self.cloud.facts.clear()
-        return verdicts.refusal_of(self.where, self._label, self._az, error)
+        return refusal_of(self.where, self._label, self._az, error)
 
     def found(self) -> None:
         self._flavor = self.cloud.known_flavor(self._label)
@@ -122,7 +130,7 @@ class ServerCreation(CreationMachine[Server]):
             self.forget_call()
             return self.go(self.BUILDING)
         if server.fault:
-            raise verdicts.error_status(self.where, server)
+            raise error_status(self.where, server)
         if not self.calling:
             self.call(lambda: self.cloud.api.server(server_id))
         if not self.answered:
@@ -131,7 +139,7 @@ class ServerCreation(CreationMachine[Server]):
             server = self.answer()
         except LaunchError as error:
             self.log.debug("Server %s: its fault is not known: %s", server_id, error)
-        raise verdicts.error_status(self.where, server)
+        raise error_status(self.where, server)
 
     def _addressing(self) -> OpenStackInstance | bool:
         server = self.cloud.inventory.get(self.external_id)
@@ -184,3 +192,155 @@ class ServerCreation(CreationMachine[Server]):
             return
         self._marked = True
         self.cloud.volumes.begin(server.volumes, self.metadata)
+
+
+# What a server is to be like: the body of its creation. Pure.
+
+
+def server_body(
+    hostname: str,
+    label: OpenStackLabel,
+    flavor: Flavor,
+    image_id: str,
+    networks: list[dict[str, str]] | str | None,
+    metadata: Mapping[str, str],
+    az: str | None,
+) -> dict[str, Any]:
+    """``server`` of ``POST /servers``; what is not configured is left to the cloud.
+
+    :param networks: as Nova wants them; None = it is not said.
+    """
+    body: dict[str, Any] = {"name": hostname, "flavorRef": flavor.id, "metadata": dict(metadata)}
+    if label.boot_from_volume:
+        body["block_device_mapping_v2"] = [
+            {
+                "boot_index": 0,
+                "uuid": image_id,
+                "source_type": "image",
+                "destination_type": "volume",
+                "volume_size": label.volume_size,
+                "delete_on_termination": True,
+            }
+        ]
+    else:
+        body["imageRef"] = image_id
+    if networks is not None:
+        body["networks"] = networks
+    if label.key_name:
+        body["key_name"] = label.key_name
+    if label.pool.security_groups:
+        body["security_groups"] = [{"name": name} for name in label.pool.security_groups]
+    if az:
+        body["availability_zone"] = az
+    if label.config_drive is not None:
+        body["config_drive"] = label.config_drive
+    if label.userdata:
+        body["user_data"] = base64.b64encode(label.userdata.encode()).decode("ascii")
+    return body
+
+
+def server_metadata(
+    provider: str, label: OpenStackLabel, ours: Mapping[str, str], request: NodeRequest | None, log: Log
+) -> dict[str, str]:
+    """Metadata of a server: what the user wants, and over it what says whose it is (D-1, O-11)."""
+    image = label.diskimage or label.cloud_image
+    values = {str(key): str(value) for key, value in label.instance_properties.items()}
+    for key, template in label.dynamic_instance_properties.items():
+        text = dynamic_value(template, request)
+        if text is None:
+            log.error(
+                "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out",
+                provider,
+                label.name,
+                key,
+            )
+        else:
+            values[str(key)] = text
+    values["groups"] = ",".join([provider, image.name if image else "", label.name])
+    return {**values, **ours}
+
+
+# What it means that a server was refused, or is broken: whose fault, and what to do about it (O-2 to O-4). Pure.
+
+#: What Nova says, in lower case, and the setting that it is about; the first that is found counts.
+_SUBJECTS: Final = (
+    ("key_name", "key"),
+    ("keypair", "key"),
+    ("security group", "groups"),
+    ("availability zone", "zone"),
+    ("availability_zone", "zone"),
+    ("user_data", "userdata"),
+    ("user data", "userdata"),
+    ("metadata", "properties"),
+    ("network", "networks"),
+    ("subnet", "networks"),
+    ("fixed ip", "networks"),
+    ("volume", "volume"),
+    ("block device", "volume"),
+    # "Flavor's disk is too small for requested image" is about both; the flavor is what can be chosen.
+    ("flavor", "flavor"),
+    ("image", "image"),
+    ("field/attribute", "properties"),
+    ("policy", "role"),
+)
+
+
+class CloudFull(LaunchStatusException, CapacityException):
+    """The server went to ERROR because no host has room for it: nothing is wrong with the label."""
+
+
+def refusal_of(where: str, label: OpenStackLabel, az: str | None, error: CloudRefused) -> Exception:
+    """The error of a launch whose server was refused.
+
+    :param where: provider and label, for the text.
+    :param az: the zone that was asked for.
+    """
+    if isinstance(error, CloudQuota):
+        return CloudQuota(f"{where}: a quota of the cloud is used up: {error.said}", error.status)
+    said = _without_secrets(error.said)
+    return LaunchNodepoolException(f"{where}: the cloud refuses the server: {said}; {remedy(label, az, said)}")
+
+
+def error_status(where: str, server: Server) -> Exception:
+    """The error of a launch whose server went to ERROR."""
+    fault = one_line(server.fault) or "the cloud gives no reason"
+    text = f"{where}: server {server.id} went to ERROR: {fault}"
+    if is_quota_text(server.fault):
+        return QuotaException(text)
+    if _no_room(server.fault):
+        return CloudFull(f"{text}; the cloud has no host with room for this flavor in this zone, or none that fits")
+    return LaunchStatusException(text)
+
+
+def remedy(label: OpenStackLabel, az: str | None, said: str) -> str:
+    """What to correct so that the cloud takes the server."""
+    lower = said.lower()
+    subject = next((subject for words, subject in _SUBJECTS if words in lower), "")
+    image = label.diskimage or label.cloud_image
+    texts = {
+        "key": f"correct key-name ({label.key_name!r}) of the label, or make the key pair for this user",
+        "groups": f"correct security-groups {label.pool.security_groups} of pool {label.pool.name}",
+        "zone": f"correct availability-zones of pool {label.pool.name}: {az!r} was asked for",
+        "userdata": "correct userdata of the label: at most 65535 bytes when written in base64",
+        "properties": "correct instance-properties of the label: at most 255 characters each",
+        "networks": f"correct networks {label.networks} of the label or its pool",
+        "volume": f"correct boot-from-volume or volume-size ({label.volume_size}) of the label",
+        "flavor": f"correct flavor-name ({label.flavor_name!r}) or min-ram ({label.min_ram}) of the label",
+        "image": f"correct the image {'' if image is None else image.name!r} of the label, or upload it again",
+        "role": "the user of the cloud in clouds.yaml needs a role that may do this",
+    }
+    return texts.get(
+        subject,
+        f"check flavor, image, networks, security groups, key-name and availability zone ({az or 'any'}) of the label",
+    )
+
+
+def _no_room(fault: str) -> bool:
+    lower = fault.lower()
+    return "no valid host" in lower or "insufficient compute resources" in lower
+
+
+def _without_secrets(said: str) -> str:
+    """Nova quotes what it does not like; user data may hold passwords."""
+    head, found, _ = said.partition("user_data")
+    return said if not found else f"{head}{found}. (The value is not shown.)"

@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota, CloudRefused
-from nodepool.driver.framework.cloud_texts import MAX_TEXT, one_line
+from nodepool.driver.framework.cloud_errors import MAX_TEXT, CloudNotFound, CloudQuota, CloudRefused, one_line
 
 #: Of a page of WebOb, which Glance answers with: its title tells the status only.
 _WEBOB_REASON: Final = re.compile(r"</h1>((?:[^<]|<br ?/>)*<br ?/>\s*<br ?/>(?:[^<]|<br ?/>)*)")

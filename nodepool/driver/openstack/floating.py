@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.openstack.addresses import CloudNetworks, classify
+from nodepool.driver.openstack.instance import CloudNetworks, classify
 from nodepool.driver.openstack.views import FloatingIp, Network, Port, Server
 from nodepool.exceptions import LaunchNetworkException
 

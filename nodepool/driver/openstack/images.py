@@ -3,23 +3,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, NotFoundByProxy
-from nodepool.driver.framework.image_time import ImageTime
-from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.driver.openstack.image_content import PROTECTED, UPLOAD_KEYS, Content, api_properties
-from nodepool.driver.openstack.image_upload import IMPORT_METHOD, GlanceUpload
-from nodepool.exceptions import ImageCreateException
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNotFound,
+    CloudQuota,
+    CloudRefused,
+    LoginRefused,
+    NotFoundByProxy,
+)
+from nodepool.driver.framework.images import ImageTime, ListedImage
+from nodepool.driver.framework.uploads import ImageContent, difference
+from nodepool.driver.openstack.views import Image
+from nodepool.exceptions import ImageCreateException, LaunchError
+from nodepool.guard import OnError
+from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
     from nodepool.driver.openstack.api import Api
-    from nodepool.driver.openstack.views import Image
 
 log = logging.getLogger("nodepool.driver.openstack.images")
 
@@ -69,7 +78,7 @@ class OpenStackImages:
         :raises LaunchError: the cloud refused it, or is away.
         :raises OSError: the file cannot be read.
         """
-        time = self._time(f"the upload of image {name}", timeout, upload_progress.checker())
+        time = self._time(f"the upload of image {name}", timeout, uploads.checker())
         body = {
             "container_format": "bare",
             "visibility": "private",
@@ -172,3 +181,365 @@ class OpenStackImages:
 def _listed(image: Image) -> ListedImage:
     texts = {key: value for key, value in image.properties.items() if isinstance(value, str)}
     return ListedImage(image.id, image.name, texts)
+
+
+# One upload to Glance: the record of an image, its data, maybe an import, and what goes wrong in between.
+#
+# Glance resumes nothing. An image whose data broke off waits for them again as a rule (``queued``); then they are sent
+# once more, else it is deleted, and another one is made.
+
+#: How often data are sent, or an image that nobody needs is deleted; and the pauses in between.
+ATTEMPTS: Final = 4
+AGAIN: Final = Backoff(1.0, 30.0)
+#: For so long an image is looked at whose data broke off, so that the cloud notices it; and one that has got all of
+#: them, but whose answer was lost: the cloud may be busy with them still.
+NOTICE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 300.0
+#: Longest time in which the cloud takes no further piece of the data.
+STALL_SECONDS: Final = 300.0
+#: After so many looks at an image that is imported its tasks are asked for, too.
+PATIENT_LOOKS: Final = 6
+#: The method of Glance's import whose data come from us.
+IMPORT_METHOD: Final = "glance-direct"
+#: States of an image that cannot become usable any more.
+_DEAD: Final = frozenset({"killed", "deleted", "pending_delete", "error", "deactivated"})
+#: States in which Glance takes data, or has not noticed yet that they broke off.
+_RECEIVING: Final = frozenset({"saving", "uploading"})
+
+
+class GlanceUpload:
+    """One upload. All methods block.
+
+    :param body: of the record of the image.
+    :param content: of the image.
+    :param checksums: of the file, as far as they are known: algorithm -> hexadecimal digits.
+    :param by_import: by way of the staging area, from where Glance imports it, and maybe converts it.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        api: Api,
+        body: Mapping[str, Any],
+        content: Content,
+        checksums: Mapping[str, str | None],
+        time: ImageTime,
+        by_import: bool,
+    ) -> None:
+        self._head = f"Provider {provider}: image {body['name']}"
+        self._api = api
+        # Only one that is of use: the others must be deleted.
+        self._body = {key: value for key, value in body.items() if key != PROTECTED}
+        self._protected = body.get(PROTECTED) is True
+        self._content = content
+        self._checksums = checksums
+        self._time = time
+        self._by_import = by_import
+        #: Of the image that was made; "" = there is none.
+        self._image_id = ""
+        self._status = ""
+        self._staged = False
+
+    def run(self) -> str:
+        """Upload it; returns the id of the image. After an error nothing is left in the cloud, if it lets us.
+
+        :raises ImageCreateException: it took too long, or the cloud cannot use the image.
+        :raises LaunchError: the cloud refused it, or is away.
+        :raises OSError: the file cannot be read.
+        """
+        with OnError(lambda _: self._discard()):
+            try:
+                image = self._arrived()
+            except CloudRefused as error:
+                if error.status == 413 or isinstance(error, CloudQuota):
+                    raise self._no_room(error) from error
+                raise
+            problem = wrong(image, str(self._body["disk_format"]), self._content, self._checksums)
+            if problem:
+                raise ImageCreateException(f"{self._head} did not arrive as it was sent: {problem}")
+            if self._protected:
+                self._api.set_image_properties(image.id, {PROTECTED: True}, replace=True)
+        return image.id
+
+    def _arrived(self) -> Image:
+        attempt = 1
+        while True:
+            try:
+                self._send()
+                return self._wait_active()
+            except (CloudAway, CloudRefused) as error:
+                if attempt == ATTEMPTS or not _passes(error) or not self._time.wait(AGAIN.pause(attempt)):
+                    raise
+                log.warning("%s: attempt %s of the upload broke off: %s", self._head, attempt, error)
+            attempt += 1
+            self._settle()
+
+    def _send(self) -> None:
+        """What is still to be done of it."""
+        if not self._image_id:
+            # Whoever took the upload for abandoned has looked for its images, and may look no more.
+            uploads.check()
+            self._image_id = self._api.create_image(self._body).id
+            self._status, self._staged = "queued", False
+        if self._status == "queued" and not self._staged:
+            timeout = (min(STALL_SECONDS, max(1.0, self._time.left())), max(1.0, self._time.left()))
+            self._api.upload_image_data(self._image_id, self._content, timeout, staged=self._by_import)
+            self._status, self._staged = "uploading" if self._by_import else "saving", self._by_import
+        if self._status == "uploading" and self._staged:
+            self._api.import_image(self._image_id, IMPORT_METHOD)
+            self._status = "importing"
+
+    def _settle(self) -> None:
+        """After an error: what has become of the image? Leaves one that `_send` can go on with, or none."""
+        if not self._image_id:
+            self._find_created()
+            return
+        for _ in self._time.looks(SETTLE_SECONDS if self._content.complete else NOTICE_SECONDS):
+            try:
+                self._status = self._api.image(self._image_id).status
+            except CloudNotFound:
+                self._image_id = ""
+                return
+            except CloudAway as error:
+                log.debug("%s: %s", self._head, error)
+                continue
+            if self._status not in _RECEIVING or self._staged:
+                break
+        if self._status in _DEAD or (self._status in _RECEIVING and not self._staged):
+            self._discard()
+
+    def _find_created(self) -> None:
+        """A creation that was not answered may have made an image."""
+        for image in self._api.images(name=str(self._body["name"])):
+            same = all(image.properties.get(key) == self._body.get(key) for key in UPLOAD_KEYS)
+            if image.status == "queued" and same:
+                self._image_id, self._status, self._staged = image.id, image.status, False
+                return
+
+    def _wait_active(self) -> Image:
+        away = 0
+        for number, _ in enumerate(self._time.looks()):
+            try:
+                image = self._api.image(self._image_id)
+            except CloudAway as error:
+                # An import takes long, and goes on: only several in a row say that the cloud is away.
+                away += 1
+                if away == ATTEMPTS:
+                    raise
+                log.debug("%s: %s", self._head, error)
+                continue
+            away = 0
+            if image.status == "active":
+                return image
+            if image.status in _DEAD:
+                raise ImageCreateException(f"{self._head} has become {image.status}")
+            if self._staged:
+                self._check_import(image, number)
+        self._time.check()
+        raise self._time.over()
+
+    def _check_import(self, image: Image, looks: int) -> None:
+        """The status alone does not tell: an image whose import failed stays ``importing`` as a rule."""
+        told = image.properties
+        stores = told.get("os_glance_failed_import") and not told.get("os_glance_importing_to_stores")
+        over = image.status == "queued" or stores
+        if not over and looks < PATIENT_LOOKS:
+            return
+        why = self._api.image_failures(self._image_id)
+        if over or why:
+            raise ImageCreateException(f"{self._head} was not imported: {why or 'the cloud does not say why'}")
+
+    def _no_room(self, error: CloudRefused) -> CloudQuota:
+        size = f"{self._content.size / 2**20:.1f} MiB"
+        text = f"{self._head} ({size}) was refused: {error.said}; delete images there, or have the quota raised"
+        return CloudQuota(text, error.status)
+
+    def _discard(self) -> None:
+        """Delete what was made. What cannot be deleted has our metadata, by which the builder finds it."""
+        image_id, self._image_id = self._image_id, ""
+        if not image_id:
+            return
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                self._api.delete_image(image_id)
+                return
+            except CloudNotFound:
+                return
+            except LaunchError as error:
+                log.warning("%s: %s, which is of no use, could not be deleted: %s", self._head, image_id, error)
+            if attempt == ATTEMPTS or not self._time.wait(AGAIN.pause(attempt)):
+                return
+
+
+def _passes(error: LaunchError) -> bool:
+    """May the same work soon? 409: the cloud has not noticed yet that the attempt before broke off."""
+    if isinstance(error, CloudRefused):
+        return error.status == 409 and not isinstance(error, CloudQuota)
+    return not isinstance(error, LoginRefused)
+
+
+# Is an image in the cloud what was sent? (rules U-9, U-14)
+
+#: What is made of a file when the cloud tells nothing that is known of it; the quickest first.
+_ALGORITHMS: Final = ("sha256", "md5", "sha512", "sha1", "sha384")
+
+
+def stored_content(image: Image) -> ImageContent:
+    """What Glance says of the bytes of an image."""
+    told = image.properties
+    size, algorithm = told.get("size"), told.get("os_hash_algo")
+    checksums = {"md5": _text(told.get("checksum"))}
+    if isinstance(algorithm, str):
+        checksums[algorithm.lower().replace("-", "")] = _text(told.get("os_hash_value"))
+    return ImageContent.of(size if isinstance(size, int) and not isinstance(size, bool) else None, **checksums)
+
+
+def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[str, str | None]) -> str | None:
+    """What is wrong with an image in the cloud, for people; None = it is as it was sent, as far as the cloud tells.
+
+    The file is read only if the cloud tells no checksum that is known. Blocks then.
+
+    :param image_format: of the file.
+    :param content: the file.
+    :param checksums: what is known of the file: algorithm -> hexadecimal digits.
+    :raises OSError: the file cannot be read.
+    """
+    stored = stored_content(image)
+    if _converted(image, image_format):
+        return _wrong_conversion(image, image_format, stored, content)
+    sent = ImageContent.of(content.size, **checksums)
+    if stored.size == sent.size and not sent.checksums.keys() & stored.checksums.keys():
+        algorithm = next(
+            (one for one in _ALGORITHMS if one in stored.checksums and one in hashlib.algorithms_available), ""
+        )
+        if algorithm:
+            sent = ImageContent(sent.size, {algorithm: content.checksum(algorithm)})
+    return difference(sent, stored)
+
+
+def _converted(image: Image, image_format: str) -> bool:
+    """Has the cloud made an image of another format of ours?"""
+    found = _text(image.properties.get("disk_format"))
+    return found is not None and found != image_format
+
+
+def _wrong_conversion(image: Image, image_format: str, stored: ImageContent, content: Content) -> str | None:
+    """A conversion has other bytes. A raw image of a qcow2 one has the size of the disk in it."""
+    made = image.properties.get("disk_format")
+    if not stored.size:
+        return f"the cloud says that it has made an image of format {made} of it, but one without content"
+    disk = content.virtual_size() if (image_format, made) == ("qcow2", "raw") else None
+    if disk is not None and stored.size < disk:
+        return f"the disk in it has {disk} bytes, but the raw image that the cloud has made of it {stored.size}"
+    return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+# What is sent of an image: the bytes of its file, and its properties (rules U-4, U-5).
+
+#: What is read and sent at a time. It stays in the processor's cache from the one to the other: with pieces of 1 MiB an
+#: upload over a fast link reaches 60% of the rate.
+CHUNK_BYTES: Final = 256 * 1024
+#: So often the builder is told how far it is.
+REPORT_BYTES: Final = 1024 * 1024
+#: Properties that say of which upload an image is (D-1).
+UPLOAD_KEYS: Final = ("nodepool_provider_name", "nodepool_build_id", "nodepool_upload_id")
+#: Attributes of the image itself that are no texts in the API.
+_NUMBERS: Final = frozenset({"min_disk", "min_ram"})
+PROTECTED: Final = "protected"
+_FLAGS: Final = frozenset({PROTECTED, "os_hidden"})
+_LISTS: Final = frozenset({"tags"})
+#: How much of a qcow2 file says how large the disk in it is.
+_HEAD_BYTES: Final = 32
+_QCOW2_MAGIC: Final = b"QFI\xfb"
+
+
+class Content:
+    """A file as the body of a request; its length is told beforehand, and how far it is to the builder.
+
+    It can be sent again from its beginning: the cloud may put off a request, or want a new token for it. It has no
+    ``read`` and no ``tell`` on purpose: libraries would go by the place that an attempt before has left.
+
+    :param file: not closed by it.
+    :param check: called before each piece; what it raises ends the request.
+    """
+
+    def __init__(self, file: BinaryIO, check: Callable[[], None] = lambda: None) -> None:
+        self.size = os.fstat(file.fileno()).st_size
+        #: Were all bytes taken, the last time that they were asked for?
+        self.complete = False
+        self._file = file
+        self._check = check
+        self._report = uploads.reporter()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[bytes]:
+        """:raises ImageCreateException: the file cannot be read, or another length was told."""
+        sent = told = 0
+        self.complete = False
+        try:
+            for chunk in self._chunks():
+                sent += len(chunk)
+                if sent > self.size:
+                    break
+                yield chunk
+                self.complete = sent == self.size
+                if self.complete or sent - told >= REPORT_BYTES:
+                    told = sent
+                    self._report(sent, self.size)
+        except OSError as error:
+            # For libraries it would be one of the connection.
+            raise ImageCreateException(f"the image file cannot be read: {error}") from error
+        if sent != self.size:
+            raise ImageCreateException("the image file has changed its size while it was uploaded")
+
+    def _chunks(self) -> Iterator[bytes]:
+        self._file.seek(0)
+        while chunk := self._file.read(CHUNK_BYTES):
+            self._check()
+            yield chunk
+
+    def checksum(self, algorithm: str) -> str:
+        """Of the whole file, which is read for it. Blocks.
+
+        :param algorithm: that the cloud has chosen.
+        :raises OSError: it cannot be read.
+        """
+        found = hashlib.new(algorithm, usedforsecurity=False)
+        for chunk in self._chunks():
+            found.update(chunk)
+        return found.hexdigest()
+
+    def virtual_size(self) -> int | None:
+        """Size of the disk in a qcow2 file, in bytes; None = it is no such file."""
+        self._file.seek(0)
+        head = self._file.read(_HEAD_BYTES)
+        return int.from_bytes(head[24:32]) if head.startswith(_QCOW2_MAGIC) else None
+
+
+def api_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties as Glance wants them."""
+    return {key: _property(key, value) for key, value in properties.items()}
+
+
+def _property(key: str, value: Any) -> Any:
+    if key in _NUMBERS:
+        return int(value)
+    if key in _FLAGS:
+        return str(value).lower() == "true"
+    if key in _LISTS and isinstance(value, list):
+        return [str(item) for item in value]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def checksum_properties(name: str, md5: str | None, sha256: str | None) -> dict[str, str]:
+    """Properties in which openstacksdk's users look for checksums (U-5)."""
+    known = {"md5": md5, "sha256": sha256, "object": f"images/{name}" if md5 or sha256 else None}
+    return {f"owner_specified.openstack.{key}": value for key, value in known.items() if value}

@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from nodepool.driver.framework.check_result import CheckResult, failure
-from nodepool.driver.framework.cloud_checks import CloudChecks
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH, section, settings_of

@@ -10,17 +10,15 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, NotFoundByProxy
-from nodepool.driver.framework.cloud_texts import one_line, without_login
-from nodepool.driver.framework.http.no_answer import no_answer
-from nodepool.driver.framework.http.retry_after import asks_for_a_pause, retry_after
-from nodepool.driver.framework.rate_classes import Call, RateClasses
-from nodepool.driver.framework.token_bucket import BucketSize
-from nodepool.driver.openstack import errors, session
+from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, NotFoundByProxy, one_line, without_login
+from nodepool.driver.framework.http.answers import asks_for_a_pause, no_answer, retry_after
+from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
+from nodepool.driver.openstack import errors
+from nodepool.driver.openstack.clouds import statsd_of
 from nodepool.driver.openstack.errors import ServiceAbsent
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ class Transport:
         provider: str,
         region: CloudRegion | Any,
         interval: float,
-        make_client: Callable[[Any, str], session.HttpClient] | None = None,
+        make_client: Callable[[Any, str], HttpClient] | None = None,
         renew: Callable[[Any], Any] = lambda region: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -77,12 +75,12 @@ class Transport:
         self.region = region
         self._renew = renew
         self.stopped = threading.Event()
-        self._make_client = make_client or session.make_client
+        self._make_client = make_client or make_http_client
         # Without a burst: ``rate`` is a distance, and a service of OpenStack is seldom more than a few processes.
         size = BucketSize(burst=1, rate=1 / interval if interval > 0 else 0)
         self._classes = RateClasses({}, size, clock, self._sleep)
         self._lock = threading.Lock()
-        self._clients: dict[str, session.HttpClient] = {}
+        self._clients: dict[str, HttpClient] = {}
         self._absent_until: dict[str, float] = {}
 
     def close(self) -> None:
@@ -91,7 +89,7 @@ class Transport:
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
-            session.close(client)
+            close(client)
 
     # -- services --
 
@@ -109,7 +107,7 @@ class Transport:
             clients, self._clients = list(self._clients.values()), {}
             self._absent_until.clear()
         for client in clients:
-            session.close(client)
+            close(client)
 
     def has(self, service: str) -> bool:
         """Has the catalog this service? Asks the cloud the first time; an absent one is looked for again after a while.
@@ -132,7 +130,7 @@ class Transport:
             return False
         return True
 
-    def _client(self, service: str) -> session.HttpClient:
+    def _client(self, service: str) -> HttpClient:
         with self._lock:
             client = self._clients.get(service)
         if client is None:
@@ -324,3 +322,66 @@ def _read_json(response: Any) -> Any:
         with contextlib.suppress(ValueError):
             return fast_json.loads(response.content)
     return response.json()
+
+
+# openstacksdk's session as a plain HTTP client: login, catalog, version discovery, TLS settings; nothing more.
+
+#: Seconds for one call when clouds.yaml has no ``api_timeout``.
+DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+#: Connections to one host that are kept.
+POOL_SIZE: Final = 32
+
+
+class HttpClient(Protocol):
+    """What is used of a keystoneauth adapter."""
+
+    def request(self, url: str, method: str, **arguments: Any) -> Any: ...
+
+
+def make_http_client(region: CloudRegion, service: str) -> HttpClient:
+    """A keystoneauth adapter as openstacksdk sets it up, without the SDK's own layer around each call.
+
+    Logs in. Raises ServiceAbsent, and what keystoneauth raises.
+    """
+    from nodepool.driver.openstack.service_client import client_class
+
+    # It tells at each attempt what is in the exception, too, but not whose cloud it is about.
+    chatter = logging.getLogger("keystoneauth.identity")
+    if chatter.level == logging.NOTSET:
+        chatter.setLevel(logging.ERROR)
+    if not region.has_service(service):
+        raise ServiceAbsent(f"clouds.yaml says has_{service.replace('-', '_')}: false")
+    session = _session_of(region)
+    if not region.get_endpoint(service):
+        found = session.get_endpoint(
+            service_type=region.get_service_type(service),
+            service_name=region.get_service_name(service),
+            interface=region.get_interface(service),
+            region_name=region.get_region_name(service),
+        )
+        if found is None:
+            raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
+    client: HttpClient = region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
+    return client
+
+
+def _session_of(region: CloudRegion) -> Any:
+    """keystoneauth's session of a region, with our limits and without what slows calls down."""
+    from nodepool.driver.framework.http import connections
+    from nodepool.driver.framework.http.connections import HttpSession
+    from nodepool.driver.openstack.service_client import TLS_SETTINGS, KeystoneAdapter
+
+    session = region.get_session()
+    if session.timeout is None:
+        session.timeout = DEFAULT_TIMEOUT_SECONDS
+    if not isinstance(session.session, HttpSession):
+        session.session = HttpSession(session.session)
+    connections.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
+    return session
+
+
+def close(client: HttpClient) -> None:
+    """Close the connections of a client that are not in use."""
+    requests_session = getattr(getattr(client, "session", None), "session", None)
+    if requests_session is not None:
+        requests_session.close()

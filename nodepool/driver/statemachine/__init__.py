@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter
-from nodepool.driver.statemachine.creation_machine import CreationMachine
-from nodepool.driver.statemachine.deletion_machine import DeletionMachine
+from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
 from nodepool.driver.statemachine.driver import StateMachineDriver
 from nodepool.driver.statemachine.handler import StateMachineHandler
-from nodepool.driver.statemachine.instance import Instance, Resource
+from nodepool.driver.statemachine.instance import Instance, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
+from nodepool.driver.statemachine.inventory import WatchedInventory
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
-from nodepool.driver.statemachine.machine import StateMachine
+from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine
 from nodepool.driver.statemachine.provider import StateMachineProvider
-from nodepool.driver.statemachine.resource_kinds import ResourceKind, ResourceKinds
-from nodepool.driver.statemachine.watched_inventory import WatchedInventory
 from nodepool.late_names import late_names
 
 __all__ = [

@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from nodepool.clock import monotonic
+from nodepool.driver import gateway
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings, ProviderConfig
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.listed_image import ListedImage
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.framework.shared_threads import SharedThreads
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.driver.statemachine.lost_creations import Creation
-    from nodepool.driver.statemachine.machine import StateMachine
+    from nodepool.model.request import NodeRequest
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
@@ -28,7 +31,7 @@ SWEEP_LIST_SECONDS: Final = 5.0
 Log = logging.LoggerAdapter[logging.Logger]
 
 
-def _nobody(*_: Any) -> None:
+def _ignore(*_: Any) -> None:
     """Stands for the framework until it uses the adapter."""
 
 
@@ -51,11 +54,11 @@ class Adapter:
     shared_threads: SharedThreads | None = None
     #: Set by the framework. Call it, from any thread, when a creation of `unansweredCreations` turned out to have made
     #: nothing, so that it counts no more: `InstanceCloud.on_room`. Neither blocks nor raises.
-    on_room: Callable[[], None] = staticmethod(_nobody)
+    on_room: Callable[[], None] = staticmethod(_ignore)
     #: Set by the framework. Call it, from any thread, when an instance ended that was not deleted here, with the id of
     #: its node, its own id as `InstanceCloud.record_id` gives it, the cloud's code, and a text. Neither blocks nor
     #: raises.
-    on_lost: Callable[[str, str, str, str], None] = staticmethod(_nobody)
+    on_lost: Callable[[str, str, str, str], None] = staticmethod(_ignore)
     #: Does the driver count instances itself that lists show as ended (reference/metrics 9)?
     counts_ends: ClassVar[bool] = False
     #: What its machines share; None = it is not built on that.
@@ -224,3 +227,115 @@ class Adapter:
     def stop(self) -> None:
         """Release what is held; nothing is called afterwards."""
         return
+
+
+# `StateMachine`: the launch or the deletion of one instance, in steps (reference/driver 8).
+
+
+def _no_wake() -> None:
+    """Stands for the framework until it drives the machine."""
+
+
+def _always() -> bool:
+    """Stands for the framework until it drives the machine."""
+    return True
+
+
+class StateMachine:
+    """Subclasses implement `advance`.
+
+    The framework never calls `advance` of one machine twice at once, but it advances several machines of one adapter
+    at the same time, from a small pool of threads (see `Adapter.advance_threads`).
+    """
+
+    START: ClassVar[str] = "start"
+
+    #: Optional hint, set by `advance`: seconds until the next call makes sense. None = the framework's pace: a few
+    #: times a second for a young machine, about once a second later.
+    next_advance_seconds: float | None = None
+    #: Set by the framework before the first `advance`. Call it, from any thread, when something happened that the
+    #: machine waits for: it is advanced at once. Neither blocks nor raises.
+    wake: Callable[[], None] = staticmethod(_no_wake)
+    #: Set by the framework on create machines. Ask it, from any thread, right before something is made that was waited
+    #: for: False = the launch is given up, or this launcher was stopped for so long that another one may have taken its
+    #: place; make nothing and raise an error. Neither blocks nor raises.
+    wanted: Callable[[], bool] = staticmethod(_always)
+
+    #: Of a machine that deletes: does it send a deletion that had no effect again by itself? Else the framework makes
+    #: another machine after a while.
+    resends: ClassVar[bool] = False
+    #: Set by the framework on create machines: the number of the attempt to launch the node, from 1.
+    attempt: int = 1
+    #: What the machine waits for, in the cloud's words: it is part of the error when the time is over.
+    waits_for: str = ""
+    #: Is ``external_id`` only a name so far, of an instance that is to be made?
+    announced: bool = False
+
+    def __init__(self) -> None:
+        self.state: str = self.START
+        #: A text, or a dict. A create machine sets it as soon as the cloud gives it; it is stored at once.
+        self.external_id: Any = None
+        self.complete = False
+        #: Monotonic seconds.
+        self.start_time = monotonic()
+
+    def advance(self) -> Instance | None:
+        """Go as far as is possible without waiting, and set ``complete`` at the end.
+
+        Should not block for long: it holds up a thread of the pool, though no other machine.
+
+        :return: of a create machine that is complete, the instance.
+        :raises Exception: the attempt failed; its class decides what follows (reference/driver 13).
+        """
+        raise NotImplementedError
+
+
+# The two signatures of `Adapter.getCreateStateMachine` (reference/driver 14).
+
+#: (hostname, label, image_external_id, metadata, request, az, log) -> machine
+MakeCreateMachine = Callable[
+    [str, "LabelSettings", Any, dict[str, str], "NodeRequest", "str | None", "Log"], "StateMachine"
+]
+
+
+def create_machine_of(provider_name: str, adapter: Adapter) -> MakeCreateMachine:
+    """How to call an adapter, whichever of the two signatures it has."""
+
+    def make(*arguments: Any) -> StateMachine:
+        machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *arguments)
+        return machine
+
+    signature = adapter.getCreateStateMachine
+    if wants_request(signature):
+        return make
+
+    with_image = wants_image(signature)
+
+    def call(
+        hostname: str,
+        label: LabelSettings,
+        image_external_id: Any,
+        metadata: dict[str, str],
+        request: NodeRequest,
+        az: str | None,
+        log: Log,
+    ) -> StateMachine:
+        if with_image:
+            return make(hostname, label, image_external_id, metadata, log)
+        return make(hostname, label, metadata, log)
+
+    return call
+
+
+def wants_image(make: Callable[..., Any]) -> bool:
+    """Does it take the image? The example of 11.0.0 does not; who copied that has no uploaded images."""
+    return list(inspect.signature(make).parameters) != ["hostname", "label", "metadata", "log"]
+
+
+def wants_request(make: Callable[..., Any]) -> bool:
+    """Does it take ``request`` and ``az`` before ``log``?"""
+    parameters = list(inspect.signature(make).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if {"request", "az"} & {p.name for p in positional}:
+        return True
+    return len(positional) >= 7 or any(p.kind is p.VAR_POSITIONAL for p in parameters)

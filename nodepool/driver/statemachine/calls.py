@@ -11,8 +11,8 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.guard import OnError
-from nodepool.plan.circuit_breaker import CircuitBreaker
-from nodepool.plan.failures import Failure, classify
+from nodepool.plan.launch import Failure, classify
+from nodepool.plan.retries import CircuitBreaker
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.driver.framework.held_time import HeldTime, TimeLimit
-from nodepool.driver.framework.node_log import node_logger
-from nodepool.driver.statemachine.finder import Search
-from nodepool.driver.statemachine.provider_view import CloudProviderView
-from nodepool.driver.statemachine.removal import RETRY, Done, Removal
+from nodepool.driver.framework.node_tasks import node_logger
+from nodepool.driver.framework.rate import HeldTime, TimeLimit
+from nodepool.driver.statemachine.launch import RETRY, CloudProviderView, Done, Removal
+from nodepool.driver.statemachine.lost_creations import Search
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.model import states
 

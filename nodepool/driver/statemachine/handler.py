@@ -7,24 +7,24 @@ import random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
-from nodepool.driver.framework.worker_view import ProviderView
+from nodepool.driver.framework.handler_hooks import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine import node_fields
+from nodepool.driver.statemachine import instance
 from nodepool.driver.statemachine.launch import LaunchingProvider, NodeLaunch
 from nodepool.model import states
 from nodepool.model.reasons import images_missing
-from nodepool.plan.failures import Failure
+from nodepool.plan.launch import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from nodepool.driver.config import ConfigPool
-    from nodepool.driver.framework.worker_view import PoolWorkerView
+    from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.statemachine.lost_instances import LostInstances
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import LaunchStatus
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import LaunchStatus
 
 
 class ServingProvider(ProviderView, LaunchingProvider, Protocol):
@@ -156,7 +156,7 @@ class StateMachineHandler(NodeRequestHandler):
                 self._az = random.choice(self.manager.zones(self.pool))
                 self._az_chosen = True
             node.az = self._az
-        node_fields.describe(node, self.pool.labels[node.type[0]], self.provider)
+        instance.describe(node, self.pool.labels[node.type[0]], self.provider)
 
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):

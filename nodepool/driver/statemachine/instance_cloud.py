@@ -13,13 +13,11 @@ from typing import Any, ClassVar, Final, Generic
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
-from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.inventory import Inventory, R, no_changes
-from nodepool.driver.statemachine.list_pace import PRICE_SECONDS, Waiter
+from nodepool.driver.statemachine import instance
+from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, SingleLooks, Waiter, no_changes
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
-from nodepool.driver.statemachine.single_looks import SingleLooks
 from nodepool.exceptions import LaunchError, NotFound
-from nodepool.metrics import leaks
+from nodepool.metrics import reports
 
 log = logging.getLogger("nodepool.driver.statemachine.InstanceCloud")
 
@@ -227,7 +225,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
 
         :param why: see `why_ended`.
         """
-        node_id = None if why is None else metadata.node_id_of(record.metadata, self.provider)
+        node_id = None if why is None else instance.node_id_of(record.metadata, self.provider)
         if why is not None and node_id is not None:
             self.on_lost(node_id, record.id, *why)
 
@@ -238,7 +236,7 @@ class InstanceCloud(abc.ABC, Generic[R]):
                 "Provider %s: instance %s of node %s was made by a call that was not answered, deleting it",
                 self.provider,
                 record.id,
-                record.metadata.get(metadata.NODE_KEY),
+                record.metadata.get(instance.NODE_KEY),
             )
             self.others.submit(self._delete_stray, record.id, partial(self.delete_seen, record))
 
@@ -256,4 +254,4 @@ class InstanceCloud(abc.ABC, Generic[R]):
             # The search for leaks comes by later.
             log.warning("Instance %s could not be deleted: %s", record_id, error)
             return
-        leaks.report(self.provider, "instances")
+        reports.report_leaks(self.provider, "instances")

@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Set
+import weakref
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from concurrent.futures import Executor
 from functools import partial
-from typing import ClassVar, Final, Generic, Protocol, TypeVar
+from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.held_time import HeldTime, HeldTogether, held_work, working_for
-from nodepool.driver.statemachine import metadata
-from nodepool.driver.statemachine.list_pace import ListPace, Waiter
-from nodepool.driver.statemachine.single_looks import SingleLooks
+from nodepool.driver.framework.quota_support import QuotaUnknown
+from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work, working_for
+from nodepool.driver.statemachine import instance
+from nodepool.exceptions import NotFound
+from nodepool.plan.retries import AgedAnswer, Backoff
 
 log = logging.getLogger("nodepool.driver.statemachine.Inventory")
 
@@ -251,7 +255,7 @@ class Inventory(Generic[R]):
         """Instances whose metadata names a node of this provider."""
         with self._changed:
             records = list(self._records.values())
-        return [record for record in records if metadata.node_id_of(record.metadata, self.provider) == node_id]
+        return [record for record in records if instance.node_id_of(record.metadata, self.provider) == node_id]
 
     def all(self, max_age: float) -> list[R]:
         """All instances; asks the cloud unless the last complete list began at most ``max_age`` seconds ago. Blocks.
@@ -412,3 +416,549 @@ class Inventory(Generic[R]):
                 now = self._clock()
                 # What the list waited for in our own limits says nothing of how busy the cloud is.
                 self._pace.worked(now, took=now - started - (self.held.seconds - held))
+
+
+# When to list the instances of a cloud: who waits for one, and for how long such waits took lately.
+
+#: Between two lists while something is about to happen; and when all have waited for long.
+SHORTEST_PAUSE_SECONDS: Final = 0.25
+LONGEST_PAUSE_SECONDS: Final = 3.0
+#: The pause is this part of the time that the youngest waiter has waited.
+PAUSE_SHARE: Final = 1 / 10
+#: Each wait that ends with news pays for this part of a list that comes sooner, and each list uses up one; so many can
+#: be paid for in advance, or be owed.
+LISTS_PER_WAIT: Final = 0.24
+PAID_LISTS: Final = 10.0
+#: What the waiters of a list that is paid for must be expected to have lost together, in seconds, to be worth it.
+PRICE_SECONDS: Final = 0.03
+#: From the beginning of one list to that of the next one that is paid for.
+PAID_PAUSE_SECONDS: Final = 0.03
+#: More waiters than these share the cost of a list: pauses are shorter then, down to this part of their length.
+MANY_WAITERS: Final = 40
+SHORTEST_PART: Final = 0.4
+#: The number of waiters counts as before for a while: with each list it may fall by no more than to this part.
+FALL: Final = 0.95
+#: From a list that failed to the next one.
+RETRY: Final = Backoff(1.0, 15.0)
+#: A waiter that did not look for so long does not wait any more. Machines are advanced every few seconds.
+FORGOTTEN_SECONDS: Final = 20.0
+#: The shortest of so many latest waits says when to begin to look. The last waits of a burst are its longest.
+REMEMBERED_WAITS: Final = 100
+
+
+class Waiter:
+    """Something that waits for news of an instance.
+
+    :param kind: what for; waits of one kind are expected to take about equally long.
+    :param wake: called in the thread that listed when there is news; must not block.
+    :param since: when the wait began, monotonic seconds.
+    :param record_id: only news of this instance; None = woken after each list.
+    :param complete: complete lists are needed: it looks for something that may have been overlooked, or is absent.
+    """
+
+    def __init__(
+        self, kind: str, wake: Callable[[], None], since: float, record_id: str | None = None, complete: bool = False
+    ) -> None:
+        self.kind = kind
+        self.wake = wake
+        self.since = since
+        self.touched = since
+        self.record_id = record_id
+        self.complete = complete
+        #: Was it woken, and has not said yet that it still waits?
+        self.told = False
+        #: Whose it is: they wait as long as a list waits for its turn.
+        self.work = held_work()
+        self._held_before = self._held()
+
+    def waited(self, now: float) -> float:
+        """Seconds that it waited for the cloud: the time in our own limits says nothing of the next wait."""
+        return now - self.since - (self._held() - self._held_before)
+
+    def _held(self) -> float:
+        return max((held.seconds for held in self.work), default=0.0)
+
+
+class ListPace:
+    """The waiters of one inventory, and the time of its next list.
+
+    Not thread-safe: the inventory guards it. All times are monotonic seconds. A waiter that nobody holds any more is
+    forgotten.
+    """
+
+    def __init__(self) -> None:
+        #: A pause is not shorter, however many share a list; those that are paid for are.
+        self.shortest_seconds = 0.0
+        #: As `PRICE_SECONDS`, for this cloud.
+        self.price_seconds = PRICE_SECONDS
+        self._waiters: weakref.WeakSet[Waiter] = weakref.WeakSet()
+        #: Those that only news of one instance concern, by its id, and all others: a watch tells of one instance at a
+        #: time, and a thousand may wait.
+        self._by_record: dict[str, weakref.WeakSet[Waiter]] = {}
+        self._of_any: weakref.WeakSet[Waiter] = weakref.WeakSet()
+        self._durations: dict[str, deque[float]] = {}
+        #: The shortest of them; each waiter is judged by it with each list.
+        self._shortest: dict[str, float] = {}
+        #: The number of waiters, now or a moment ago.
+        self._many = 0.0
+        #: Lists that are paid for; less than zero: that are owed.
+        self._paid = 0.0
+        #: No list before; and none that is paid for.
+        self._not_before = float("-inf")
+        self._paid_not_before = float("-inf")
+        #: Lists that failed, in a row.
+        self._failures = 0
+
+    # -- who waits --
+
+    def add(self, waiter: Waiter) -> None:
+        """Also for one that needs complete lists from now on."""
+        self._waiters.add(waiter)
+        if waiter.record_id is None or waiter.complete:
+            self._of_any.add(waiter)
+        else:
+            self._by_record.setdefault(waiter.record_id, weakref.WeakSet()).add(waiter)
+
+    def _discard(self, waiter: Waiter) -> None:
+        self._waiters.discard(waiter)
+        self._of_any.discard(waiter)
+        if waiter.record_id in self._by_record:
+            others = self._by_record[waiter.record_id]
+            others.discard(waiter)
+            if not others:
+                del self._by_record[waiter.record_id]
+
+    def has(self, waiter: Waiter) -> bool:
+        return waiter in self._waiters
+
+    def done(self, waiter: Waiter, now: float, happened: bool) -> None:
+        """A wait is over.
+
+        :param happened: what was waited for came; False = it was given up.
+        """
+        self._discard(waiter)
+        if happened:
+            durations = self._durations.setdefault(waiter.kind, deque(maxlen=REMEMBERED_WAITS))
+            durations.append(waiter.waited(now))
+            self._shortest[waiter.kind] = min(durations)
+            self._paid = min(PAID_LISTS, self._paid + LISTS_PER_WAIT)
+
+    def work(self) -> set[HeldTime]:
+        """Of all waiters."""
+        return {held for waiter in self._waiters for held in waiter.work}
+
+    def awaited(self) -> set[str] | None:
+        """The instances of which news are waited for; None = somebody waits for something else."""
+        found = {waiter.record_id for waiter in self._waiters if waiter.record_id is not None and not waiter.complete}
+        others = any(waiter.record_id is None or waiter.complete for waiter in self._waiters)
+        return None if others else found
+
+    def complete_wanted(self) -> bool:
+        """Does a waiter need complete lists?"""
+        return any(waiter.complete for waiter in self._waiters)
+
+    def to_wake(self, changed: Collection[str]) -> list[Waiter]:
+        """Whom a list concerns that changed what is known of these instances."""
+        # To walk through an empty one costs as much as the rest.
+        found = dict.fromkeys(self._of_any) if len(self._of_any) else {}
+        for record_id in changed:
+            if record_id in self._by_record:
+                found.update(dict.fromkeys(self._by_record[record_id]))
+        for waiter in found:
+            waiter.told = True
+        return list(found)
+
+    # -- lists --
+
+    def listed(self) -> None:
+        """A list was stored."""
+        self._many = max(len(self._waiters), self._many * FALL)
+        self._paid = max(-PAID_LISTS, self._paid - 1)
+
+    def worked(self, now: float, took: float) -> None:
+        """A list was answered, ``took`` seconds after it was asked for.
+
+        A busy API must not be asked all the time; the longer the pause, the later is news of everybody.
+        """
+        self._failures = 0
+        self._not_before = now + max(SHORTEST_PAUSE_SECONDS * self._part(), took, self.shortest_seconds - took)
+        self._paid_not_before = now - took + max(PAID_PAUSE_SECONDS, 2 * took)
+
+    def failed(self, now: float) -> float:
+        """A list failed. Returns the seconds until the next one."""
+        self._failures += 1
+        pause = RETRY.pause(self._failures)
+        self._not_before = self._paid_not_before = now + pause
+        return pause
+
+    def next_list(self, now: float, listed_at: float) -> float:
+        """When to list again; infinite while nobody waits. Lets go of forgotten waiters.
+
+        :param listed_at: when the latest list began.
+        """
+        due, part = float("inf"), self._part()
+        for waiter in list(self._waiters):
+            if now - waiter.touched > FORGOTTEN_SECONDS:
+                self._discard(waiter)
+            elif due > self._not_before:
+                # Else it makes no difference; hundreds may wait.
+                due = min(due, self._due(waiter, now, listed_at, part))
+        if len(self._by_record) > 2 * len(self._waiters):
+            # Of waiters that nobody held any more.
+            self._by_record = {record_id: known for record_id, known in self._by_record.items() if known}
+        return min(max(due, self._not_before), self._next_paid(listed_at))
+
+    def next_for(self, waiter: Waiter, now: float, listed_at: float) -> float:
+        """When to list again because of a waiter that is new, or waits again."""
+        due = self._due(waiter, now, listed_at, self._part())
+        return min(max(due, self._not_before), self._next_paid(listed_at))
+
+    def _next_paid(self, listed_at: float) -> float:
+        """When the next list is worth its price, if it is paid for; else infinite.
+
+        Where few instances follow each other quickly, each one that is noticed late keeps its place from the next.
+        """
+        # Lists of many are long, and shared already.
+        if self._paid < 1 or self._many > MANY_WAITERS:
+            return float("inf")
+        ends = [
+            max(listed_at, waiter.since + self._shortest[waiter.kind])
+            for waiter in self._waiters
+            if not waiter.told and waiter.kind in self._shortest
+        ]
+        return max(worth_a_list(ends, self.price_seconds), self._paid_not_before)
+
+    def _due(self, waiter: Waiter, now: float, listed_at: float, part: float) -> float:
+        """When to list for one waiter: seldom before about the shortest time that such a wait took lately.
+
+        But not never: the cloud may have been busier then.
+
+        :param part: see `_part`.
+        """
+        begin = waiter.since + 0.7 * self._shortest.get(waiter.kind, 0.0)
+        if now < begin and not waiter.complete:
+            return min(begin, max(waiter.since, listed_at) + LONGEST_PAUSE_SECONDS)
+        pause = min(LONGEST_PAUSE_SECONDS, max(SHORTEST_PAUSE_SECONDS, (now - begin) * PAUSE_SHARE))
+        return max(waiter.since, listed_at + pause * part)
+
+    def _part(self) -> float:
+        """Pauses are this part of their length."""
+        return min(1.0, max(SHORTEST_PART, MANY_WAITERS / max(1.0, self._many)))
+
+
+def worth_a_list(ends: Iterable[float], price: float) -> float:
+    """When all together have lost the price; infinite if there are none.
+
+    :param ends: from when on news of each can be expected: from then on time is lost.
+    """
+    lost, count, last = 0.0, 0, float("inf")
+    for end in sorted(ends):
+        if count and lost + count * (end - last) >= price:
+            break
+        lost += count * (end - last) if count else 0.0
+        count, last = count + 1, end
+    return last + (price - lost) / count if count else last
+
+
+# `SingleLooks`: instances that are asked for one by one, in place of a list of all, while few are waited for.
+
+#: Several are asked for one by one if there are so many times as many.
+SINGLY_OF: Final = 10
+
+
+class Looked(NamedTuple, Generic[T]):
+    """What came of it: instances as they are, and the ids of those that are gone."""
+
+    found: list[T]
+    gone: list[str]
+
+
+class SingleLooks(Generic[T]):
+    """Of one cloud.
+
+    :param look_at: gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
+    :param most: so many at once; 0 = always list.
+    """
+
+    def __init__(self, look_at: Callable[[str], T], most: int) -> None:
+        self._look_at = look_at
+        self._most = most
+
+    def choose(self, awaited: Set[str] | None, known: Collection[str]) -> Set[str]:
+        """Which instances to ask for; none = list. Pure.
+
+        One that no list has shown is not asked for: a list shows it, and what else there is.
+
+        :param awaited: whom somebody waits for; None = somebody waits for something else.
+        :param known: all that lists have shown.
+        """
+        if not awaited or len(awaited) > self._most or any(record_id not in known for record_id in awaited):
+            return set()
+        return awaited if len(awaited) == 1 or len(awaited) * SINGLY_OF <= len(known) else set()
+
+    def look(self, record_ids: Iterable[str]) -> Looked[T]:
+        """Ask for each of them; blocks. Raises what the cloud says."""
+        looked: Looked[T] = Looked([], [])
+        for record_id in record_ids:
+            try:
+                looked.found.append(self._look_at(record_id))
+            except NotFound:
+                looked.gone.append(record_id)
+        return looked
+
+
+# `WatchedInventory`: an inventory for clouds that report changes by watches, so that they need not be asked.
+#
+# The driver puts in what its watches report. Instances are listed when a waiter needs a complete list. They are also
+# listed when something waits and no watch has reported anything for long, because a watch can be dead without an
+# error.
+
+#: How long a watch may be silent while something waits, before instances are listed.
+SILENT_SECONDS: Final = 30.0
+
+
+class WatchedInventory(Inventory[R]):
+    """Instances of one provider, as told last. Thread-safe. Ids may be used again: `revive`.
+
+    An instance can be asked for by its id: `InstanceCloud.get_instance`.
+
+    Parameters as those of `Inventory`.
+    """
+
+    # A watch tells nothing of what was gone before it began, and the next list is far away.
+    absent_seconds = 0.5
+
+    def __init__(
+        self,
+        provider: str,
+        fetch: Callable[[str | None], Iterable[R]],
+        since: Callable[[str], str | None] = no_changes,
+        lag_seconds: float = 0.0,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        if clock is None:
+            super().__init__(provider, fetch, since, lag_seconds)
+        else:
+            super().__init__(provider, fetch, since, lag_seconds, clock)
+        #: Something is not told by watches: instances are listed while something waits, as in `Inventory`.
+        self.lists = False
+        #: Called once, when somebody waits for the first time: begin to watch. Must not block.
+        self.on_start: Callable[[], None] = lambda: None
+        #: Called, in the thread of the watch, with an instance that has ended, as it was known. Must not block.
+        self.on_end: Callable[[R], None] = lambda record: None
+        self._heard_at = float("-inf")
+
+    # -- what watches tell --
+
+    def put(self, record: R) -> None:
+        """A watch told of an instance. One with the id of an instance that is gone is another one."""
+        with self._changed:
+            now = self._heard_at = self.listed_at = self._clock()
+            self._gone.pop(record.id, None)
+            self._never_seen.discard(record.id)
+            self._seen[record.id] = now
+            news = self._records.get(record.id) != record
+            self._records[record.id] = record
+            wake = self._pace.to_wake({record.id}) if news else []
+        if news:
+            self.on_news([record])
+        for waiter in wake:
+            waiter.wake()
+
+    def listed(self, records: Iterable[R], started: float) -> None:
+        """A watch began with all instances, at that time."""
+        news, wake = self._take(list(records), started, complete=True)
+        self.heard()
+        if news:
+            self.on_news(news)
+        for waiter in wake:
+            waiter.wake()
+        self.on_list()
+
+    def remove(self, record_id: str, another: bool = False, since: float = float("inf")) -> None:
+        """A watch told that an instance is gone, or lists it no more.
+
+        :param another: an instance with the same id was made meanwhile, of which the watch has not told yet.
+        :param since: when the watch's list began that lacks it: such a list says nothing of an instance that another
+            list, which began later, has shown. Infinite = the watch told the end itself.
+        """
+        with self._changed:
+            if self._seen.get(record_id, float("-inf")) >= since:
+                return
+            now = self._heard_at = self.listed_at = self._clock()
+            known = self._records.pop(record_id, None)
+            self._seen.pop(record_id, None)
+            if not another:
+                self._gone[record_id] = now
+                self._never_seen.discard(record_id)
+            wake = self._pace.to_wake({record_id})
+        if known is not None and not another:
+            self.on_end(known)
+        for waiter in wake:
+            waiter.wake()
+
+    def heard(self) -> None:
+        """A watch gave a sign of life."""
+        with self._changed:
+            self._heard_at = self._clock()
+
+    def revive(self, record_id: str) -> None:
+        """An instance is about to be made whose id was that of another one, which is gone."""
+        with self._changed:
+            self._gone.pop(record_id, None)
+
+    def known(self) -> list[R]:
+        """All instances as told last. Does not block."""
+        with self._changed:
+            return list(self._records.values())
+
+    # -- when to list --
+
+    def _start(self) -> threading.Thread | None:
+        self.on_start()
+        return super()._start()
+
+    def _add(self, waiter: Waiter) -> None:
+        if self.lists or waiter.complete:
+            super()._add(waiter)
+            return
+        self._pace.add(waiter)
+        if self._heard_at + SILENT_SECONDS < self._waiting_until:
+            self._changed.notify_all()
+
+    def _pause(self) -> float:
+        now = self._clock()
+        due = self._pace.next_list(now, self.listed_at)
+        if due != float("inf") and not self.lists and not self._pace.complete_wanted():
+            due = max(due, self._heard_at + SILENT_SECONDS, self.complete_at + SILENT_SECONDS)
+        return due - now
+
+
+# Answers of a cloud that are kept, and requested again in the background.
+
+#: Longest wait for the very first answer.
+FIRST_ANSWER_SECONDS: Final = 5.0
+#: Seconds after an error before the same question is asked again.
+ERROR_SECONDS: Final = 2.0
+
+
+class NotKnown(QuotaUnknown):
+    """There is no answer yet. The text says why."""
+
+
+class Patience:
+    """How long first answers of one cloud are waited for, all together. An answer, whichever, gives all of it back.
+
+    ``_lock`` guards what is left.
+    """
+
+    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._left = seconds
+
+    def wait(self, condition: threading.Condition, until: Callable[[], bool]) -> None:
+        """Wait until something is true, or patience is at its end. ``condition`` is held."""
+        with self._lock:
+            left = self._left
+        begun = self._clock()
+        condition.wait_for(until, left)
+        with self._lock:
+            self._left = max(0.0, self._left - (self._clock() - begun))
+
+    def restore(self) -> None:
+        """The cloud has answered something."""
+        with self._lock:
+            self._left = self._seconds
+
+
+class Known(Generic[T]):
+    """An answer of a cloud that may be a little old.
+
+    `get` returns what is known and, when that is too old, has it asked for again in the background. Only the first
+    answer is waited for, by whoever asks first, and not for long: a pool that waits serves nobody. After an error the
+    old answer stays. ``_condition`` guards everything; it is not held while the cloud is asked.
+
+    :param ask: asks the cloud; may block and raise.
+    :param seconds: how old an answer may be.
+    :param permanent: errors that are an answer, too: they are raised by `get` until it is time to ask again.
+    :param patience: shared by all that is asked of one cloud.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], T],
+        seconds: float,
+        executor: Executor,
+        *,
+        permanent: tuple[type[Exception], ...] = (),
+        clock: Callable[[], float] = monotonic,
+        patience: Patience | None = None,
+    ) -> None:
+        self._ask = ask
+        #: An error that is permanent is an answer, too.
+        self._answer: AgedAnswer[T | Exception] = AgedAnswer(seconds, ERROR_SECONDS)
+        self._executor = executor
+        self._permanent = permanent
+        self._clock = clock
+        self._patience = patience or Patience()
+        self._condition = threading.Condition()
+        self._tried = False
+        #: Somebody has waited for the first answer.
+        self._waited = False
+
+    def get(self) -> T:
+        """The answer; blocks at most a few seconds, and only for the first one.
+
+        :raises NotKnown: the cloud has not answered yet.
+        :raises Exception: one of ``permanent``.
+        """
+        self.refresh()
+        with self._condition:
+            if not self._tried and not self._waited:
+                self._patience.wait(self._condition, lambda: self._tried)
+                self._waited = True
+            answer = self._answer
+            if answer.known:
+                value = answer.value
+                if isinstance(value, self._permanent):
+                    raise value.with_traceback(None)
+                return cast("T", value)
+            raise NotKnown("the cloud has not answered yet" if answer.error is None else str(answer.error))
+
+    def refresh(self) -> None:
+        """Ask if what is known is too old. Does not block."""
+        with self._condition:
+            if not self._answer.begin(self._clock()):
+                return
+        try:
+            self._executor.submit(self._run)
+        except RuntimeError:  # the provider was stopped: what is known must do
+            with self._condition:
+                self._answer.gave_up()
+                self._tried = True
+
+    def expire(self) -> None:
+        """What is known is out of date: `get` asks again. Does not block."""
+        with self._condition:
+            self._answer.expire()
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        value: T | Exception
+        try:
+            value = self._ask()
+        except self._permanent as refusal:
+            value = refusal
+        except Exception as problem:  # noqa: BLE001 - told by `get`
+            value = error = problem
+        if error is None:
+            self._patience.restore()
+        with self._condition:
+            self._tried = True
+            if error is None:
+                self._answer.answered(value, self._clock())
+            else:
+                self._answer.failed(error, self._clock())
+            self._condition.notify_all()

@@ -13,40 +13,84 @@ A launch goes through phases, each an object of `nodepool.driver.statemachine.ph
 
 from __future__ import annotations
 
+import copy
 import logging
+import math
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool import log_names
-from nodepool.clock import monotonic
-from nodepool.driver.framework.held_time import HeldTime, TimeLimit
-from nodepool.driver.statemachine import failed_scan
-from nodepool.driver.statemachine.phases.begin_phase import BeginPhase
-from nodepool.driver.statemachine.phases.clean_phase import CleanPhase
-from nodepool.driver.statemachine.phases.create_phase import CreatePhase
-from nodepool.driver.statemachine.phases.end_phase import EndPhase
-from nodepool.driver.statemachine.phases.look_phase import LookPhase
-from nodepool.driver.statemachine.phases.phase import LaunchOrder, LaunchSteps, Phase
-from nodepool.driver.statemachine.phases.scan_phase import ScanPhase
-from nodepool.driver.statemachine.provider_view import CloudProviderView
-from nodepool.driver.statemachine.removal import Driven
-from nodepool.exceptions import LaunchError, ZKConflict, ZKException
-from nodepool.guard import Guard
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver import gateway
+from nodepool.driver.framework.rate import HeldTime, TimeLimit
+from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
+from nodepool.driver.statemachine.lost_creations import Search
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
+from nodepool.exceptions import (
+    LaunchError,
+    LaunchKeyscanException,
+    LaunchNetworkException,
+    LaunchStatusException,
+    NotFound,
+    ServerCreateTimeoutException,
+    ZKConflict,
+    ZKException,
+)
+from nodepool.guard import Guard, settle
 from nodepool.logconfig import get_annotated_logger
-from nodepool.metrics import launches
+from nodepool.metrics import reports
 from nodepool.model import states
-from nodepool.plan import launch_attempt as plan
-from nodepool.plan.failures import Failure, classify, launch_outcome
-from nodepool.plan.launch_attempt import Abort, LaunchOutcome, Retry
-from nodepool.tracing import launch_spans, recorder
+from nodepool.model.status import LaunchStatus
+from nodepool.plan import launch as plan
+from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
+from nodepool.plan.retries import Backoff
+from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.driver.statemachine.learned_limits import LearnedLimits
-    from nodepool.driver.statemachine.machine import StateMachine
+    from nodepool.driver.interface import CleanupTask
+    from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
+    from nodepool.driver.statemachine.calls import CloudCalls
+    from nodepool.driver.statemachine.cloud_quota import LearnedLimits
+    from nodepool.driver.statemachine.instance import Instance
+    from nodepool.driver.statemachine.lost_creations import InstanceFinder
     from nodepool.driver.statemachine.scans import Scans
+    from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
+
+
+# `CloudProviderView`: what launches, deletions and leak sweeps all see of the provider that they are tasks of.
+#
+# The provider makes these tasks, so their modules do not import it. What only one kind of task needs is declared in
+# the
+# module of that task.
+
+
+class CloudProviderView(Protocol):
+    """Parts of a `StateMachineProvider`."""
+
+    name: str
+    adapter: Adapter
+    calls: CloudCalls
+    finder: InstanceFinder
+    scheduler: Scheduler
+
+    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
+        """The deletion of one instance, in steps."""
+        ...
+
+    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
+        """Delete an instance that nobody uses, in the background."""
+        ...
+
+    def invalidateQuotaCache(self) -> None:
+        """Ask the cloud for its limits again, in the background."""
+        ...
 
 
 #: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
@@ -117,7 +161,7 @@ class NodeLaunch:
             node_id=node.id,
             pool=handler.pool.name,
             label=node.type[0],
-            trace_id=recorder.log_id(handler.request),
+            trace_id=spans.log_id(handler.request),
         )
         self.steps = LaunchSteps(self._order)
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
@@ -218,8 +262,8 @@ class NodeLaunch:
 
     def _created(self) -> float | None:
         now = self._clock()
-        launches.report_boot(self._order.settings.name, now - self._attempt_begun)
-        self._trace_part(launch_spans.BOOT, now - self._attempt_begun)
+        reports.report_boot(self._order.settings.name, now - self._attempt_begun)
+        self._trace_part(spans.BOOT, now - self._attempt_begun)
         self._created_at = now
         if not getattr(self._order.label, "host_key_checking", True):
             return self._end(states.READY)
@@ -229,16 +273,16 @@ class NodeLaunch:
 
     def _scanned(self) -> float | None:
         seconds = self._clock() - self._created_at
-        launches.report_scan(self._order.settings.name, seconds)
-        self._trace_part(launch_spans.SCAN, seconds)
+        reports.report_scan(self._order.settings.name, seconds)
+        self._trace_part(spans.SCAN, seconds)
         return self._end(states.READY)
 
     def _trace_part(self, name: str, seconds: float) -> None:
-        launch_spans.part_ended(name, self._order.request, self.node, self._attempt, seconds)
+        spans.part_ended(name, self._order.request, self.node, self._attempt, seconds)
 
     def _trace_attempt(self, error: str) -> None:
         seconds, name = self._clock() - self._attempt_begun, self._order.settings.name
-        launch_spans.attempt_ended(self._order.request, self.node, name, self._attempt, seconds, error)
+        spans.attempt_ended(self._order.request, self.node, name, self._attempt, seconds, error)
 
     def _wants(self, machine: StateMachine) -> bool:
         """Is this the machine of the current attempt, and the node ours beyond doubt? Asked from any thread."""
@@ -255,9 +299,7 @@ class NodeLaunch:
             return False
 
     def _tell_failed_scan(self) -> None:
-        failed_scan.tell(
-            self._provider.name, self._provider.adapter, self._order.label, self.node.external_id, self.log
-        )
+        tell(self._provider.name, self._provider.adapter, self._order.label, self.node.external_id, self.log)
 
     # -- failures --
 
@@ -396,10 +438,566 @@ class NodeLaunch:
 
     def _report(self, result: str, text: str) -> None:
         self._launch_ended(self.node, result, text)
-        launches.report(
+        reports.report_launch(
             result,
             (self._clock() - self._begun) * 1000,
             provider=self._order.settings.name,
             az=self.node.az,
             requestor=self._order.request.requestor,
         )
+
+
+# What is left to say of an instance that gave no host keys (rule L-16).
+
+
+def tell(provider_name: str, adapter: Adapter, label: LabelSettings, external_id: Any, log: Log) -> None:
+    """Write the console to the log if the label wants it, and tell the adapter. Blocks for both.
+
+    Neither may fail the launch in another way: no error is raised.
+    """
+    if getattr(label, "console_log", False):
+        console = gateway.get_console_log(provider_name, adapter, label, external_id)
+        if console:
+            log.info("Console of instance %s:\n%s", external_id, console)
+    gateway.notify_nodescan_failure(provider_name, adapter, label, external_id)
+
+
+# What the phases of a launch have in common.
+
+#: ``launch-retries``, ``launch-timeout`` and ``boot-timeout`` of a provider whose driver does not know them.
+LAUNCH_RETRIES: Final = 3
+LAUNCH_SECONDS: Final = 3600.0
+BOOT_SECONDS: Final = 120.0
+
+
+class Phase(Protocol):
+    """A part of a launch that goes on in steps."""
+
+    @property
+    def name(self) -> str:
+        """Of its step, see `nodepool.model.status.LaunchStatus`. Any thread."""
+        ...
+
+    def step(self) -> float | None:
+        """Do what can be done now; blocks for single round trips at most.
+
+        :return: seconds until the next step; None = the phase is over.
+        :raises Exception: the attempt failed.
+        """
+        ...
+
+
+class NodeWrites(Protocol):
+    """What the phases use of ZooKeeper."""
+
+    def surelyLocked(self, node: Node) -> bool: ...
+
+    def storeNode(self, node: Node) -> None: ...
+
+
+@dataclass(frozen=True)
+class LaunchOrder:
+    """What is to be launched, and for whom. A reload of the configuration changes nothing here (L-17).
+
+    :param node: locked by us; the phases fill its fields.
+    :param settings: configuration of the provider.
+    """
+
+    node: Node
+    label: LabelSettings
+    pool: ConfigPool
+    settings: Any
+    request: NodeRequest
+
+    # Drivers written for 11.0.0 may have no such keys; then the defaults of all others hold.
+
+    @property
+    def launch_retries(self) -> int:
+        return int(getattr(self.settings, "launch_retries", LAUNCH_RETRIES))
+
+    @property
+    def launch_timeout(self) -> float:
+        return float(getattr(self.settings, "launch_timeout", LAUNCH_SECONDS))
+
+    @property
+    def boot_timeout(self) -> float:
+        return float(getattr(self.settings, "boot_timeout", BOOT_SECONDS))
+
+
+class LaunchSteps:
+    """In which step a launch is, and since when. The task of the launch notes it; any thread may read it."""
+
+    def __init__(self, order: LaunchOrder) -> None:
+        self._order = order
+        self._begun = wall_time()
+        self._now = LaunchStatus(step="begin", since=self._begun)
+
+    def note(self, phase: Phase, left: float) -> None:
+        """The launch is in this phase now. :param left: of the time of the attempt, in seconds."""
+        name, text = phase.name, getattr(phase, "text", "")
+        if (name, text) == (self._now.step, self._now.text):
+            return
+        now = wall_time()
+        since = self._now.since if name == self._now.step else now
+        if name == "keys":
+            ends, option = now + self._order.boot_timeout, "boot-timeout"
+        else:
+            ends, option = now + left, "launch-timeout"
+        self._now = LaunchStatus(step=name, text=text, since=since, ends=ends, option=option)
+
+    def status(self) -> LaunchStatus:
+        """The step, and what the launch is for."""
+        return replace(self._now, node=self._order.node.key, label=self._order.label.name, begun=self._begun)
+
+
+# `BeginPhase`: find the image and make the machine (rule L-1).
+
+
+class BeginPhase:
+    """Result: ``machine``.
+
+    :param image_of: external id of the image of a label, and the ``image_id`` of its nodes; see `StateMachineProvider`.
+    :param make_machine: `Adapter.getCreateStateMachine`.
+    """
+
+    name = "begin"
+
+    def __init__(
+        self,
+        order: LaunchOrder,
+        zk: NodeWrites,
+        image_of: Callable[[LabelSettings], tuple[Any, str | None]],
+        make_machine: Callable[..., StateMachine],
+        log: Log,
+    ) -> None:
+        self._order = order
+        self._zk = zk
+        self._image_of = image_of
+        self._make_machine = make_machine
+        self._log = log
+        self.machine: StateMachine
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.launch.Phase`."""
+        order = self._order
+        if not self._zk.surelyLocked(order.node):
+            # Cut off from ZooKeeper: the node may be deleted by somebody else just now, and its place filled.
+            return plan.PACE.longest_seconds
+        image_id, image_name = self._image_of(order.label)
+        order.node.image_id = image_name
+        self.machine = self._make_machine(
+            hostname(order.node.id),
+            order.label,
+            image_id,
+            for_node(order.node.key, order.pool.name, order.settings.name),
+            order.request,
+            order.node.az,
+            self._log,
+        )
+        return None
+
+
+# `CreatePhase`: advance the machine until the instance is complete, and take over what it says (rule L-3).
+
+
+def waits_for(machine: StateMachine) -> str:
+    """What a machine says that it waits for, to be added to an error."""
+    said = getattr(machine, "waits_for", "")
+    return f": {said}" if said else ""
+
+
+class CreatePhase:
+    """Result: the fields of the node.
+
+    :param worked: notified when the cloud did what it was asked.
+    :param limit: of the attempt.
+    :param id_in_advance: what ZooKeeper has as the id of the instance already; the node says it when the machine does.
+    """
+
+    def __init__(
+        self,
+        order: LaunchOrder,
+        zk: NodeWrites,
+        driven: Driven,
+        worked: Callable[[], None],
+        limit: TimeLimit,
+        log: Log,
+        id_in_advance: Any = None,
+    ) -> None:
+        self._order = order
+        self._zk = zk
+        self._driven = driven
+        self._worked = worked
+        self._limit = limit
+        self._log = log
+        self._id_in_advance = id_in_advance
+
+    @property
+    def name(self) -> str:
+        machine = self._driven.machine
+        if machine.external_id and not getattr(machine, "announced", False):
+            return "build"
+        return "call" if getattr(machine, "calling", False) else "wait"
+
+    @property
+    def text(self) -> str:
+        """Where the machine is, or what it says that it waits for."""
+        machine = self._driven.machine
+        return str(getattr(machine, "waits_for", "") or machine.state)
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.launch.Phase`."""
+        machine = self._driven.machine
+        left = self._limit.left
+        if left <= 0:
+            raise ServerCreateTimeoutException(
+                f"no instance within launch-timeout of {self._order.launch_timeout:g} s, "
+                f"it got as far as {machine.state!r}{waits_for(machine)}"
+            )
+        instance, wait = self._advance()
+        if wait <= 0 and getattr(machine, "announced", False) and not machine.complete:
+            # It only said how the instance will be called. That is stored, and no other thread need wake to go on.
+            instance, wait = self._advance()
+        if not machine.complete:
+            return min(wait, max(0.0, left))
+        self._worked()
+        if instance is None:
+            raise LaunchStatusException("the driver said that the instance is complete, but not what it is")
+        self._take(instance)
+        return None
+
+    def _advance(self) -> tuple[Instance | None, float]:
+        """Advance the machine once; seconds until the next time."""
+        try:
+            return self._driven.advance()
+        finally:
+            self._store_id()
+
+    def _store_id(self) -> None:
+        """L-3: store the id at once. Whoever finds the node after a crash knows what to delete.
+
+        An empty object is no id yet. The driver fills it in by and by: what is stored must not change with it.
+        """
+        node, machine = self._order.node, self._driven.machine
+        external_id = machine.external_id
+        if not external_id and node.external_id and getattr(machine, "begun_anew", 0):
+            # The instance is gone, and another one is ordered: whoever finds the node must look for that one.
+            node.external_id = None
+            self._zk.storeNode(node)
+            return
+        if not external_id or external_id == node.external_id:
+            return
+        node.external_id = copy.deepcopy(external_id)
+        if getattr(machine, "announced", False):
+            self._log.debug("Instance %s is going to be created", external_id)
+        else:
+            self._log.info("Instance %s was created", external_id)
+            self._worked()
+        if external_id != self._id_in_advance:
+            self._zk.storeNode(node)
+        # What is stored later replaces it.
+        self._id_in_advance = None
+
+    def _take(self, instance: Instance) -> None:
+        node = self._order.node
+        take_instance(node, instance, self._order.pool)
+        if node.interface_ip is None and getattr(instance, "has_address", True):
+            raise LaunchNetworkException(f"instance {node.external_id} has no address that could be used")
+
+
+# `ScanPhase`: wait until the instance can be logged in to, and collect its host keys (rules K).
+
+
+class KeyScans(Protocol):
+    """What the phase uses of `nodepool.driver.statemachine.scans.Scans`."""
+
+    def scan(self, host: str, port: int, timeout: float, connection_type: str | None) -> Future[tuple[str, ...]]: ...
+
+
+class ScanPhase:
+    """Result: ``host_keys`` of the node, unless the instance brought them.
+
+    :param tell_failure: notified when the scan failed, before that is raised; may block, must not raise.
+    :param wake: makes the next step due now.
+    """
+
+    name = "keys"
+
+    def __init__(
+        self, order: LaunchOrder, scans: KeyScans, tell_failure: Callable[[], None], wake: Callable[[], None]
+    ) -> None:
+        self._order = order
+        self._scans = scans
+        self._tell_failure = tell_failure
+        self._wake = wake
+        self._scan: Future[tuple[str, ...]] | None = None
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.launch.Phase`."""
+        node = self._order.node
+        if self._scan is None:
+            assert node.interface_ip is not None
+            self._scan = self._scans.scan(
+                node.interface_ip, node.connection_port, self._order.boot_timeout, node.connection_type
+            )
+            self._scan.add_done_callback(lambda _: self._wake())
+        if not self._scan.done():
+            return WHEN_WOKEN_SECONDS
+        try:
+            keys = self._scan.result()
+        except LaunchKeyscanException:
+            self._tell_failure()
+            raise
+        if not node.host_keys:
+            node.host_keys = list(keys)
+        return None
+
+
+# `LookPhase`: after a failure, what did the attempt leave in the cloud?
+
+
+class CloudHealth(Protocol):
+    """What the phase uses of `nodepool.driver.statemachine.calls.CloudCalls`."""
+
+    @property
+    def circuit_open(self) -> bool: ...
+
+
+class LookPhase:
+    """Results: ``found``, external ids of instances that nobody told us of; ``cloud_away``, the cloud did not answer.
+
+    Two instances for one node must never be. And it shows whether the cloud is there at all.
+
+    :param search: of instances of the node.
+    :param limit: how long to ask a cloud that does not answer.
+    """
+
+    name = "search"
+
+    def __init__(
+        self,
+        node: Node,
+        search: Search,
+        health: CloudHealth,
+        limit: TimeLimit,
+        log: Log,
+    ) -> None:
+        self._node = node
+        self._search = search
+        self._health = health
+        self._limit = limit
+        self._log = log
+        self.found: list[Any] = []
+        self.cloud_away = False
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.launch.Phase`. Does not raise what the cloud raises."""
+        try:
+            wait = self._search.step()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the cloud has not answered
+            if self._health.circuit_open or self._limit.left <= 0:
+                self.cloud_away = True
+                return None
+            self._log.warning("Instances cannot be listed, asking again: %s", error)
+            return plan.PACE.longest_seconds
+        if wait is not None:
+            return wait
+        self.found = [external_id for external_id in self._search.found if external_id != self._node.external_id]
+        for external_id in self.found:
+            self._log.warning("The creation gave no answer, but there is instance %s", external_id)
+        return None
+
+
+# `CleanPhase`: before another attempt, what the last one made must be deleted (rule L-4).
+
+
+class CleanPhase:
+    """Deletes the instance that the node names, then the others. A deletion that fails is begun again after a pause.
+
+    :param others: external ids; one that was deleted is taken out.
+    :param worth_repeating: gets the error of a deletion; False = the phase fails with that.
+    :param removal_of: begins to delete an instance.
+    :param limit: of the next attempt, which has not begun when it is over.
+    """
+
+    name = "clean"
+
+    def __init__(
+        self,
+        node: Node,
+        zk: NodeWrites,
+        others: list[Any],
+        removal_of: Callable[[Any], Removal],
+        worth_repeating: Callable[[BaseException], bool],
+        limit: TimeLimit,
+        log: Log,
+    ) -> None:
+        self._node = node
+        self._zk = zk
+        self._others = others
+        self._removal_of = removal_of
+        self._worth_repeating = worth_repeating
+        self._limit = limit
+        self._log = log
+        self._removal: Removal | None = None
+        self._failures = 0
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.launch.Phase`."""
+        while (target := self._target()) is not None:
+            left = self._limit.left
+            if left <= 0:
+                raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
+            if self._removal is None:
+                self._log.info("Deleting instance %s before the next attempt", target)
+                self._removal = self._removal_of(target)
+            step: Future[float | None] = Future()
+            settle((step,), self._removal.step)
+            error = step.exception()
+            if error is None:
+                wait = step.result()
+            elif not self._worth_repeating(error):
+                raise error
+            else:
+                self._log.warning("Instance %s could not be deleted, trying again: %s", target, error)
+                self._removal = None
+                self._failures += 1
+                wait = RETRY.pause(self._failures)
+            if wait is not None:
+                return min(wait, left)
+            self._removal = None
+            if self._node.external_id is None:
+                self._others.pop()
+            else:
+                self._node.external_id = None
+                self._zk.storeNode(self._node)
+        return None
+
+    def _target(self) -> Any:
+        """What is deleted now; None = nothing is left."""
+        if self._node.external_id is not None:
+            return self._node.external_id
+        return self._others[-1] if self._others else None
+
+
+# `EndPhase`: store how a launch ended.
+
+
+class EndPhase:
+    """Results: ``node.state``; ``error``, why it could not be stored.
+
+    :param state: of the node: `ready`, `failed` or `aborted`.
+    """
+
+    name = "end"
+
+    def __init__(self, node: Node, zk: NodeWrites, state: str, log: Log) -> None:
+        self._node = node
+        self._zk = zk
+        self._state = state
+        self._log = log
+        self.error: Exception | None = None
+
+    def step(self) -> None:
+        """See `nodepool.driver.statemachine.launch.Phase`.
+
+        :raises ZKConflict: somebody took the node.
+        """
+        self._node.state = self._state
+        try:
+            self._zk.storeNode(self._node)
+        except ZKConflict:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the launch is over
+            # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
+            self._log.warning("The outcome could not be stored: %s: %s", type(error).__name__, error)
+            self._node.state = states.FAILED
+            self.error = error
+
+
+# Steps that launches and deletions share: drive a machine, and delete one instance.
+
+#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
+RESEND: Final = Backoff(20.0, math.inf)
+#: From a deletion of an instance that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
+
+
+class Driven:
+    """A state machine and its pace. Used by one task, one step at a time.
+
+    :param wake: makes the task's next step due now.
+    """
+
+    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
+        machine.wake = wake
+        self._provider_name = provider_name
+        self.machine = machine
+        self._quiet = 0
+
+    def advance(self) -> tuple[Any, float]:
+        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
+        before = self.machine.state
+        result = gateway.advance(self._provider_name, self.machine)
+        if self.machine.state != before:
+            self._quiet = 0
+        wait = plan.pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))
+        self._quiet += 1
+        return result, wait
+
+
+class Removal:
+    """Deletes one instance completely.
+
+    :param make: makes a delete machine of it.
+    """
+
+    def __init__(
+        self,
+        provider_name: str,
+        make: Callable[[], StateMachine],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._provider_name = provider_name
+        self._make = make
+        self._wake = wake
+        self._clock = clock
+        self._driven: Driven | None = None
+        self._sent = 0
+        self._resend_at = 0.0
+
+    def step(self) -> float | None:
+        """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
+        now = self._clock()
+        try:
+            if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
+                self._driven = Driven(self._provider_name, self._make(), self._wake)
+                self._sent += 1
+                self._resend_at = now + RESEND.pause(self._sent)
+            _, wait = self._driven.advance()
+        except NotFound:
+            return None
+        if self._driven.machine.complete:
+            return None
+        return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))
+
+
+class Done:
+    """The end of a task, for those who wait for it (`nodepool.driver.interface.CleanupTask`)."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        #: Why it failed, after the end; None = it did not.
+        self.error: Exception | None = None
+
+    def is_alive(self) -> bool:
+        """Is it still running? Does not block."""
+        return not self._event.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended, at most ``timeout`` seconds."""
+        self._event.wait(timeout)
+
+    def set(self) -> None:
+        self._event.set()

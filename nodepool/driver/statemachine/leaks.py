@@ -10,15 +10,15 @@ from logging import WARNING
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.driver import gateway
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine import instance as statemachine_instance
+from nodepool.driver.statemachine.launch import CloudProviderView
 from nodepool.driver.statemachine.lost_instances import LostInstances
-from nodepool.driver.statemachine.provider_view import CloudProviderView
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.guard import Guard
-from nodepool.metrics import leaks
-from nodepool.plan.failures import meaning
-from nodepool.plan.seen_twice import SeenTwice
+from nodepool.metrics import reports
+from nodepool.plan.launch import meaning
+from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
@@ -132,11 +132,16 @@ class LeakSweep:
     def _tell_foreign(self, resources: list[Resource]) -> None:
         """D-10: what another installation made is left to it, and reported once for each."""
         name = self._provider.name
-        self.others = others = metadata.others((resource.metadata for resource in resources), name)
+        self.others = others = statemachine_instance.others((resource.metadata for resource in resources), name)
         for other in sorted(others.keys() - self._logged):
             self.log.warning(
                 "Provider %s: %d thing(s) in its cloud belong to installation %s, not to this one (%s): they are left",
-                *(name, others[other], other, metadata.of_installation().get(metadata.INSTALLATION_KEY)),
+                *(
+                    name,
+                    others[other],
+                    other,
+                    statemachine_instance.of_installation().get(statemachine_instance.INSTALLATION_KEY),
+                ),
             )
         self._logged |= others.keys()
 
@@ -147,8 +152,8 @@ class LeakSweep:
         uploads: set[tuple[str, str]] | None = None
         found: list[tuple[Resource, Hashable]] = []
         for resource in resources:
-            node_id = metadata.node_id_of(resource.metadata, name)
-            upload = metadata.upload_of(resource.metadata, name)
+            node_id = statemachine_instance.node_id_of(resource.metadata, name)
+            upload = statemachine_instance.upload_of(resource.metadata, name)
             if node_id is not None:
                 if nodes is None:
                     nodes = self._provider.node_ids()
@@ -184,14 +189,14 @@ class LeakSweep:
             return 0
         if _identity(resource) not in self._counted:
             self._counted.add(_identity(resource))
-            leaks.report(self._provider.name, resource.plural_metric_name)
+            reports.report_leaks(self._provider.name, resource.plural_metric_name)
         return 1
 
     def _sweep_extra(self, listed: list[Instance]) -> None:
         """Second instances of a node: both creations worked, and one answer was lost."""
         by_node: dict[str, list[Instance]] = {}
         for instance in listed:
-            node_id = metadata.node_id_of(instance.metadata, self._provider.name)
+            node_id = statemachine_instance.node_id_of(instance.metadata, self._provider.name)
             if node_id is not None and not instance.deleted:
                 by_node.setdefault(node_id, []).append(instance)
         extra: dict[Hashable, Any] = {}
@@ -214,7 +219,7 @@ class LeakSweep:
         self.log.warning("Deleting instance %s: it is a second one of its node", external_id)
         self._removals[key] = self._provider.delete_orphan(external_id, self._provider.log)
         if removal is None:
-            leaks.report(self._provider.name, "instances")
+            reports.report_leaks(self._provider.name, "instances")
 
 
 def _identity(resource: Resource) -> Hashable:

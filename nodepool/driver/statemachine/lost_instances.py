@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.repeats import Repeats
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.statemachine import instance
 from nodepool.driver.statemachine.adapter import Adapter
 from nodepool.driver.statemachine.instance_cloud import GONE
 from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.guard import Guard
-from nodepool.metrics import instances as metrics
+from nodepool.metrics import reports as metrics
 from nodepool.model import states
-from nodepool.model.lost_instance import LostInstance, with_loss
+from nodepool.model.event import LostInstance, with_loss
 from nodepool.plan.attention import named
-from nodepool.plan.seen_twice import SeenTwice
+from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +167,7 @@ class LostInstances:
                     text = f"the cloud shows instance {found.external_id} as deleted"
                     ends[mine] = found.ends or (GONE, text)
                 continue
-            node_id = metadata.node_id_of(found.metadata, self._provider.name)
+            node_id = instance.node_id_of(found.metadata, self._provider.name)
             there |= {known for known in (mine, node_id) if known is not None and known in alive}
         return there, {node_id: why for node_id, why in ends.items() if node_id not in there}
 
@@ -255,7 +255,7 @@ class LostInstances:
         text = f"{text}; the node is {'deleted' if goes else before}"
         self._log.warning("Instance %s of node %s is lost: %s: %s", node.external_id, node_id, code, text)
         if not counted:
-            metrics.report_end(self._provider.name, code)
+            metrics.report_instance_end(self._provider.name, code)
         with self._lock:
             self._found.append(LostInstance(node_id, code, text))
 

@@ -5,50 +5,58 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nodepool import log_names
 from nodepool.driver import gateway
+from nodepool.driver.framework.checks import CheckResult, failure
+from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads
 from nodepool.driver.interface import Provider
-from nodepool.driver.statemachine import metadata, node_fields, signature
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.adapter_checks import checks
+from nodepool.driver.statemachine import instance
+from nodepool.driver.statemachine.adapter import Adapter, create_machine_of
 from nodepool.driver.statemachine.calls import CloudCalls
-from nodepool.driver.statemachine.circuit_probe import CircuitProbe
 from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
-from nodepool.driver.statemachine.cloud_threads import CloudThreads
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
-from nodepool.driver.statemachine.finder import InstanceFinder
 from nodepool.driver.statemachine.handler import StateMachineHandler
-from nodepool.driver.statemachine.image_transfers import ImageTransfers, RunningTransfers
-from nodepool.driver.statemachine.known import Known, NotKnown, Patience
-from nodepool.driver.statemachine.label_images import LabelImages
+from nodepool.driver.statemachine.images import ImageTransfers, LabelImages, RunningTransfers
+from nodepool.driver.statemachine.inventory import Known, NotKnown, Patience
+from nodepool.driver.statemachine.launch import CloudProviderView, Removal
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
+from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
-from nodepool.driver.statemachine.removal import Removal
-from nodepool.driver.statemachine.scans import Scans
-from nodepool.driver.statemachine.scheduler import Scheduler
-from nodepool.exceptions import LaunchNodepoolException, ServerDeleteTimeoutException
+from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
+from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS, Scheduler
+from nodepool.exceptions import (
+    LaunchError,
+    LaunchNodepoolException,
+    RuntimeConfigurationException,
+    ServerDeleteTimeoutException,
+)
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
-from nodepool.metrics import circuit_breakers
-from nodepool.model.pool_status import PauseStatus
+from nodepool.metrics import reports
 from nodepool.model.reasons import ReasonCode
-from nodepool.zk import image_paths
+from nodepool.model.status import PauseStatus
+from nodepool.plan.attention import look_at_place, of_missing
+from nodepool.plan.ownerless import OTHERS, end_of_other, of_other
+from nodepool.zk import caches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+    from concurrent.futures import Executor, Future
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.worker_view import PoolWorkerView
-    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.driver.framework.handler_hooks import PoolWorkerView
+    from nodepool.driver.statemachine.adapter import Log, StateMachine
+    from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.launch import NodeLaunch
-    from nodepool.driver.statemachine.machine import StateMachine
+    from nodepool.model.event import LostInstance
     from nodepool.model.image import ImageUpload
-    from nodepool.model.lost_instance import LostInstance
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import LabelStatus
     from nodepool.model.request import NodeRequest
+    from nodepool.model.status import LabelStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which answers of the adapter are not asked for again.
@@ -75,7 +83,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         # Drivers written for 11.0.0 know `zk` by this name.
         self._zk: ZooKeeper | None = None
         self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
-        self._create_machine = signature.create_machine_of(self.name, adapter)
+        self._create_machine = create_machine_of(self.name, adapter)
         self._lock = threading.Lock()
         self._launches: dict[str, NodeLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
@@ -117,7 +125,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     def start(self, zk_conn: ZooKeeper) -> None:
         """Begin to ask for the limits of the cloud; blocks for ZooKeeper only."""
         self._zk = self.zk = zk_conn
-        if not metadata.of_installation():
+        if not instance.of_installation():
             # Each sweep asks again; a provider that is started anew must not wait for ZooKeeper.
             self._know_installation()
         if zk_conn.cache is not None:
@@ -128,7 +136,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         # That of a driver written for 11.0.0 may be one of its own.
         ids = getattr(self.zk, "installation_ids", None)
         if ids is not None:
-            metadata.know_installation(ids())
+            instance.know_installation(ids())
 
     def idle(self) -> None:
         """Look for leaks no more: the successor does. Any thread; does not block."""
@@ -165,7 +173,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
     # -- the cloud has trouble --
 
     def _circuit_changed(self, begins: bool) -> None:
-        circuit_breakers.report(self.name, begins)
+        reports.report_circuit_breaker(self.name, begins)
         if begins:
             self.probe = CircuitProbe(self, self._threads.probes)
             self.scheduler.add(self.probe)
@@ -222,13 +230,13 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
 
         :raises LaunchNodepoolException: there is no upload (L-10).
         """
-        diskimage = node_fields.diskimage_of(label)
+        diskimage = instance.diskimage_of(label)
         if diskimage is None:
             return None, getattr(getattr(label, "cloud_image", None), "name", None)
         upload = self.newest_upload(diskimage.name)
         if upload is None:
             raise LaunchNodepoolException(self.images.no_upload(label))
-        path = image_paths.upload(upload.image_name, upload.build_id, self.name, upload.key)
+        path = caches.upload(upload.image_name, upload.build_id, self.name, upload.key)
         return upload.external_id, path
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
@@ -254,8 +262,8 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
 
     def idInAdvance(self, node: Node) -> Any:
         pool = self.provider.pools[str(node.pool)]
-        tags = metadata.for_node(node.key, pool.name, self.name)
-        hostname, label = node_fields.hostname(node.id), pool.labels[node.type[0]]
+        tags = instance.for_node(node.key, pool.name, self.name)
+        hostname, label = instance.hostname(node.id), pool.labels[node.type[0]]
         return gateway.id_in_advance_in_cloud(self.name, self.adapter, hostname, label, tags)
 
     def begin_launch(self, launch: NodeLaunch) -> None:
@@ -411,3 +419,174 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         """External id of a node that is not being launched; else None."""
         node = None if self.zk is None else self.zk.getNode(node_id)
         return None if node is None or node.state == "building" else node.external_id
+
+
+# `CloudThreads`: what the threads of one provider are for.
+
+#: Steps at once that the provider has threads for; an adapter that wants more gets as many more.
+STEP_THREADS: Final = 8
+#: Of the provider's threads: for questions to the cloud that nobody waits for; and how many are reserved for them, for
+#: steps of launches and deletions, and for key exchanges.
+ASK_THREADS: Final = 4
+RESERVED_ASK_THREADS: Final = 1
+RESERVED_STEP_THREADS: Final = 4
+RESERVED_EXCHANGE_THREADS: Final = 2
+
+
+class CloudThreads:
+    """Executors of one provider, which share its threads. None of them begins before there is work.
+
+    :param name: of the provider.
+    :param adapter: may have ``shared_threads`` of its own, which are used then, and ``advance_threads``.
+    """
+
+    def __init__(self, name: str, adapter: Any) -> None:
+        steps = getattr(adapter, "advance_threads", Adapter.advance_threads)
+        extra = max(0, steps - STEP_THREADS)
+        shared: SharedThreads | None = getattr(adapter, "shared_threads", None)
+        self.shared = shared if shared is not None else SharedThreads(name, MAX_THREADS + extra)
+        #: Questions to the cloud that nobody waits for.
+        self.asks = self.shared.share("ask", ASK_THREADS, RESERVED_ASK_THREADS)
+        #: One call at a time that finds out whether a cloud that was away answers again.
+        self.probes = self.shared.share("probe", 1, 1)
+        self.scans = self.shared.share("keyscan", EXCHANGE_THREADS, RESERVED_EXCHANGE_THREADS)
+        # One that is the same all the time: libraries keep things for the thread that they are called in.
+        self._of_steps = self.shared if steps > 1 else SharedThreads(name, 1, threading.TIMEOUT_MAX)
+        #: Steps of launches and deletions.
+        self.steps = self._of_steps.share("step", steps, min(steps, RESERVED_STEP_THREADS))
+
+    def ask_no_more(self) -> None:
+        """Begin no question to the cloud any more. Does not block."""
+        for executor in (self.asks, self.probes):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Take no more work, and end the threads; blocks until what runs has ended."""
+        for executor in (self.asks, self.probes):
+            executor.shutdown(wait=True)
+        self._of_steps.close()
+        self.shared.close()
+
+
+# What ``nodepool check`` finds out about a provider with an adapter.
+
+
+def checks(
+    config: ProviderConfig,
+    adapter: Adapter,
+    newest_upload: Callable[[str], ImageUpload | None] | None,
+    instances: Callable[[], Iterable[Instance]],
+    lost: LostInstances,
+) -> Iterator[CheckResult]:
+    """What the adapter says, whether the images of labels are uploaded, whether another installation has instances
+    of the provider's name, and whether the instances of the nodes are there. Blocks as long as the adapter does.
+
+    :param newest_upload: of an image to the provider; None = ZooKeeper cannot be asked.
+    :param instances: lists those of the cloud.
+    """
+    found = gateway.preflight_in_cloud(config.name, adapter)
+    yield from found
+    if newest_upload is not None:
+        yield from _upload_checks(config, newest_upload)
+        # Of a cloud in trouble the first errors say it all.
+        if all(result.ok for result in found):
+            yield from _instance_checks(config.name, instances, lost)
+
+
+def _instance_checks(
+    name: str, instances: Callable[[], Iterable[Instance]], lost: LostInstances
+) -> Iterator[CheckResult]:
+    """D-9, D-10. Other resources are not listed: some drivers clean up meanwhile."""
+    alive = lost.alive()
+    try:
+        listed = list(instances())
+    except (LaunchError, RuntimeConfigurationException) as error:
+        yield failure(OTHERS, error)
+        return
+    for other, count in sorted(instance.others((one.metadata for one in listed), name).items()):
+        yield CheckResult(OTHERS, True, of_other(name, other, count), end_of_other(name, other))
+    missing = sorted(lost.missing(alive, listed))
+    if missing:
+        yield CheckResult("instances of nodes", True, of_missing(name, missing), look_at_place())
+
+
+def _upload_checks(config: ProviderConfig, newest_upload: Callable[[str], Any]) -> Iterator[CheckResult]:
+    """One result for each image that labels of the provider use."""
+    labels: dict[str, list[str]] = {}
+    for pool in config.pools.values():
+        # Of a provider without labels of its own these are names.
+        found = pool.labels.values() if isinstance(pool.labels, dict) else ()
+        for label in found:
+            image = instance.diskimage_of(label)
+            if image is not None:
+                labels.setdefault(str(image.name), []).append(label.name)
+    for name, users in labels.items():
+        subject = f"diskimage {name}"
+        upload = newest_upload(name)
+        if upload is None:
+            text = f"there is no ready upload of it for the label(s) {', '.join(dict.fromkeys(users))}"
+            yield CheckResult(
+                subject, False, text, "look with nodepool dib-image-list and image-list why; is it paused?"
+            )
+        else:
+            yield CheckResult(subject, True, f"build {upload.build_id} is uploaded")
+
+
+# `CircuitProbe`: finds out when a cloud whose circuit breaker is open answers again.
+
+
+class ProbingProvider(CloudProviderView, Protocol):
+    """What a probe asks of its provider, too."""
+
+    #: Of the circuit breaker, since it opened last.
+    probe: CircuitProbe | None
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def idle_now(self) -> bool:
+        """Is there, or will there be, a successor?"""
+        ...
+
+
+class CircuitProbe:
+    """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back.
+
+    :param executor: runs the calls: a cloud that is away may let them wait, and the one thread of some drivers goes on
+        with deletions meanwhile.
+    """
+
+    def __init__(self, provider: ProbingProvider, executor: Executor) -> None:
+        self._provider = provider
+        self._executor = executor
+        self._call: Future[None] | None = None
+        #: The opening was logged just now.
+        self._repeats = Repeats()
+        self._repeats.worth_saying(provider.name)
+
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+        if self._call is not None:
+            if not self._call.done():
+                return WHEN_WOKEN_SECONDS
+            self._call = None
+        if self._provider.probe is not self:
+            # The circuit breaker closed and opened again, and has a probe of its own.
+            return None
+        wait = self._provider.calls.probe_due()
+        if wait is None or wait > 0:
+            return wait
+        if self._provider.idle_now and len(self._provider.scheduler) == 1:
+            # It was replaced, and nothing that it began is left: its successor asks.
+            return None
+        self._call = self._executor.submit(self._ask)
+        self._call.add_done_callback(lambda _: self._provider.scheduler.wake(self))
+        return WHEN_WOKEN_SECONDS
+
+    def _ask(self) -> None:
+        """One call; blocks."""
+        name = self._provider.name
+        level = logging.WARNING if self._repeats.worth_saying(name) else logging.DEBUG
+        with Guard(self._provider.log, "Provider %s still fails", name, level=level, traceback=False):
+            self._provider.calls.list_instances()

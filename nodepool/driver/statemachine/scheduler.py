@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from typing import Final, Protocol
 
 from nodepool.clock import monotonic, next_tick
-from nodepool.driver.framework.held_time import HeldTime, working_for
+from nodepool.driver.framework.rate import HeldTime, working_for
 from nodepool.guard import Guard
 
 log = logging.getLogger("nodepool.driver.statemachine.Scheduler")

@@ -11,7 +11,7 @@
 * ``tasks.py``: makes a released node `ready` again;
 * ``handler.py``: one request.
 
-The decisions are in `nodepool.plan.static_hosts`.
+The decisions are in `nodepool.plan.static`.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection
+from nodepool.driver.framework.key_schema import mappings
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
-from nodepool.driver.framework.raw_sections import mappings
 from nodepool.driver.framework.sections import DeclaredProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import (
@@ -38,7 +38,7 @@ from nodepool.model.config_keys import (
     Whole,
     key,
 )
-from nodepool.plan.static_hosts import HostId, HostSpec
+from nodepool.plan.static import HostId, HostSpec
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config

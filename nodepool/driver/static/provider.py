@@ -5,36 +5,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
 from nodepool.driver.interface import Provider
-from nodepool.driver.static.checks import HostChecker
-from nodepool.driver.static.handler import StaticNodeRequestHandler
-from nodepool.driver.static.host_monitor import HostMonitor
-from nodepool.driver.static.host_view import HostView
-from nodepool.driver.static.preflight import host_checks
-from nodepool.driver.static.quarantine_keeper import QuarantineKeeper
-from nodepool.driver.static.quarantines import Quarantines
-from nodepool.driver.static.ready_checks import ReadyChecks
-from nodepool.driver.static.registration import StaticRegistry
-from nodepool.driver.static.tasks import StaticNodeCleanup
+from nodepool.driver.static.checks import HostChecker, host_checks, is_alive
+from nodepool.driver.static.handler import StaticNodeCleanup, StaticNodeRequestHandler
+from nodepool.driver.static.hosts import HostMonitor, HostView
+from nodepool.driver.static.registration import Quarantines, StaticRegistry, cause
 from nodepool.exceptions import ZKException
 from nodepool.guard import Guard, as_exception
-from nodepool.plan import static_hosts
+from nodepool.plan import static
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.check_result import CheckResult
-    from nodepool.driver.framework.worker_view import PoolWorkerView
+    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.framework.handler_hooks import PoolWorkerView
     from nodepool.driver.static.config import StaticProviderConfig
+    from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import HostStatus
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.static_hosts import HostFacts, HostId, StaticPlan
+    from nodepool.model.status import HostStatus
+    from nodepool.plan.static import HostFacts, HostId, HostSpec, StaticPlan
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass without any event, the safety net (S-10).
@@ -196,9 +191,9 @@ class StaticProvider(Provider):
         plan = self._registry.plan(nodes)
         self._apply(plan)
         emptied = self._release(plan.release) | {
-            static_hosts.slot_of(node).host
+            static.slot_of(node).host
             for node in nodes
-            if static_hosts.is_free(node) and not self._registry.is_locked(node) and self._apply_check(node)
+            if static.is_free(node) and not self._registry.is_locked(node) and self._apply_check(node)
         }
         self._found.clear()
         self._failed.clear()
@@ -243,7 +238,7 @@ class StaticProvider(Provider):
             self._registry.hold(node, comment)
         for node, changes in plan.update:
             # A host that was checked just now has more to say: `_apply_check`.
-            if static_hosts.slot_of(node).host not in self._found:
+            if static.slot_of(node).host not in self._found:
                 self._registry.update(node, changes)
         for node, reason in plan.deregister:
             self._registry.deregister(node, reason)
@@ -252,11 +247,11 @@ class StaticProvider(Provider):
         """Remove nodes on hold whose hosts are not quarantined any more (S-17); returns the hosts that lost one."""
         if not nodes:
             return set()
-        over = self._quarantines.surely_over({static_hosts.slot_of(node).host for node in nodes})
+        over = self._quarantines.surely_over({static.slot_of(node).host for node in nodes})
         return {
             host
             for node in nodes
-            if (host := static_hosts.slot_of(node).host) in over
+            if (host := static.slot_of(node).host) in over
             and self._registry.deregister(node, "its host is not quarantined any more")
         }
 
@@ -265,12 +260,12 @@ class StaticProvider(Provider):
 
         :return: it lost it; its slot is empty now.
         """
-        host = static_hosts.slot_of(node).host
+        host = static.slot_of(node).host
         spec = self._registry.spec_of(node)
         if spec is None:
             return False
         if host in self._found:
-            changes = static_hosts.changed_by_scan(spec, node, self._found[host])
+            changes = static.changed_by_scan(spec, node, self._found[host])
             if changes:
                 self._registry.update(node, changes)
         elif host in self._failed and spec.check:
@@ -282,7 +277,7 @@ class StaticProvider(Provider):
 
         :param emptied: hosts that lost nodes after the plan was made. ``held``: hosts that are not checked now.
         """
-        rescan = {static_hosts.slot_of(node).host for node in plan.rescan}
+        rescan = {static.slot_of(node).host for node in plan.rescan}
         needy = (plan.register.keys() | emptied | rescan | self._unverified) - set(held)
         delay = min(RESYNC_SECONDS, self._quarantines.seconds_to_next_end())
         for host in sorted(needy - self._checking, key=self._monitor.due):
@@ -324,8 +319,8 @@ class StaticProvider(Provider):
         """
         if self._idle.is_set() or self.zk is None or self.zk.cache is None:
             return None
-        held = self._registry.why_held(static_hosts.slot_of(node).host)
-        return static_hosts.replacement(self.name, self._hosts, node, self._registry.others_in_slot(node), held)
+        held = self._registry.why_held(static.slot_of(node).host)
+        return static.replacement(self.name, self._hosts, node, self._registry.others_in_slot(node), held)
 
     def startNodeCleanup(self, node: Node) -> StaticNodeCleanup:
         """Check the host of a released, locked node; then replace the node by a new one, or remove it (S-8)."""
@@ -384,3 +379,130 @@ class StaticProvider(Provider):
 
     def listNodes(self) -> list[Any]:
         return []
+
+
+# Quarantines hosts that fail, and has those checked at once whose quarantine is over (rule S-16).
+
+
+class QuarantineKeeper:
+    """Owned by the provider's thread."""
+
+    def __init__(self, quarantines: Quarantines, monitor: HostMonitor, view: HostView, log: logging.Logger) -> None:
+        self._quarantines = quarantines
+        self._monitor = monitor
+        self._view = view
+        self.log = log
+        #: When hosts were quarantined first, in the row of failures that they are in or were in last.
+        self._since: dict[HostId, float] = {}
+
+    def look(self, failed: Iterable[HostId]) -> Mapping[HostId, Maintenance]:
+        """Compare the records with those of the pass before; quarantine hosts that fail too often.
+
+        :param failed: hosts that failed a check since the pass before.
+        :return: hosts that are out of service. One that was quarantined here is known with its record, a moment later.
+        :raises ZKException: it is not done; call it again.
+        """
+        before, held = self._view.held, self._quarantines.held()
+        for host, record in before.items():
+            if host not in held:
+                self._monitor.retry_now(host, forget=self._quarantines.ended_early(record))
+                self.log.info("Static host %s is not quarantined any more; it is checked now", host)
+        for host, record in held.items():
+            # What this launcher wrote was logged when it was written.
+            if host not in before and not (record.automatic and record.by == self._quarantines.by):
+                self.log.info("Static host %s is quarantined: %s", host, cause(record))
+        if held != before:
+            self._view.held = held
+        for host in failed:
+            if host not in held:
+                self._quarantine(host)
+        return held
+
+    def _quarantine(self, host: HostId) -> None:
+        seconds = self._monitor.quarantine_seconds(host)
+        if seconds is None:
+            return
+        health = self._monitor.health(host)
+        checks = "check" if health.row == 1 else "checks"
+        reason = f"{health.row} failed {checks} in a row, the last one: {health.text}"
+        since = self._since.get(host)
+        if since is not None and since < health.since:
+            since = None
+        if self._quarantines.quarantine(host, reason, seconds, since=since):
+            self._since[host] = since or self._quarantines.now()
+            self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
+
+
+# May a ready node be handed out? (rules S-9, S-10, S-17)
+
+
+def _known(result: bool) -> Future[bool]:
+    future: Future[bool] = Future()
+    future.set_result(result)
+    return future
+
+
+#: Checks of ready nodes that need none: shared, because a result that is there never changes.
+_UNCHECKED: Final = _known(True)
+_GONE: Final = _known(False)
+
+
+class ReadyChecks:
+    """Any thread may ask.
+
+    :param checker: has the threads.
+    :param slot_empty: notified of the host of a node that was refused, and what is wrong with the host, if anything is.
+    :param wake: asks the provider for a pass.
+    """
+
+    def __init__(
+        self,
+        registry: StaticRegistry,
+        quarantines: Quarantines,
+        checker: HostChecker,
+        slot_empty: Callable[[HostId, Exception | None], None],
+        wake: Callable[[], None],
+        log: logging.Logger,
+    ) -> None:
+        self._registry = registry
+        self._quarantines = quarantines
+        self._checker = checker
+        self._slot_empty = slot_empty
+        self._wake = wake
+        self.log = log
+
+    def start(self, node: Node) -> Future[bool]:
+        """Start to check whether a ready node may be handed out (S-9, S-10); does not block.
+
+        A node whose host does not answer, or whose slot another node has, is deregistered before the result is there.
+        """
+        spec = self._registry.spec_of(node)
+        if spec is None:
+            return _GONE
+        if self._quarantines.of(spec.id) is not None:
+            self._wake()
+            return _GONE
+        rival = self._registry.rival(node)
+        if rival is not None:
+            return self._checker.submit(lambda: self._refuse(node, f"node {rival.id} has the same slot", None), False)
+        if not spec.check:
+            return _UNCHECKED
+        return self._checker.submit(lambda: self._check_alive(spec, node), False)
+
+    def _check_alive(self, spec: HostSpec, node: Node) -> bool:
+        if is_alive(spec):
+            return True
+        reason = f"no TCP connection within {spec.timeout_seconds:g} s"
+        return self._refuse(node, reason, ConnectionError(reason))
+
+    def _refuse(self, node: Node, reason: str, error: Exception | None) -> bool:
+        """Deregister a node that must not be handed out; returns False. Blocks for two round trips.
+
+        :param error: what is wrong with its host; None = nothing.
+        """
+        try:
+            self._registry.deregister(node, reason)
+        except ZKException as problem:
+            self.log.warning("Node %s stays until the next pass: %s", node.id, problem)
+        self._slot_empty(static.slot_of(node).host, error)
+        return False

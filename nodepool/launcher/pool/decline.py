@@ -8,14 +8,14 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.driver.framework.decline_lines import log_declined
+from nodepool.driver.framework.handler_hooks import log_declined
 from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, REQUEST_TOO_LARGE, Reason, ReasonCode
 from nodepool.plan import assignment
 from nodepool.plan.queue import Bucket, RequestQueue
-from nodepool.tracing import recorder
+from nodepool.tracing import spans
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Declines:
 
     def _finish(self, request: NodeRequest, reply: Reply, reason: Reason) -> None:
         log = get_annotated_logger(
-            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=recorder.log_id(request)
+            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=spans.log_id(request)
         )
         try:
             self._wait_written(request, reply)

@@ -14,16 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.metrics import request_waits
+from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.event import What
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
-from nodepool.plan.decline_summary import why_failed
+from nodepool.plan.assignment import why_failed
 from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.reminders import TOLD
 from nodepool.plan.request_stage import Progress, Stage
-from nodepool.tracing import recorder, request_spans
-from nodepool.tracing.request_spans import ServiceSpans
+from nodepool.plan.retries import TOLD
+from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
 if TYPE_CHECKING:
     from nodepool.driver.handler import NodeRequestHandler
@@ -137,12 +136,12 @@ class Desk:
         :param handler: of a request that the pool may take.
         """
         request_id = handler.request.key
-        reason = self._why_it_waited(request_id) if recorder.enabled() else None
+        reason = self._why_it_waited(request_id) if enabled() else None
         self._queue.discard(request_id)
         self._deferred.pop(request_id, None)
         case = self._begun[request_id] = Case(handler.progress, handler)
         case.progress.on_move = self._moved
-        if recorder.enabled():
+        if enabled():
             case.spans = ServiceSpans(handler.request, handler.launcher_id, handler.pool.name, reason)
             case.progress.on_move = partial(self._moved_traced, case.spans)
         case.progress.move(stage, wall_time())
@@ -481,9 +480,9 @@ def note(request: NodeRequest) -> None:
     :param request: as it was stored just now, or as it was before it was withdrawn.
     """
     if request.state in _ENDS:
-        request_spans.ended(request, str(request.state))
+        ended(request, str(request.state))
     elif request.state == states.PENDING:
         # It was withdrawn while it was served.
-        request_spans.ended(request, "cancelled")
+        ended(request, "cancelled")
     if request.state in _ENDS and request.created_time is not None and request.requestor != MIN_READY_REQUESTOR:
-        request_waits.report(request.node_types, str(request.state), wall_time() - request.created_time)
+        reports.report_wait(request.node_types, str(request.state), wall_time() - request.created_time)

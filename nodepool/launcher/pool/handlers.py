@@ -19,9 +19,9 @@ from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
 from nodepool.model import states
 from nodepool.model.event import clipped
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
 from nodepool.model.reasons import REQUEST_CHANGED, Reason
-from nodepool.plan.node_choice import is_free
+from nodepool.model.status import FailedLaunch, LaunchesStatus
+from nodepool.plan.nodes import is_free
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.desk import Desk, RequestEvents
     from nodepool.launcher.pool.view import FreeNodes
     from nodepool.model.node import Node
-    from nodepool.model.pool_status import LaunchStatus
+    from nodepool.model.status import LaunchStatus
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: A pass at least this often while there are handlers: some wait for room, and some drivers do not call ``pw.wake()``.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.nodeset import allocate
+from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import gateway
-from nodepool.model.pool_status import (
+from nodepool.model.record import as_json
+from nodepool.model.status import (
     HostStatus,
     LabelStatus,
     LaunchesStatus,
@@ -19,8 +20,7 @@ from nodepool.model.pool_status import (
     RequestStatus,
     WaitingStatus,
 )
-from nodepool.model.typed_record import as_json
-from nodepool.plan import launch_steps, maintenance_effect
+from nodepool.plan import attention, maintenance
 from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
@@ -143,15 +143,15 @@ class PoolStatusMaker:
     def _launching(self, now: float) -> Sequence[LaunchStatus]:
         found = []
         for launch in sorted(self._sources.launching(), key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
-            if now - launch.begun >= launch_steps.REPORTED_SECONDS:
+            if now - launch.begun >= attention.REPORTED_SECONDS:
                 known = replace(launch, usual=self._sources.usual(launch.label))
-                found.append(replace(known, slow=launch_steps.is_slow(known, now)))
+                found.append(replace(known, slow=attention.is_slow(known, now)))
         return found
 
     def _slow_calls(self) -> dict[str, float]:
         """Rounded down, so that a call that has not ended changes the record now and then only."""
-        found = gateway.slow_calls(self._pool.provider_name, launch_steps.SLOW_CALL_SECONDS)
-        return {hook: launch_steps.rounded(seconds) for hook, seconds in found.items()}
+        found = gateway.slow_calls(self._pool.provider_name, attention.SLOW_CALL_SECONDS)
+        return {hook: attention.rounded(seconds) for hook, seconds in found.items()}
 
     def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
@@ -200,7 +200,7 @@ class PoolStatusMaker:
 def _state(provider: Provider, snapshot: Snapshot, hold: Maintenance | None) -> tuple[str, PauseStatus]:
     """The state of a pool, and its cause."""
     if hold is not None:
-        code = maintenance_effect.reason(hold).code.value
+        code = maintenance.reason(hold).code.value
         return "maintenance", PauseStatus(code, hold.text, hold.since, hold.until)
     unavailable = gateway.pause_status(provider)
     if unavailable is not None:

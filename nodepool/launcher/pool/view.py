@@ -17,10 +17,9 @@ from nodepool.logconfig import OnBehalfOf
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of, tenant_limit, tenant_order
-from nodepool.plan import maintenance_effect
-from nodepool.plan.assignment import PoolInfo, screen
-from nodepool.plan.first_choice import able_pools, first_choice
-from nodepool.plan.node_choice import ReadyNodes, is_free
+from nodepool.plan import maintenance as plan_maintenance
+from nodepool.plan.assignment import PoolInfo, able_pools, first_choice, screen
+from nodepool.plan.nodes import ReadyNodes, is_free
 from nodepool.plan.queue import RequestKind
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.assignment import Verdict
-    from nodepool.zk.nodepool_cache import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds for which a driver is not asked again whether it could serve a kind of request.
@@ -287,13 +286,13 @@ class PassContext:
         needs = gateway.held_labels(provider, self.pool_name)
         self.needs_held = bool(needs)
         records = maintenance.of_labels()
-        self.held_labels = {**needs, **{name: maintenance_effect.reason(record) for name, record in records.items()}}
+        self.held_labels = {**needs, **{name: plan_maintenance.reason(record) for name, record in records.items()}}
         return True
 
     def held(self, labels: Collection[str]) -> Reason | None:
         """Why this pool takes no request for these labels now (MT-3, MT-5, MT-11)."""
         if self.hold is not None:
-            return maintenance_effect.reason(self.hold)
+            return plan_maintenance.reason(self.hold)
         return next((self.held_labels[label] for label in labels if label in self.held_labels), None)
 
     @property

@@ -28,12 +28,12 @@ from nodepool.launcher.pool.status import PoolStatusMaker, StatusSources
 from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, Room, Turns
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
-from nodepool.model.request_origin import described, origin_of
+from nodepool.model.request import described, origin_of
 from nodepool.plan.queue import RequestQueue
-from nodepool.plan.reminders import STEPS, Reminders
-from nodepool.runtime.provider_start import facade_for
+from nodepool.plan.retries import STEPS, Reminders
+from nodepool.runtime.providers import facade_for
 from nodepool.runtime.worker import Worker
-from nodepool.tracing import recorder
+from nodepool.tracing import spans
 from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def _status_sources(
     )
 
 
-# `PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.worker_view`).
+# `PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.handler_hooks`).
 
 
 class PoolServices:
@@ -616,7 +616,7 @@ class WaitingLines:
             # Taken or gone since the pass.
             return
         log = get_annotated_logger(
-            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=recorder.log_id(request)
+            self.log, event_id=request.event_id, node_request_id=request.id, trace_id=spans.log_id(request)
         )
         waited = "" if request.created_time is None else f" for {max(0.0, wall_time() - request.created_time):.0f} s"
         others = f" with {bucket_size - 1} later ones" if bucket_size > 1 else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing.events import event_table, is_about
-from nodepool.plan.status_events import merged
+from nodepool.listing.records import event_table, is_about
+from nodepool.plan.attention import merged
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import ApiResource, Records, list_resource, of_table
 from nodepool.web.query import SINCE, SUBJECT, Query

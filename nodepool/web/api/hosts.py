@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing.filters import matches
-from nodepool.listing.hosts import host_table
+from nodepool.listing.nodes import host_table, matches
 from nodepool.plan.pool_summary import summarize
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import ApiResource, Records, list_resource, of_table

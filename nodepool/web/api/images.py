@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.filters import matches
 from nodepool.listing.images import build_table, image_status_table, nodes_by_build, upload_table
+from nodepool.listing.nodes import matches
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
-from nodepool.model.image_view import ImagesView
+from nodepool.model.image import ImagesView
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import ApiResource, Records, list_resource, objects_of, of_table
 from nodepool.web.query import PROVIDER, Parameter, Query, state

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.filters import matches
-from nodepool.listing.labels import NOT_SERVED, SERVED, label_overview
-from nodepool.model.near_words import did_you_mean
-from nodepool.plan.explain_label import explain_label
+from nodepool.listing.nodes import matches
+from nodepool.listing.pools import NOT_SERVED, SERVED, label_overview
+from nodepool.model.config_keys import did_you_mean
+from nodepool.plan.explain import explain_label
 from nodepool.plan.explained import ExplainedLabel
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, of_table

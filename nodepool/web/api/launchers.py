@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing.launchers import launcher_table
+from nodepool.listing.records import launcher_table
 from nodepool.plan.attention import registered_launchers
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import ApiResource, Records, list_resource, of_table

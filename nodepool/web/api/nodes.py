@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.filters import ALLOCATED
-from nodepool.listing.nodes import NodeFacts, node_table
-from nodepool.listing.orders import NODE_ORDERS
+from nodepool.listing.nodes import ALLOCATED, NodeFacts, node_table
+from nodepool.listing.requests import NODE_ORDERS
 from nodepool.model import states
-from nodepool.plan.explain_node import explain_node
+from nodepool.plan.explain import explain_node
 from nodepool.plan.explained import ExplainedNode
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, objects_of

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.filters import matches
+from nodepool.listing.nodes import matches
 from nodepool.listing.pools import NOT_SERVED, provider_table
-from nodepool.model.near_words import did_you_mean
-from nodepool.plan.explain_provider import explain_provider
+from nodepool.model.config_keys import did_you_mean
+from nodepool.plan.explain import explain_provider
 from nodepool.plan.explained import ExplainedProvider
 from nodepool.plan.pool_summary import STATES, summarize
 from nodepool.web.api import schemas

@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.orders import REQUEST_ORDERS
-from nodepool.listing.requests import request_table
+from nodepool.listing.requests import REQUEST_ORDERS, request_table
 from nodepool.model import states
-from nodepool.plan.explain import explain_request
+from nodepool.plan.explain import causes, explain_request
 from nodepool.plan.explained import ExplainedRequest
-from nodepool.plan.long_waits import causes
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, objects_of
 from nodepool.web.problem import ApiProblem

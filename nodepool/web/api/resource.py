@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing.paging import BadCursor, Order, part_of
 from nodepool.listing.table import Table, UnknownColumn, selected
-from nodepool.model.near_words import did_you_mean
+from nodepool.model.config_keys import did_you_mean
 from nodepool.web.api import schemas
 from nodepool.web.problem import ApiProblem
 from nodepool.web.query import CURSOR, FIELDS, OF_LISTS, SORT, Parameter, Query

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing.filters import node_status
+from nodepool.listing.nodes import node_status
 from nodepool.listing.overview import as_object, overview
 from nodepool.plan.attention import registered_launchers
 from nodepool.web.api import schemas

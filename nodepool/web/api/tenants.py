@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing.filters import matches
-from nodepool.listing.tenants import tenant_limits, tenant_table
+from nodepool.listing.nodes import matches
+from nodepool.listing.pools import tenant_limits, tenant_table
 from nodepool.web.api import schemas
 from nodepool.web.api.resource import ApiResource, Records, list_resource, of_table
 from nodepool.web.query import TENANT, Query

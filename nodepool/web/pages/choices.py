@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from nodepool.listing import times
-from nodepool.listing.filters import Filter, names_in, states_in
+from nodepool.listing.nodes import Filter, names_in, states_in
 from nodepool.web.pages.frame import PageError
 from nodepool.web.pages.templates import address
 

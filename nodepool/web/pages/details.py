@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nodepool.listing import styles
+from nodepool.listing import table
 from nodepool.listing.times import date_and_time
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 from nodepool.web.pages.table_view import CSS_CLASSES, CellText
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def fact(name: str, value: Any, href: str | None = None, *, css: str = "") -> Sh
     """
     if value is None or value == "":
         return ShownFact(name, [])
-    colour = CSS_CLASSES.get(styles.state(value), "") if css == "state" else ""
+    colour = CSS_CLASSES.get(table.state(value), "") if css == "state" else ""
     return ShownFact(name, [CellText(str(value), href)], f"{css} {colour}".strip())
 
 
@@ -67,7 +67,7 @@ def moments(history: Sequence[Moment]) -> list[ShownMoment]:
     before: float | None = None
     for one in history:
         after = "" if before is None else f"{short(one.at - before)} later"
-        css = CSS_CLASSES.get(styles.state(one.what), "")
+        css = CSS_CLASSES.get(table.state(one.what), "")
         found.append(ShownMoment(date_and_time(one.at), after, one.what, one.code or "", one.text, css))
         before = one.at
     return found

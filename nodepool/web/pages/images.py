@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from nodepool.listing import styles
+from nodepool.listing import table as listing_table
 from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
 from nodepool.listing.table import Column, Table
 from nodepool.listing.times import since
 from nodepool.model import states
-from nodepool.model.image_view import ImagesView
+from nodepool.model.image import ImagesView
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_image
 from nodepool.web.pages.details import fact
@@ -46,7 +46,7 @@ def image_overview(images: ImagesView, now: float) -> Table:
     """A row for each image."""
     columns = (
         Column("Image", "image"),
-        Column("State", "state", style=styles.state),
+        Column("State", "state", style=listing_table.state),
         Column("Newest build", "newest", since(now)),
         Column("Ready builds", "ready"),
         Column("Building", "building"),
@@ -96,7 +96,7 @@ def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None 
 def _view(caption: str, table: Table, links: Links, log: Link | None = None) -> TableView:
     """The newest first; states have their colours."""
     columns = [
-        replace(column, style=styles.state) if column.key == "state" else column
+        replace(column, style=listing_table.state) if column.key == "state" else column
         for column in table.columns
         if column.key != "image"
     ]

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from nodepool.listing import times
-from nodepool.listing.labels import label_overview
+from nodepool.listing.pools import label_overview
 from nodepool.listing.table import Column, Table
-from nodepool.model.elapsed import short
-from nodepool.plan.explain_label import explain_label
+from nodepool.model.event import short
+from nodepool.plan.explain import explain_label
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_subject
 from nodepool.web.pages.details import fact, moment_of

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing.filters import ALLOCATED, node_status
-from nodepool.listing.nodes import NodeFacts, node_table, project_of
-from nodepool.listing.orders import NODE_ORDERS
+from nodepool.listing.nodes import ALLOCATED, NodeFacts, node_status, node_table, project_of
+from nodepool.listing.requests import NODE_ORDERS
 from nodepool.model import states
-from nodepool.plan.explain_node import explain_node
+from nodepool.plan.explain import explain_node
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_node
 from nodepool.web.pages.choices import choices_of

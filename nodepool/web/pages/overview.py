@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.listing.overview import overview, problem_line
 from nodepool.listing.pools import used_of
 from nodepool.listing.table import Table
-from nodepool.model.elapsed import short
+from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
 from nodepool.web.changed_records import RecordKind

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing import styles, times
-from nodepool.listing.events import event_table
-from nodepool.listing.hosts import host_table
+from nodepool.listing import times
+from nodepool.listing.nodes import host_table
 from nodepool.listing.pools import limit_table, provider_table
-from nodepool.listing.table import Column, Table
-from nodepool.plan.explain_provider import explain_provider
+from nodepool.listing.records import event_table
+from nodepool.listing.table import BAD, Column, Table
+from nodepool.plan.attention import merged
+from nodepool.plan.explain import explain_provider
 from nodepool.plan.pool_summary import PoolSummary, summarize
-from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_subject, of_subjects
 from nodepool.web.pages.details import ShownFact, fact, moments
@@ -97,7 +97,7 @@ def _labels(pools: Sequence[PoolSummary], now: float, links: Links) -> TableView
     columns = (
         Column("Label", "label"),
         Column("Pool", "pool"),
-        Column("Why", "text", style=lambda _value: styles.BAD),
+        Column("Why", "text", style=lambda _value: BAD),
         Column("Since", "since", times.since(now), priority=2),
         Column("Code", "code", priority=3),
     )

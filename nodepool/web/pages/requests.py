@@ -6,15 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import styles, times
-from nodepool.listing.orders import REQUEST_ORDERS
-from nodepool.listing.requests import request_table
-from nodepool.listing.table import Column, Table
+from nodepool.listing import times
+from nodepool.listing.requests import REQUEST_ORDERS, request_table
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table
 from nodepool.model import states
-from nodepool.model.request import NodeRequest
-from nodepool.model.request_origin import origin_of
-from nodepool.plan.explain import explain_request
-from nodepool.plan.long_waits import causes
+from nodepool.model.request import NodeRequest, origin_of
+from nodepool.plan.explain import causes, explain_request
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.choices import choices_of
 from nodepool.web.pages.details import ShownFact, age, fact, log_commands, moments
@@ -56,11 +53,11 @@ _ORDERS: Final[Mapping[str, Callable[[NodeRequest], Any]]] = {
 }
 #: Verdict of a pool -> colour.
 _VERDICTS: Final = {
-    "serves": styles.GOOD,
-    "waits": styles.WAITING,
-    "absent": styles.BAD,
-    "leaves": styles.QUIET,
-    "declined": styles.BAD,
+    "serves": GOOD,
+    "waits": WAITING,
+    "absent": BAD,
+    "leaves": QUIET,
+    "declined": BAD,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nodepool.listing.safe_text import printable_lines
+from nodepool.listing.times import printable_lines
 
 #: Longest text that a page shows.
 MAX_TEXT: Final = 2000

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from nodepool.listing import styles
-from nodepool.listing.events import event_table
-from nodepool.listing.hosts import host_state, host_table
-from nodepool.listing.launchers import launcher_table
-from nodepool.listing.tenants import tenant_limits, tenant_table
-from nodepool.plan.attention import registered_launchers
+from nodepool.listing.nodes import host_state, host_table
+from nodepool.listing.pools import tenant_limits, tenant_table
+from nodepool.listing.records import event_table, launcher_table
+from nodepool.listing.table import state
+from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.pool_summary import summarize
-from nodepool.plan.status_events import merged
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.pages.change_buttons import of_subjects
 from nodepool.web.pages.choices import choices_of
@@ -26,7 +24,7 @@ from nodepool.web.pages.table_view import CSS_CLASSES, CellText
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from nodepool.model.pool_status import HostStatus
+    from nodepool.model.status import HostStatus
     from nodepool.web.snapshot import WebSnapshot
 
 _HOSTS: Final = ListSubject(
@@ -80,7 +78,7 @@ def hosts_page(request: Request, snapshot: WebSnapshot) -> Page:
 def _slots(host: HostStatus, links: Links) -> ShownHost:
     nodes = links.nodes_text(host.nodes[:MOST_SLOTS])
     free = [CellText("free")] * (min(host.slots, MOST_SLOTS) - len(nodes))
-    return ShownHost(host.name, CSS_CLASSES.get(styles.state(host_state(host)), ""), [*nodes, *free])
+    return ShownHost(host.name, CSS_CLASSES.get(state(host_state(host)), ""), [*nodes, *free])
 
 
 def launchers_page(request: Request, snapshot: WebSnapshot) -> Page:

@@ -14,25 +14,48 @@ block and must not wait for another reply.
 from __future__ import annotations
 
 import contextlib
+import logging
+import random
+import socket
+import struct
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadArgumentsError, NodeExistsError
-from kazoo.protocol.serialization import Sync
-from kazoo.protocol.states import KazooState
-from kazoo.retry import KazooRetry
+from kazoo.exceptions import EXCEPTIONS, BadArgumentsError, ConnectionDropped, ConnectionLoss, NodeExistsError
+from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
+from kazoo.protocol.serialization import (
+    Auth,
+    CheckVersion,
+    Connect,
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    ReplyHeader,
+    SetData,
+    Sync,
+    Transaction,
+    Watch,
+    int_struct,
+    multiheader_struct,
+    read_string,
+    stat_struct,
+    write_string,
+)
+from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
+from kazoo.retry import ForceRetryError, KazooRetry
+from kazoo.security import OPEN_ACL_UNSAFE
 
+from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.zk.connect_failure import ConnectFailure, ServerPlace
-from nodepool.zk.events import WatchFunction
-from nodepool.zk.latency import Latency
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.kazoo_log import KazooLog
-from nodepool.zk.wire.operations import Operations
+from nodepool.exceptions import ZKConnectionError, ZKTooLarge
+from nodepool.zk import paths
+from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
+from nodepool.zk.reply import CHANGED, CREATED, DELETED, Latency, Reply, WatchFunction
 from nodepool.zk.wire.threading_handler import TlsHandler
-from nodepool.zk.wire.watch_connection import WatchConnection
 
 
 class WatchedClient(KazooClient):  # type: ignore[misc]
@@ -177,3 +200,510 @@ def make(
         read_only=read_only,
         **options,
     )
+
+
+# Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
+#
+# No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent
+# is
+# answered with the error.
+#
+# How long is it certain that the session lives? See `WatchConnection.lease_until`. And calls from the connection
+# thread
+# itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue is empty. A callback that
+# makes another call then would keep it from ever being so. See `WatchConnection.call`.
+
+log = logging.getLogger(log_names.ZOOKEEPER)
+
+#: Of a packet (zookeeper.jute, ReplyHeader): xid, zxid, error. An event is one with this xid.
+_HEADER_BYTES: Final = struct.calcsize("!iqi")
+#: After it Kazoo begins anew.
+_LAST_XID: Final = 2**31 - 1
+#: Types of requests that Kazoo does not send as the others; those of its tests have none.
+_SPECIAL: Final = (None, Auth.type)
+#: Events that come so soon after the last ones are handled together, unless a thread waits for an answer. While nodes
+#: are used and released there are dozens of them, one after the other, and to wake for each costs more than the event.
+GATHER_SECONDS: Final = 0.01
+_EVENT_XID: Final = struct.pack("!i", WATCH_XID)
+#: What data raises that is not as it should be, ours or the server's.
+_MISTAKES: Final = (AttributeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, struct.error)
+
+
+class WatchConnection(ConnectionHandler):  # type: ignore[misc]
+    """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
+
+    client: WatchedClient
+    _xid: int
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        #: Monotonic seconds.
+        self.lease_until = float("-inf")
+        self.lease_seconds = 0.0
+        #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
+        #: order of the requests.
+        self._sent: deque[tuple[float, bool]] = deque()
+        #: Of what the leader answers: writes, and a question with each ping.
+        self.latency = Latency()
+        #: Calls that callbacks made while the connection broke.
+        self._late_calls: deque[Reply] = deque()
+        self._thread_id = 0
+        #: What Kazoo is to handle next, if it was read as a whole.
+        self._packet: bytes | None = None
+        #: Who waits for the answer that is being handled.
+        self._answering: Any = None
+        #: The server, of those that we were connected to because they only read, that has found the others again.
+        self._writable: tuple[str, int] | None = None
+        #: Is among the packets that are being handled an answer that a thread may have waited for?
+        self._awaited = False
+        #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
+        self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
+
+    def zk_loop(self) -> None:
+        self._thread_id = threading.get_ident()
+        super().zk_loop()
+
+    @property
+    def is_current_thread(self) -> bool:
+        return threading.get_ident() == self._thread_id
+
+    def call(self, request: Any, reply: Reply) -> None:
+        """A call from the connection thread: never blocks, however many there are."""
+        if self.client.connected:
+            self.client._call(request, reply)
+        else:
+            self._late_calls.append(reply)
+
+    def send_now(self, request: Any, reply: Any) -> bool:
+        """Send a call in this thread while the connection thread sleeps; that gets the answer. Does not block.
+
+        To wake it only to send would cost more than to send. But while answers are on their way it wakes anyway, and
+        the calls of a burst go out together.
+
+        :param request: can be sent. ``reply``: also one of Kazoo's.
+        :return: False = nothing was sent: that is left to the connection thread.
+        """
+        reader = self._read_sock
+        if reader is None or getattr(request, "type", None) in _SPECIAL or not reader.borrow():
+            return False
+        try:
+            connection = self._socket
+            client = self.client
+            if client._queue or client._pending or not client.connected or not connection.idle:
+                return False
+            gathers = connection.gathers_until > monotonic()
+            xid = self._xid % _LAST_XID + 1
+            try:
+                self._submit(request, 0.0, xid)
+            except _MISTAKES as error:
+                # It cannot be made a packet.
+                reply.set_exception(error)
+                return True
+            self._xid = xid
+            client._pending.append((request, reply, xid))
+            try:
+                sent: bool = connection.flush()
+            except OSError as error:
+                # The connection thread meets it, too, and reports all calls as lost.
+                connection.fail(error)
+                sent = False
+        finally:
+            reader.give_back()
+        if not sent or gathers:
+            # It goes on with the rest when there is room, and does not miss the answer.
+            self._wake()
+        return True
+
+    def _wake(self) -> None:
+        writer = self._write_sock
+        if writer is not None:
+            # It may be closed at this moment, by the connection thread itself.
+            with contextlib.suppress(OSError):
+                writer.wake()
+
+    @property
+    def has_died(self) -> bool:
+        """Has the thread ended although the client was not stopped?"""
+        thread = self._connection_routine
+        return thread is not None and not thread.is_alive() and not self.client._stopped.is_set()
+
+    def _connect_loop(self, retry: Any) -> Any:
+        """A round through all servers."""
+        try:
+            return super()._connect_loop(retry)
+        except ForceRetryError:
+            raise
+        except Exception as error:
+            # Whatever it is, the next round may be better.
+            log.exception("The connection to ZooKeeper ended by an unexpected error, connecting again")
+            self.client._session_callback(KeeperState.CONNECTING)
+            raise ForceRetryError(str(error)) from error
+
+    def _expand_client_hosts(self) -> list[tuple[str, str, int]]:
+        """Addresses of all servers, in random order; a name that is unknown is left out. Blocks."""
+        found: list[tuple[str, str, int]] = []
+        for name, port in self.client.hosts:
+            host = name.strip()
+            try:
+                answers = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+            except (OSError, ValueError) as error:
+                # The latter: it cannot be a name at all, e.g. because two dots follow each other.
+                self.logger.warning("Cannot resolve %s: %s", host, error)
+                self.failures = {
+                    **self.failures,
+                    ServerPlace(host, port): {"": ConnectFailure(ConnectStep.RESOLVE, error)},
+                }
+            else:
+                found += [(host, str(answer[4][0]), int(answer[4][1])) for answer in answers]
+        if self.client.randomize_hosts:
+            random.shuffle(found)
+        return found
+
+    def _connect(self, host: str, address: str, port: int) -> tuple[int, int]:
+        if (host, port) == self._writable:
+            # Kazoo gives the address of the server that it would have tried next.
+            address, self._writable = host, None
+        try:
+            timeouts = self._begin_session(host, address, port)
+        except (ConnectionDropped, self.handler.timeout_exception) as error:
+            # Kazoo makes a text of the error of the system, or of TLS, from which the kind of trouble cannot be told.
+            reason = error.__context__ if isinstance(error.__context__, OSError) else error
+            if isinstance(error, self.handler.timeout_exception):
+                reason = TimeoutError("nothing came in time")
+            server = ServerPlace(host, port)
+            known = {**self.failures.get(server, {}), address: ConnectFailure(self.handler.stage, reason)}
+            known.pop("", None)
+            self.failures = {**self.failures, server: known}
+            raise
+        self.failures = {}
+        return timeouts
+
+    def _begin_session(self, *arguments: Any) -> tuple[int, int]:
+        begun = monotonic()
+        late = list(self._late_calls)
+        self._late_calls.clear()
+        for reply in late:
+            # As Kazoo does with what was in its queue when the last connection broke.
+            reply.set_exception(ConnectionLoss())
+        self._sent.clear()
+        self.handler.servers = len(self.client.hosts)
+        # Kazoo's read timeout is two thirds of the session timeout that the server has granted.
+        timeouts: tuple[int, int] = super()._connect(*arguments)
+        self._sent.clear()
+        self.lease_seconds = timeouts[0] / 1000
+        self.lease_until = begun + self.lease_seconds
+        return timeouts
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        answer = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and answer[0].passwd is None:
+            raise ConnectionDropped("the server gave a session without a password")
+        return answer
+
+    def _server_pinger(self) -> Iterator[tuple[str, int] | None]:
+        """While our server only reads: with each ping the next server is asked whether it also writes. Blocks."""
+        client = self.client
+        while True:
+            for name, port in client.hosts:
+                place = name.strip(), port
+                try:
+                    with self.handler.create_connection(
+                        place,
+                        hostname=place[0],
+                        timeout=client._session_timeout / 3000,
+                        use_ssl=client.use_ssl,
+                        ca=client.ca,
+                        certfile=client.certfile,
+                        keyfile=client.keyfile,
+                    ) as connection:
+                        connection.sendall(b"isro")
+                        self._writable = place if connection.recv() == b"rw" else None
+                except (OSError, ValueError):
+                    self._writable = None
+                yield self._writable
+
+    def _send_request(self, *arguments: Any) -> None:
+        queue = self.client._queue
+        first = queue[0] if queue else None
+        try:
+            super()._send_request(*arguments)
+        except _MISTAKES as error:
+            if first is None or not queue or queue[0] is not first:
+                raise
+            # It cannot be made a packet. The connection is as good as before.
+            queue.popleft()
+            self._read_sock.recv(1)
+            first[1].set_exception(error)
+
+    def _send_ping(self, *arguments: Any) -> None:
+        super()._send_ping(*arguments)
+        # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
+        self.call(Sync(self.client.chroot or "/"), Reply())
+
+    def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
+        begun = monotonic()
+        # The answer is not to wait.
+        self._socket.gathers_until = float("-inf")
+        super()._submit(request, *arguments, **options)
+        self._sent.append((begun, request.type in PASSED_ON))
+
+    def _write(self, msg: bytes, timeout: float) -> None:
+        size = len(msg) - int_struct.size
+        if size > paths.MOST_BYTES:
+            # The server would close the connection without giving a reason.
+            raise ZKTooLarge(f"{size} bytes are too many for ZooKeeper, which takes {paths.MOST_BYTES} at a time")
+        super()._write(msg, timeout)
+
+    def _read_socket(self, *arguments: Any) -> Any:
+        """Handle all packets that were read, until there is something to send.
+
+        Kazoo handles one, and looks what is to be done next: for an event that costs more than the event.
+        """
+        self._awaited = False
+        self._answering = None
+        packet = self._socket.packet()
+        try:
+            while True:
+                answer = self._handle(packet, *arguments)
+                packet = None if answer or self.client._queue else self._socket.packet()
+                if packet is None:
+                    # What has come in part is waited for in another way, which calls do not end.
+                    if not (self._awaited or self.client._pending or self.client._queue or self._socket.pending()):
+                        self._socket.gathers_until = monotonic() + GATHER_SECONDS
+                    return answer
+        except _MISTAKES as error:
+            # The next connection may be better.
+            answering, pending = self._answering, self.client._pending
+            if answering is not None and not (pending and pending[0][1] is answering):
+                # Kazoo has forgotten who waits for it.
+                answering.set_exception(ConnectionLoss())
+            raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
+
+    def _handle(self, packet: bytes | None, *arguments: Any) -> Any:
+        """:param packet: without its length; None = it has not been read as a whole."""
+        if packet is not None and packet.startswith(_EVENT_XID):
+            return self._read_watch_event(packet, _HEADER_BYTES)
+        self._packet = packet
+        pending = self.client._pending
+        # Caches read many znodes at once, and have nothing to ask after that. Others may, and soon.
+        if pending and not isinstance(pending[0][0], MultiRead):
+            self._awaited = True
+        self._answering = pending[0][1] if pending else None
+        answer = super()._read_socket(*arguments)
+        self._answering = None
+        return answer
+
+    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
+        buffer, self._packet = self._packet, None
+        if buffer is None:
+            header, buffer, offset = super()._read_header(timeout)
+        else:
+            # Kazoo would read the length and the rest, each with a look whether it must wait.
+            header, offset = ReplyHeader.deserialize(buffer, 0)
+        if header.xid != WATCH_XID and self._sent:
+            sent, passed_on = self._sent.popleft()
+            if passed_on:
+                self.latency.add(monotonic() - sent)
+                self.lease_until = max(self.lease_until, sent + self.lease_seconds)
+        return header, buffer, offset
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        watch, _ = Watch.deserialize(buffer, offset)
+        path = self.client.unchroot(watch.path)
+        function = self.client.watch_function(path)
+        if function is not None and watch.type in (CREATED, DELETED, CHANGED):
+            if not self.client._stopped.is_set():
+                try:
+                    function(watch.type, path)
+                except ZKConnectionError as closing:
+                    # As in `Reply`.
+                    log.debug("Nothing more is made of a ZooKeeper event for %s: %s", path, closing)
+                except Exception:
+                    log.exception("Error while handling a ZooKeeper event for %s", path)
+            # A recipe (a lock that waits) may watch the same path in the ordinary way: one event for both.
+            if watch.path not in self.client._data_watchers and watch.path not in self.client._child_watchers:
+                return
+        super()._read_watch_event(buffer, offset)
+
+
+# What is asked of ZooKeeper, as the packets that Kazoo sends.
+#
+# Two operations of ZooKeeper 3.6 are not in Kazoo: `AddWatch` and `MultiRead` (zookeeper.jute,
+# org.apache.zookeeper.MultiOperationRecord and MultiResponse).
+
+#: Types of the requests that a server cannot answer without the leader.
+PASSED_ON: Final = frozenset(request.type for request in (Create, Delete, SetData, Sync, Transaction))
+
+_ERROR: Final = -1
+_END: Final = multiheader_struct.pack(-1, True, -1)
+#: What stands in front of an operation, by its type.
+_HEADS: Final = {
+    operation.type: multiheader_struct.pack(operation.type, False, -1)
+    for operation in (CheckVersion, Create, Delete, GetChildren, GetData, SetData)
+}
+#: The head of a result, and the number behind it: length of the data, count of the names, or error.
+_RESULT: Final = struct.Struct("!iBii")
+_READ_HEAD: Final = _HEADS[GetData.type]
+_NO_WATCH: Final = b"\0"
+
+
+def _joined(operations: list[Any]) -> bytes:
+    """Operations as a MultiRequest has them."""
+    parts: list[bytes] = []
+    for operation in operations:
+        if operation.type == GetData.type:
+            # Thousands of them go out at once.
+            path = operation.path.encode()
+            parts += (_READ_HEAD, int_struct.pack(len(path)), path, _NO_WATCH)
+        else:
+            parts += (_HEADS[operation.type], operation.serialize())
+    parts.append(_END)
+    return b"".join(parts)
+
+
+class AddWatch(NamedTuple):
+    """AddWatchRequest: ustring path, int mode; answered by an empty body."""
+
+    path: str
+    mode: int = 1  # AddWatchMode.PERSISTENT_RECURSIVE
+
+    @property
+    def type(self) -> int:
+        return 106
+
+    def serialize(self) -> bytes:
+        return bytes(write_string(self.path)) + bytes(int_struct.pack(self.mode))
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> bool:
+        return True
+
+
+class MultiRead(NamedTuple):
+    """MultiRequest of `GetData` and `GetChildren` without watches; answered by a list.
+
+    An element is (data, stat), a list of names, or the `KazooException` of that read.
+    """
+
+    operations: list[Any]
+
+    @property
+    def type(self) -> int:
+        return 22
+
+    def serialize(self) -> bytes:
+        return _joined(self.operations)
+
+    @staticmethod
+    def deserialize(buffer: bytes, offset: int) -> list[Any]:
+        results: list[Any] = []
+        last = len(buffer) - _RESULT.size
+        while offset <= last:
+            # What follows the head of a result is a number in each of them. Only the end of all has none.
+            kind, _, _, number = _RESULT.unpack_from(buffer, offset)
+            offset += _RESULT.size
+            if kind == GetData.type:
+                begin, offset = offset, offset + max(number, 0)
+                stat = tuple.__new__(ZnodeStat, stat_struct.unpack_from(buffer, offset))
+                results.append((None if number < 0 else buffer[begin:offset], stat))
+                offset += stat_struct.size
+            elif kind == GetChildren.type:
+                names = []
+                for _ in range(number):
+                    name, offset = read_string(buffer, offset)
+                    names.append(name)
+                results.append(names)
+            elif kind == _ERROR:
+                results.append(EXCEPTIONS[number]())
+            else:
+                raise ValueError(f"unexpected result of type {kind} in the answer to multiRead")
+        if not buffer.startswith(_END, offset):
+            raise ValueError("the answer to multiRead has no end")
+        return results
+
+
+class MultiWrite(Transaction):  # type: ignore[misc]
+    """Kazoo's transaction, put together in half the time."""
+
+    __slots__ = ()
+
+    def serialize(self) -> bytes:
+        return _joined(self.operations)
+
+
+class Operations:
+    """Makes operations. What they are made of is of no concern to the caller: it passes them on.
+
+    :param chroot: put in front of each path; "" = none.
+    """
+
+    def __init__(self, chroot: str) -> None:
+        self._chroot = chroot
+
+    def create(self, path: str, data: bytes = b"", flags: int = 0) -> Any:
+        """:param flags: 1 = ephemeral, 2 = with a sequence number."""
+        return Create(self._chroot + path, data, OPEN_ACL_UNSAFE, flags)
+
+    def delete(self, path: str, version: int = -1) -> Any:
+        """:param version: of the data; -1 = any."""
+        return Delete(self._chroot + path, version)
+
+    def check(self, path: str, version: int = -1) -> Any:
+        """Only in a `transaction`: fails unless the znode exists with this version of the data (-1 = any)."""
+        return CheckVersion(self._chroot + path, version)
+
+    def set(self, path: str, data: bytes, version: int) -> Any:
+        return SetData(self._chroot + path, data, version)
+
+    def get(self, path: str) -> Any:
+        """Answered by (data, stat)."""
+        return GetData(self._chroot + path, None)
+
+    def children(self, path: str) -> Any:
+        """Answered by a list of names."""
+        return GetChildren(self._chroot + path, None)
+
+    def sync(self, path: str) -> Any:
+        """The server catches up with the leader."""
+        return Sync(self._chroot + path)
+
+    def watch(self, path: str) -> Any:
+        """Events of this znode and of all below, until the connection is lost."""
+        return AddWatch(self._chroot + path)
+
+    def transaction(self, operations: list[Any]) -> Any:
+        """All or none of some writes and checks; answered by a list of results."""
+        return MultiWrite(operations)
+
+    def reads(self, operations: list[Any]) -> Any:
+        """Some of `get` and `children` in one packet, each for itself; see `MultiRead`."""
+        return MultiRead(operations)
+
+
+# `KazooLog`: the logger of a connection of Kazoo (rule J-4).
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+#: How warnings about one attempt to connect begin.
+ATTEMPTS: Final = ("Connection dropped", "Connection time-out", "Cannot resolve")
+
+
+class KazooLog(_Adapter):
+    """Without a connection Kazoo warns of each attempt to get one, about once a second and without the server.
+
+    `nodepool.zk.client.ZooKeeperClient` logs the cause, once a minute; the attempts are for DEBUG.
+
+    :param connected: is there a session?
+    """
+
+    def __init__(self, logger: logging.Logger, connected: Callable[[], bool]) -> None:
+        super().__init__(logger, {})
+        self._connected = connected
+
+    def warning(self, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a warning, or what is less than one."""
+        attempt = str(msg).startswith(ATTEMPTS) and not self._connected()
+        self.log(logging.DEBUG if attempt else logging.WARNING, msg, *args, **kwargs)

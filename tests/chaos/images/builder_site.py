@@ -42,8 +42,8 @@ IMAGE_BYTES, BUILD_SECONDS = 200_000, (0.5, 2.0)
 #: What the builders do sooner: after failed builds, about files without a record (R-15), about unreadable records, and
 #: about records of abandoned uploads (R-4), but later than builders that are cut off, or stand still, go on.
 CONSTANTS = (
-    "nodepool.plan.image_builds.FIRST_PAUSE_SECONDS=5",
-    "nodepool.plan.image_disk.ORPHAN_AGE_SECONDS=15",
+    "nodepool.plan.images.FIRST_PAUSE_SECONDS=5",
+    "nodepool.plan.image_cleanup.ORPHAN_AGE_SECONDS=15",
     "nodepool.plan.image_cleanup.UNREADABLE_SECONDS=15",
     "nodepool.plan.image_cleanup.ABANDONED_SECONDS=20",
 )

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_blob_sas
 
-from nodepool.driver.azure.image_calls import AzureImageCalls
-from nodepool.driver.azure.images import SEGMENT_BYTES, DiskUpload
+from nodepool.driver.azure.config import MIB, fixed_footer
+from nodepool.driver.azure.images import SEGMENT_BYTES, AzureImageCalls, DiskUpload
 from nodepool.driver.azure.types import SUCCEEDED, AzureImage
-from nodepool.driver.azure.vhd import MIB, fixed_footer
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.http.plain_http import PlainHttp
 from tests.functional.azurite.conftest import ACCOUNT, KEY

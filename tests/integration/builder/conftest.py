@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import cloud_deletions
+from nodepool.builder import cloud_cleanup
 from nodepool.builder.work_dir import NOTES
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.build_site import BuildSite
 from tests.support.image_site import ImageSite
@@ -30,7 +30,7 @@ def _no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-7: a deletion that failed is tried again soon, but for the tests of that."""
-    monkeypatch.setattr(cloud_deletions, "BACKOFF", Backoff(0.01, 0.1))
+    monkeypatch.setattr(cloud_cleanup, "BACKOFF", Backoff(0.01, 0.1))
 
 
 @pytest.fixture

@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import build_attempt, build_logs
-from nodepool.builder.build_attempt import BuildAttempt
-from nodepool.builder.build_command import conversion_commands
+from nodepool.builder import build_attempt, image_files
+from nodepool.builder.build_attempt import BuildAttempt, conversion_commands
 from nodepool.builder.build_worker import BuildWorker
 from nodepool.builder.image_files import allocated_bytes
 from nodepool.config.objects import Label
 from nodepool.driver.azure import AzureDriver
-from nodepool.driver.azure.config import AzureProviderConfig
-from nodepool.driver.azure.vhd import FOOTER_BYTES, MIB, problem_of
+from nodepool.driver.azure.config import FOOTER_BYTES, MIB, AzureProviderConfig, problem_of
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import ImageBuild
 from tests.support.build_site import BuildSite, in_background
@@ -157,7 +155,7 @@ def test_error_that_nobody_foresaw(
     def prune(*arguments: object) -> None:
         raise RuntimeError("strange")
 
-    monkeypatch.setattr(build_logs, "prune", prune)
+    monkeypatch.setattr(image_files, "prune", prune)
     place.once()
     (build,) = place.builds()
     assert (build.state, build.formats) == ("failed", ["qcow2"])

@@ -10,8 +10,8 @@ import pytest
 
 from nodepool.clock import wall_time
 from nodepool.model.image import ImageBuild
-from nodepool.plan.backoff import Backoff
-from nodepool.zk import image_paths
+from nodepool.plan.retries import Backoff
+from nodepool.zk import caches
 from tests.support.image_site import IMAGE, ImageSite
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for
@@ -207,8 +207,8 @@ def test_unreadable_records(site: ImageSite, znodes: PoolZnodes, monkeypatch: py
     upload = site.upload(bad, state="uploading")
     image = site.put_image(bad, upload.key)
     failed = site.upload(good, state="failed")
-    znodes.kazoo.set(image_paths.build(IMAGE, bad.key), b"{nonsense")
-    znodes.kazoo.set(image_paths.upload(IMAGE, bad.key, "cloud", upload.key), b"7")
+    znodes.kazoo.set(caches.build(IMAGE, bad.key), b"{nonsense")
+    znodes.kazoo.set(caches.upload(IMAGE, bad.key, "cloud", upload.key), b"7")
     site.clean_fully()
     assert failed.key not in [one.id for one in site.uploads(good)]
     assert set(site.view().builds) == {good.key, newer.key}
@@ -255,7 +255,7 @@ def test_two_builders_clean(site: ImageSite, make_site: MakeSite) -> None:
 
 def test_many_failures_leave_nothing(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-15: a hundred failures in a row fill neither cloud nor ZooKeeper; then the next upload works."""
-    monkeypatch.setattr("nodepool.plan.image_uploads.BACKOFF", Backoff(0.01, 0.01))
+    monkeypatch.setattr("nodepool.plan.images.BACKOFF", Backoff(0.01, 0.01))
     build = site.build()
     site.cloud().set(lost_images=50, corrupted_uploads=50)
     most = 0

@@ -7,8 +7,8 @@ import os
 from collections.abc import Callable
 
 from nodepool.clock import wall_time
-from nodepool.plan.image_disk import ORPHAN_AGE_SECONDS
-from nodepool.zk import image_paths
+from nodepool.plan.image_cleanup import ORPHAN_AGE_SECONDS
+from nodepool.zk import caches
 from tests.support.image_site import IMAGE, ImageSite
 
 MakeSite = Callable[..., ImageSite]
@@ -48,7 +48,7 @@ def test_records_that_vanish(site: ImageSite) -> None:
         for file in site.files.of_build(IMAGE, build.key):
             os.utime(file.path, times=old)
     site.clean()
-    site.client.kazoo.delete(image_paths.image(IMAGE), recursive=True)
+    site.client.kazoo.delete(caches.image(IMAGE), recursive=True)
     site.clean()
     assert site.on_disk() == {build.key for build in builds}
     now += 2 * ORPHAN_AGE_SECONDS

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import upload_queue, upload_run
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadInterrupted
+from nodepool.builder import upload_run, upload_worker
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.metrics.catalog import IMAGE_UPDATE
 from nodepool.metrics.registry import Distribution
 from nodepool.model.image import ImageUpload
-from nodepool.plan.backoff import Backoff
-from nodepool.plan.image_uploads import UploadJob
-from nodepool.zk import image_paths
+from nodepool.plan.images import UploadJob
+from nodepool.plan.retries import Backoff
+from nodepool.zk import caches
 from tests.support.image_site import IMAGE, MD5, ImageSite
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.session_loss import expire_session
@@ -95,7 +95,7 @@ def test_while_it_runs(site: ImageSite, znodes: PoolZnodes) -> None:
 
 def test_failed(site: ImageSite, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-6, U-9: nothing is left in the cloud, the record tells just that; tried again later, with a new number."""
-    monkeypatch.setattr("nodepool.plan.image_uploads.BACKOFF", Backoff(1000.0, 1000.0))
+    monkeypatch.setattr("nodepool.plan.images.BACKOFF", Backoff(1000.0, 1000.0))
     build = site.build()
     site.cloud().set(broken_uploads=1)
     assert site.pass_once() == 0
@@ -166,7 +166,7 @@ def test_hook_refuses(make_site: MakeSite, tmp_path: Path, deletion_refused: boo
 
 def test_somebody_else_uploads(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-2: the lock of build and provider decides; who did not get it looks again a little later."""
-    monkeypatch.setattr(upload_queue, "PUT_OFF_SECONDS", 1000.0)
+    monkeypatch.setattr(upload_worker, "PUT_OFF_SECONDS", 1000.0)
     build = site.build()
     taken = site.queue.take()
     assert taken.job is not None
@@ -265,7 +265,7 @@ def test_lock_is_lost(site: ImageSite, znodes: PoolZnodes, caplog: pytest.LogCap
     """6.3: somebody may have taken the record for abandoned: it is not made ready, and the image goes."""
     build = site.build()
     thread = running(site)
-    lock_dir = image_paths.upload_lock(IMAGE, build.key, "cloud")
+    lock_dir = caches.upload_lock(IMAGE, build.key, "cloud")
     for contender in znodes.kazoo.get_children(lock_dir):
         znodes.kazoo.delete(f"{lock_dir}/{contender}")
     ended(site, thread)
@@ -284,7 +284,7 @@ def test_image_without_a_record_is_deleted_although_the_cloud_refuses(
     site.cloud().set(refused_deletions=2)
     build = site.build()
     thread = running(site)
-    lock_dir = image_paths.upload_lock(IMAGE, build.key, "cloud")
+    lock_dir = caches.upload_lock(IMAGE, build.key, "cloud")
     for contender in znodes.kazoo.get_children(lock_dir):
         znodes.kazoo.delete(f"{lock_dir}/{contender}")
     ended(site, thread)
@@ -321,7 +321,7 @@ def test_nothing_is_made_while_the_session_is_doubtful(site: ImageSite, monkeypa
     create = site.cloud().create
 
     def checked(*arguments: Any) -> Any:
-        upload_progress.check()
+        uploads.check()
         return create(*arguments)
 
     monkeypatch.setattr(site.cloud(), "create", checked)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from tests.support.image_site import IMAGE, ImageSite
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
@@ -113,5 +113,5 @@ def test_zookeeper_is_away(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> 
             site.worker().run_once()
     assert site.queue.running == frozenset()
     # A failure of the cloud would wait for longer.
-    monkeypatch.setattr("nodepool.plan.image_uploads.BACKOFF", Backoff(1000.0, 1000.0))
+    monkeypatch.setattr("nodepool.plan.images.BACKOFF", Backoff(1000.0, 1000.0))
     wait_for("it is uploaded", lambda: (site.pass_once(), site.states(build))[1] == ["ready"])

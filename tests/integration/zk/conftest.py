@@ -9,9 +9,9 @@ import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.node_store import NodeStore
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.request_store import RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor

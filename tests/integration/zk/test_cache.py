@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.zk import paths
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.wait import wait_for

@@ -8,8 +8,8 @@ import pytest
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.session_loss import expire_session

@@ -10,7 +10,7 @@ import pytest
 from nodepool.exceptions import ZKConflict
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.wait import wait_for

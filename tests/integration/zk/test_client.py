@@ -14,8 +14,8 @@ import pytest
 
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import locks
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient, connection_string
-from nodepool.zk.nodepool_cache import NodepoolCache
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports

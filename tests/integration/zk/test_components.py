@@ -12,9 +12,9 @@ from kazoo.exceptions import ConnectionLoss
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.model.component import LauncherComponent, PoolComponent
 from nodepool.zk import components
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.session_loss import expire_session

@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.tls_files import TlsFiles
+from nodepool.zk.connect_failure import TlsFiles
 from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
 from tests.support.wait import wait_for

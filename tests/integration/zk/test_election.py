@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.election and the mutex of a provider: one of several launchers does it."""
+"""nodepool.zk.locks and the mutex of a provider: one of several launchers does it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.exceptions import ZKLockException
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.election import Election
+from nodepool.zk.locks import Election
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from nodepool.model.node import Node
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import wait_for

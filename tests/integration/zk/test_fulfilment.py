@@ -10,7 +10,7 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.request_store import RequestStore
 from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.exceptions import ZKConflict
-from nodepool.zk import multi_read
+from nodepool.zk import transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.image_backup import export_images, import_images
 from tests.support.image_znodes import IMAGES, ImageZnodes
@@ -63,15 +63,15 @@ def test_somebody_writes_meanwhile(
     """What somebody else has just written is not overwritten; the same as in the export is fine."""
     if before is not None:
         images.put("debian/builds/b1", before)
-    read = multi_read.read_data
+    read = transactions.read_data
 
     def read_and_be_late(reader: ZooKeeperClient, paths: Any) -> Iterator[Any]:
         found = list(read(reader, paths))
-        monkeypatch.setattr(multi_read, "read_data", read)
+        monkeypatch.setattr(transactions, "read_data", read)
         images.put("debian/builds/b1", meanwhile)
         return iter(found)
 
-    monkeypatch.setattr(multi_read, "read_data", read_and_be_late)
+    monkeypatch.setattr(transactions, "read_data", read_and_be_late)
     if meanwhile == RECORD.encode():
         import_images(client, {BUILD: RECORD}, replace=True)
     else:

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.image_listing: all images at once, and what builders tell."""
+"""nodepool.zk.images: all images at once, and what builders tell."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.model.builder_status import BuildStatus
-from nodepool.model.image_view import NO_IMAGES
+from nodepool.model.image import NO_IMAGES
+from nodepool.model.status import BuildStatus
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_listing import builder_status, read_images
+from nodepool.zk.images import builder_status, read_images
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.image_reader: builds and uploads, as launcher and command line see them (reference/zookeeper 6)."""
+"""nodepool.zk.images: builds and uploads, as launcher and command line see them (reference/zookeeper 6)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_store import ImageStore
+from nodepool.zk.images import ImageStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import PoolZnodes
 

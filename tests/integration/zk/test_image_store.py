@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.image_store: writes and locks of builds and uploads (reference/zookeeper 6.3)."""
+"""nodepool.zk.images: writes and locks of builds and uploads (reference/zookeeper 6.3)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.zk import image_paths
+from nodepool.zk import caches
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_store import ImageStore
+from nodepool.zk.images import ImageStore
 from nodepool.zk.locks import ZkLock
 from nodepool.zk.transactions import Transaction
 from tests.support.pool_znodes import PoolZnodes
@@ -57,7 +57,7 @@ def upload(store: ImageStore, build: ImageBuild) -> ImageUpload:
 def test_build(store: ImageStore, build: ImageBuild, znodes: PoolZnodes) -> None:
     """6.1, 6.3: the id is a uuid4 in hex; a new record may be stored before its result."""
     assert re.fullmatch(r"[0-9a-f]{12}4[0-9a-f]{19}", build.key)
-    assert znodes.read(image_paths.build("debian", build.key)) == {
+    assert znodes.read(caches.build("debian", build.key)) == {
         "state": "ready",
         "state_time": 1234.5,
         "builder": "builder.example.com",
@@ -74,7 +74,7 @@ def test_build(store: ImageStore, build: ImageBuild, znodes: PoolZnodes) -> None
 
 def test_upload(store: ImageStore, upload: ImageUpload, znodes: PoolZnodes) -> None:
     """The first number is 1, because the lock has used up 0 (reference/zookeeper 2)."""
-    path = image_paths.upload("debian", upload.build_id, "cloud", upload.key)
+    path = caches.upload("debian", upload.build_id, "cloud", upload.key)
     assert UPLOAD_PATH.fullmatch(path)
     stored = znodes.read(path)
     assert stored is not None
@@ -158,13 +158,13 @@ def test_lock_of_what_was_removed_meanwhile(
     with pytest.raises(ZKConflict), store.upload_lock("debian", build.key, "cloud"):
         pass
     assert store.builds("debian") == []
-    assert znodes.children(image_paths.upload_lock("debian", build.key, "cloud")) == []
+    assert znodes.children(caches.upload_lock("debian", build.key, "cloud")) == []
 
 
 def test_what_has_no_data_can_be_removed(store: ImageStore, znodes: PoolZnodes) -> None:
     """R-17: a lock that was taken of what was just removed leaves such znodes."""
     names = ("debian", "b1", "cloud", "0000000001")
-    znodes.kazoo.ensure_path(image_paths.upload_id_lock(*names))
+    znodes.kazoo.ensure_path(caches.upload_id_lock(*names))
     with store.upload_id_lock(*names) as lock:
         store.delete_upload(*names, under=lock)
     with store.build_id_lock("debian", "b1") as lock:
@@ -179,7 +179,7 @@ def test_delete_upload(store: ImageStore, upload: ImageUpload, znodes: PoolZnode
     with store.upload_id_lock(*names) as lock:
         store.delete_upload(*names, under=lock)
     store.delete_upload(*names)
-    assert znodes.children(image_paths.uploads("debian", upload.build_id, "cloud")) == ["lock"]
+    assert znodes.children(caches.uploads("debian", upload.build_id, "cloud")) == ["lock"]
 
 
 def test_delete_upload_under_a_lost_lock(store: ImageStore, upload: ImageUpload, znodes: PoolZnodes) -> None:
@@ -206,14 +206,14 @@ def test_delete_build(store: ImageStore, upload: ImageUpload, znodes: PoolZnodes
         assert not store.delete_build("debian", build, lock)
         store.delete_upload("debian", build, "cloud", upload.key)
         assert store.delete_build("debian", build, lock)
-    assert znodes.children(image_paths.builds("debian")) == ["lock"]
+    assert znodes.children(caches.builds("debian")) == ["lock"]
     assert store.delete_build("debian", build), "one that is gone is fine"
 
 
 @pytest.mark.parametrize("under", [True, False])
 def test_build_with_a_bad_upload_stays(store: ImageStore, build: ImageBuild, znodes: PoolZnodes, under: bool) -> None:
     """Nobody knows which image would be forgotten."""
-    znodes.kazoo.create(image_paths.upload("debian", build.key, "cloud", "0000000005"), b"bad", makepath=True)
+    znodes.kazoo.create(caches.upload("debian", build.key, "cloud", "0000000005"), b"bad", makepath=True)
     with store.build_id_lock("debian", build.key) as lock:
         assert not store.delete_build("debian", build.key, lock if under else None)
     assert store.build_ids("debian") == [build.key]
@@ -274,7 +274,7 @@ def test_rolled_back(store: ImageStore, upload: ImageUpload, znodes: PoolZnodes)
     """The mark changes neither state nor time."""
     upload.rolled_back = True
     store.store_upload(upload)
-    path = image_paths.upload("debian", upload.build_id, "cloud", upload.key)
+    path = caches.upload("debian", upload.build_id, "cloud", upload.key)
     stored = znodes.read(path)
     assert stored is not None
     assert (stored["rolled_back"], stored["state"], stored["state_time"]) == (True, "ready", 1234.5)
@@ -306,7 +306,7 @@ def test_replace_bad_build(store: ImageStore, build: ImageBuild, znodes: PoolZno
     with store.build_id_lock("debian", build.key) as lock:
         assert not store.replace_bad_build("debian", build.key, lock)
         assert not store.replace_bad_build("debian", "gone", lock)
-        znodes.kazoo.set(image_paths.build("debian", build.key), b"bad")
+        znodes.kazoo.set(caches.build("debian", build.key), b"bad")
         assert store.replace_bad_build("debian", build.key, lock)
     found = store.build("debian", build.key)
     assert found is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.lock_owners: who holds the lock of a node."""
+"""nodepool.zk.locks: who holds the lock of a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.lock_owners import LockOwners
+from nodepool.zk.locks import LockOwners
 from tests.support.pool_znodes import PoolZnodes
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.locked_cache: who holds and waits for the locks of nodes."""
+"""nodepool.zk.cache: who holds and waits for the locks of nodes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nodepool.model.node import Node
-from nodepool.zk import events, paths
+from nodepool.zk import paths
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import MultiRead
+from nodepool.zk.reply import CREATED, DELETED, Reply
+from nodepool.zk.wire.watched_client import MultiRead
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.wait import wait_for
@@ -156,8 +156,8 @@ def test_events_that_overtake_what_is_read(
         def answer(result: Any, error: BaseException | None) -> None:
             event = client.kazoo.watch_function(paths.node(taken))
             if event is not None:
-                event(events.CREATED, f"{paths.node_lock(taken)}/new__lock__0000000000")
-                event(events.DELETED, f"{paths.node_lock(left)}/{gone}")
+                event(CREATED, f"{paths.node_lock(taken)}/new__lock__0000000000")
+                event(DELETED, f"{paths.node_lock(left)}/{gone}")
             reply._finish(result, error)
 
         return call(request, Reply(answer))

@@ -14,9 +14,9 @@ from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.zk import locks, paths
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import POOLS, PoolZnodes

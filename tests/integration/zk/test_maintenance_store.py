@@ -13,8 +13,8 @@ import pytest
 
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode, znode_name
 from nodepool.zk import paths
+from nodepool.zk.caches import MaintenanceCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.maintenance_cache import MaintenanceCache
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.pool_znodes import PoolZnodes
 

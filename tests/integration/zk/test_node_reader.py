@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.node_reader: read one node, some, and all (reference/zookeeper 5)."""
+"""nodepool.zk.nodes: read one node, some, and all (reference/zookeeper 5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodepool.exceptions import ZKConflict
 from nodepool.model.node import Node
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.records import id_of
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.node_store: nodes go, with their locks, and others take their places."""
+"""nodepool.zk.nodes: nodes go, with their locks, and others take their places."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodepool.exceptions import ZKConflict, ZKLockException
 from nodepool.model.node import Node
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import READY_NODE, PoolZnodes
 from tests.support.records import id_of

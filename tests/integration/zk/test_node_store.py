@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.node_store: write, lock, remove (reference/zookeeper 5)."""
+"""nodepool.zk.nodes: write, lock, remove (reference/zookeeper 5)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodepool.model.node import Node
 from nodepool.zk import locks, paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.transactions import TransactionFailed
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes

@@ -14,9 +14,9 @@ from nodepool.web.actions import Actions, Wish
 from nodepool.web.pending_changes import LOOK_SECONDS, MOST_SECONDS, AlreadyPending, PendingChanges
 from nodepool.web.problem import ApiProblem
 from nodepool.zk import locks
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import MaintenanceStore
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.manual_clock import ManualClock

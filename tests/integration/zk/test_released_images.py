@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from nodepool.compat.released_images import KnownImage
-from nodepool.compat.released_zookeeper import ReleasedZooKeeper, facade_for_extra_driver
+from nodepool.compat.released_zookeeper import KnownImage, ReleasedZooKeeper, facade_for_extra_driver
 from nodepool.exceptions import ZKException, ZKLockException
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.zk.client import ZooKeeperClient

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 from kazoo.exceptions import NoNodeError, SessionExpiredError
 
-from nodepool.model.pool_status import HostStatus, LabelStatus, PoolStatus
 from nodepool.model.record import InvalidRecord
+from nodepool.model.status import HostStatus, LabelStatus, PoolStatus
 from nodepool.zk import status
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.status import StatusWriter

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.status_cache: what the writers of status records tell, over a lost connection too."""
+"""nodepool.zk.caches: what the writers of status records tell, over a lost connection too."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodepool.model.launcher_status import LauncherStatus
-from nodepool.model.pool_status import LimitStatus, PoolStatus
+from nodepool.model.status import LauncherStatus, LimitStatus, PoolStatus
 from nodepool.zk import status
+from nodepool.zk.caches import StatusCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.status import StatusWriter
-from nodepool.zk.status_cache import StatusCache
-from nodepool.zk.status_records import BUILDER, LAUNCHER, POOL, read_launchers, read_pools
+from nodepool.zk.status import BUILDER, LAUNCHER, POOL, StatusWriter, read_launchers, read_pools
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.tcp_proxy import TcpProxy
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.status_records: what commands read of launchers and their pools."""
+"""nodepool.zk.status: what commands read of launchers and their pools."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from nodepool.model.launcher_status import LauncherStatus
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.status_records import read_launchers, read_pools
+from nodepool.zk.status import read_launchers, read_pools
 from tests.support.pool_znodes import PoolZnodes
 
 

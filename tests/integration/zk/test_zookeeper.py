@@ -10,8 +10,8 @@ import pytest
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.model.states import NODE_STATES, REQUEST_STATES
 from nodepool.zk import zookeeper as zk_module
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.nodepool_cache import NodepoolCache
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from nodepool.builder.as_root import root_command, run_as_root
+from nodepool.builder.image_files import root_command, run_as_root
 
 
 def test_sudo_for_others() -> None:

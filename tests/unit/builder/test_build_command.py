@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import nodepool
-from nodepool.builder import build_command
-from nodepool.builder.build_command import (
+from nodepool.builder import build_attempt
+from nodepool.builder.build_attempt import (
     BuildJob,
     command_line,
     conversion_commands,
@@ -133,7 +133,7 @@ def test_job_of_the_configuration() -> None:
         timeout=60,
     )
     assert made.name == "debian-0123"
-    assert made.command == build_command.COMMAND
+    assert made.command == build_attempt.COMMAND
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import build_logs
-from nodepool.builder.build_logs import BuildLog, all_logs, log_path, logs_of, open_log, prune
+from nodepool.builder import image_files
+from nodepool.builder.image_files import BuildLog, all_logs, log_path, logs_of, open_log, prune
 
 
 def write_logs(directory: Path, image: str, count: int) -> list[str]:
@@ -78,7 +78,7 @@ def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
     log.write_line("a")
     log.write_line("b")
     log.close()
-    assert [record.name for record in caplog.records] == [build_logs.log.name]
+    assert [record.name for record in caplog.records] == [image_files.build_logs_log.name]
     assert "No space left" in caplog.text
 
 

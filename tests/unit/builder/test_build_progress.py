@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.builder.build_progress import BuildProgress, Step, step_of
+from nodepool.builder.progress import BuildProgress, Step, step_of
 
 TIME = "2026-01-02 03:04:05.678 | "
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import process_session
-from nodepool.builder.build_logs import BuildLog
+from nodepool.builder import dib
 from nodepool.builder.dib import DibRun, RunResult
+from nodepool.builder.image_files import BuildLog
 from tests.support.build_scripts import ScriptedRun
 
 #: Longer than any test takes.
@@ -33,7 +33,7 @@ def scripted(tmp_path: Path) -> Iterator[Callable[..., ScriptedRun]]:
     yield make
     for run in made:
         run.close()
-        assert not run.session or not process_session.members(run.session)
+        assert not run.session or not dib.members(run.session)
 
 
 def test_success(scripted: Callable[..., ScriptedRun]) -> None:
@@ -115,7 +115,7 @@ def test_who_does_not_listen_is_killed(scripted: Callable[..., ScriptedRun]) -> 
     script = "trap '' TERM; set -m; (trap '' TERM; sleep 301) & echo begun; while true; do sleep 300; done"
     run: ScriptedRun = scripted(script, on_line=lambda line: run.run.stop("enough"), trap_seconds=0.3)
     assert run.run.run(LONG).left == []
-    assert process_session.members(run.session) == []
+    assert dib.members(run.session) == []
 
 
 def test_what_is_left_behind_ends(scripted: Callable[..., ScriptedRun]) -> None:
@@ -124,7 +124,7 @@ def test_what_is_left_behind_ends(scripted: Callable[..., ScriptedRun]) -> None:
     result = run.run.run(LONG)
     assert result.succeeded
     assert run.log_text() == "done\nExit code: 0\n"
-    assert process_session.members(run.session) == []
+    assert dib.members(run.session) == []
 
 
 def test_build_that_cannot_be_followed_is_ended(
@@ -141,7 +141,7 @@ def test_build_that_cannot_be_followed_is_ended(
     with pytest.raises(OSError, match="Too many open files"):
         run.run.run(LONG)
     assert run.session
-    assert process_session.members(run.session) == []
+    assert dib.members(run.session) == []
 
 
 def test_stop_before_the_start(scripted: Callable[..., ScriptedRun], tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.file_checksums: told by files beside the image, else computed once."""
+"""nodepool.builder.image_files: told by files beside the image, else computed once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import file_checksums
-from nodepool.builder.file_checksums import FileChecksums
-from nodepool.builder.image_files import Checksums, ImageFiles
+from nodepool.builder import image_files
+from nodepool.builder.image_files import Checksums, FileChecksums, ImageFiles
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 BUILD = "0" * 32
@@ -30,13 +29,13 @@ def files(tmp_path: Path) -> ImageFiles:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Files that were read as a whole."""
     seen: list[Path] = []
-    compute = file_checksums._compute
+    compute = image_files._compute
 
     def counted(path: Path) -> Checksums:
         seen.append(path)
         return compute(path)
 
-    monkeypatch.setattr(file_checksums, "_compute", counted)
+    monkeypatch.setattr(image_files, "_compute", counted)
     return seen
 
 
@@ -77,7 +76,7 @@ def test_read_once_for_all_who_wait(files: ImageFiles, monkeypatch: pytest.Monke
         assert go_on.wait(DEADLINE_SECONDS)
         return COMPUTED
 
-    monkeypatch.setattr(file_checksums, "_compute", slow)
+    monkeypatch.setattr(image_files, "_compute", slow)
     checksums = FileChecksums(files)
     found: list[Checksums] = []
     threads = [
@@ -102,7 +101,7 @@ def test_error_is_not_kept(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -
         raise OSError("disk")
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_checksums, "_compute", broken)
+        patch.setattr(image_files, "_compute", broken)
         with pytest.raises(OSError, match="disk"):
             checksums.of("fedora", BUILD, "raw")
     assert checksums.of("fedora", BUILD, "raw") == COMPUTED
@@ -111,7 +110,7 @@ def test_error_is_not_kept(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_memory_has_a_bound(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_checksums, "_MAX_KNOWN", 2)
+    monkeypatch.setattr(image_files, "_MAX_KNOWN", 2)
     checksums = FileChecksums(files)
     for number in range(5):
         files.path("fedora", BUILD, f"raw{number}").write_bytes(DATA)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import last_build
+from nodepool.builder import build_worker
 from nodepool.builder.image_files import ImageFiles
 from nodepool.model import states
-from nodepool.model.image import ImageBuild
-from nodepool.model.image_view import BuildView, ImageView
+from nodepool.model.image import BuildView, ImageBuild, ImageView
 
 GIB = 1 << 30
 
@@ -36,12 +35,12 @@ def view(**extra: Any) -> ImageView:
     ("value", "expected"), [(12.5, 12.5), (0, 0), ("12", None), (True, None), (-1, None), (float("inf"), None)]
 )
 def test_estimate(value: object, expected: float | None) -> None:
-    assert last_build.estimate(view(duration=value)) == expected
+    assert build_worker.estimate(view(duration=value)) == expected
 
 
 def test_nothing_is_known() -> None:
-    assert last_build.estimate(view()) is None
-    assert last_build.estimate(ImageView("debian")) is None
+    assert build_worker.estimate(view()) is None
+    assert build_worker.estimate(ImageView("debian")) is None
 
 
 @pytest.mark.parametrize(("free", "room"), [(6 * GIB, True), (6 * GIB - 1, False), (0, False)])
@@ -49,7 +48,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, room: 
     """Twice the size of the last build."""
     files = ImageFiles(tmp_path)
     monkeypatch.setattr(files, "free_bytes", lambda: free)
-    problem = last_build.lacking_space(view(size=3 * GIB), files)
+    problem = build_worker.lacking_space(view(size=3 * GIB), files)
     assert (problem == "") is room
     if not room:
         assert "the last build takes 3.0 GiB" in problem
@@ -60,11 +59,11 @@ def test_size_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     files = ImageFiles(tmp_path)
     files.path("debian", "0000000002", "raw").write_bytes(b"x" * 100_000)
     monkeypatch.setattr(files, "free_bytes", lambda: 100_000)
-    assert last_build.lacking_space(view(), files)
+    assert build_worker.lacking_space(view(), files)
 
 
 def test_first_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows how much it needs."""
     files = ImageFiles(tmp_path)
     monkeypatch.setattr(files, "free_bytes", lambda: 0)
-    assert last_build.lacking_space(ImageView("debian"), files) == ""
+    assert build_worker.lacking_space(ImageView("debian"), files) == ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import mounts
+from nodepool.builder import dib
 
 
 def may_mount(directory: Path) -> bool:
@@ -31,7 +31,7 @@ def work(tmp_path: Path) -> Iterator[Path]:
     if not may_mount(directory):
         pytest.skip("only root may mount")
     yield directory
-    for point in mounts.mount_points(directory):
+    for point in dib.mount_points(directory):
         subprocess.run(["umount", "--lazy", point], check=True)
 
 
@@ -50,7 +50,7 @@ TABLE = rb"""22 1 0:21 / /proc rw - proc proc rw
 
 def test_mount_points() -> None:
     """The last one first, because it may stand on another; names that only begin alike are others."""
-    found = mounts.mount_points(Path("/tmp/work"), TABLE)
+    found = dib.mount_points(Path("/tmp/work"), TABLE)
     assert found == ["/tmp/work", "/tmp/work/build/dev and\\more", "/tmp/work/build"]
 
 
@@ -68,7 +68,7 @@ def test_loop_devices(tmp_path: Path) -> None:
         (tmp_path / name / "loop").mkdir(parents=True)
         (tmp_path / name / "loop" / "backing_file").write_text(f"{file}\n")
     (tmp_path / "loop8").mkdir()
-    assert mounts.loop_devices(Path("/tmp/work"), tmp_path) == ["loop0", "loop1", "loop3"]
+    assert dib.loop_devices(Path("/tmp/work"), tmp_path) == ["loop0", "loop1", "loop3"]
 
 
 def test_all_is_unmounted_and_removed(work: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_all_is_unmounted_and_removed(work: Path, tmp_path: Path) -> None:
     (host / "kept").write_text("x")
     mount(work / "build", "-t", "tmpfs", "none")
     mount(work / "build" / "dev pts", "--bind", str(host))
-    assert mounts.remove(work) == []
+    assert dib.remove(work) == []
     assert not work.exists()
     assert (host / "kept").exists()
 
@@ -87,7 +87,7 @@ def test_mount_in_use(work: Path) -> None:
     """It is taken out of the tree all the same."""
     mount(work / "build", "-t", "tmpfs", "none")
     with (work / "build" / "open").open("w"):
-        assert mounts.remove(work) == []
+        assert dib.remove(work) == []
     assert not work.exists()
 
 
@@ -99,8 +99,8 @@ def test_nothing_is_removed_below_a_mount_that_stays(
     host.mkdir()
     (host / "kept").write_text("x")
     mount(work / "bound", "--bind", str(host))
-    monkeypatch.setattr(mounts, "run_as_root", lambda *command, **options: "not allowed")
-    (problem,) = mounts.remove(work)
+    monkeypatch.setattr(dib, "run_as_root", lambda *command, **options: "not allowed")
+    (problem,) = dib.remove(work)
     assert problem == f"{work}/bound is still mounted: not allowed"
     assert (host / "kept").exists()
 
@@ -108,23 +108,23 @@ def test_nothing_is_removed_below_a_mount_that_stays(
 def test_directory_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without files of root no sudo is needed."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.setattr(mounts, "run_as_root", lambda *command, **options: "no sudo here")
+    monkeypatch.setattr(dib, "run_as_root", lambda *command, **options: "no sudo here")
     (tmp_path / "work" / "inner").mkdir(parents=True)
-    assert mounts.remove(tmp_path / "work") == []
+    assert dib.remove(tmp_path / "work") == []
     assert not (tmp_path / "work").exists()
 
 
 def test_nothing_to_remove(tmp_path: Path) -> None:
     """Gone already, or a link to somewhere else, which stays as it is."""
-    assert mounts.remove(tmp_path / "gone") == []
+    assert dib.remove(tmp_path / "gone") == []
     (tmp_path / "kept").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "kept")
-    assert mounts.remove(tmp_path / "link") == []
+    assert dib.remove(tmp_path / "link") == []
     assert (tmp_path / "kept").exists()
 
 
 def test_what_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(mounts, "run_as_root", lambda *command, **options: "read-only")
-    assert mounts.remove(tmp_path / "work") == [f"{tmp_path}/work: read-only"]
+    monkeypatch.setattr(dib, "run_as_root", lambda *command, **options: "read-only")
+    assert dib.remove(tmp_path / "work") == [f"{tmp_path}/work: read-only"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import process_session
+from nodepool.builder import dib
 from tests.support.wait import wait_for
 
 
@@ -20,16 +20,16 @@ from tests.support.wait import wait_for
 def session() -> Iterator[subprocess.Popen[bytes]]:
     """A shell with two children, in a session of its own."""
     shell = subprocess.Popen(["sh", "-c", "sleep 300 & sleep 300 & wait"], start_new_session=True)
-    wait_for("three processes", lambda: len(process_session.members(shell.pid)) == 3)
+    wait_for("three processes", lambda: len(dib.members(shell.pid)) == 3)
     yield shell
-    process_session.kill(shell.pid)
+    dib.kill(shell.pid)
     shell.wait(10)
 
 
 def test_members(session: subprocess.Popen[bytes]) -> None:
-    first = process_session.process(session.pid)
+    first = dib.process(session.pid)
     assert first is not None
-    assert first in process_session.members(session.pid)
+    assert first in dib.members(session.pid)
     assert first.command_line().startswith(b"sh\0-c\0sleep")
     assert any(variable.startswith(b"PATH=") for variable in first.environment())
 
@@ -37,16 +37,16 @@ def test_members(session: subprocess.Popen[bytes]) -> None:
 def test_who_has_ended_is_no_member() -> None:
     """Also while nobody has asked how it ended."""
     done = subprocess.Popen(["true"], start_new_session=True)
-    wait_for("its end", lambda: process_session.process(done.pid) is None)
-    assert process_session.members(done.pid) == []
+    wait_for("its end", lambda: dib.process(done.pid) is None)
+    assert dib.members(done.pid) == []
     done.wait(10)
-    gone = process_session.Process(done.pid, done.pid, 0)
+    gone = dib.Process(done.pid, done.pid, 0)
     assert (gone.command_line(), gone.environment()) == (b"", [b""])
 
 
 def test_end(session: subprocess.Popen[bytes]) -> None:
     """SIGTERM is enough for who listens."""
-    assert process_session.end(session.pid, 30.0) == []
+    assert dib.end(session.pid, 30.0) == []
     assert session.wait(10) == -signal.SIGTERM
 
 
@@ -59,60 +59,60 @@ def test_who_begins_another_program_is_told_again() -> None:
         assert shell.stdin is not None
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"ready\n"
-        told = process_session.terminate(shell.pid)
+        told = dib.terminate(shell.pid)
         assert [line.split(b"\0")[0] for line in told.values()] == [b"bash"]
         shell.stdin.write(b"\n")
         shell.stdin.flush()
         wait_for("the other program", lambda: [one.command_line() for one in told] == [b"sleep\x00300\x00"])
-        process_session.terminate_again(told)
+        dib.terminate_again(told)
         assert shell.wait(30) == -signal.SIGTERM
 
 
 def test_who_begins_no_other_program_is_told_once(session: subprocess.Popen[bytes]) -> None:
-    told = process_session.terminate(session.pid)
+    told = dib.terminate(session.pid)
     assert session.pid in [one.pid for one in told]
     assert len(told) == 3
     assert session.wait(30) == -signal.SIGTERM
     # Nobody is there any more who could be told.
-    process_session.terminate_again(told)
+    dib.terminate_again(told)
 
 
 def test_who_never_waits_is_told_all_the_same() -> None:
     with subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) as shell:
-        assert process_session.end(shell.pid, 30.0) == []
+        assert dib.end(shell.pid, 30.0) == []
         assert shell.wait(30) == -signal.SIGTERM
 
 
 def test_who_stops_itself_goes_on(session: subprocess.Popen[bytes]) -> None:
     """sudo does, when it hears late that its command was stopped."""
-    first = process_session.process(session.pid)
+    first = dib.process(session.pid)
     assert first is not None
     assert not first.stopped
     os.kill(session.pid, signal.SIGSTOP)
 
     def stopped() -> bool:
-        found = process_session.process(session.pid)
+        found = dib.process(session.pid)
         return found is not None and found.stopped
 
     wait_for("it is stopped", stopped)
-    for one in process_session.members(session.pid):
+    for one in dib.members(session.pid):
         os.kill(one.pid, signal.SIGTERM)
-    assert process_session.wait_empty(session.pid, 30.0) == []
+    assert dib.wait_empty(session.pid, 30.0) == []
     assert session.wait(10) == -signal.SIGTERM
 
 
 def test_who_got_the_id_of_another_lives_on(session: subprocess.Popen[bytes]) -> None:
     """A process of a session ends, and its id is given out again, between the look and the signal."""
-    first = process_session.process(session.pid)
+    first = dib.process(session.pid)
     assert first is not None
-    process_session.send(signal.SIGKILL, [replace(first, started=first.started - 1)])
-    assert first in process_session.members(session.pid)
-    process_session.send(signal.SIGKILL, [first])
+    dib.send(signal.SIGKILL, [replace(first, started=first.started - 1)])
+    assert first in dib.members(session.pid)
+    dib.send(signal.SIGKILL, [first])
     assert session.wait(10) == -signal.SIGKILL
 
 
 def test_kill(session: subprocess.Popen[bytes]) -> None:
-    assert process_session.kill(session.pid) == []
+    assert dib.kill(session.pid) == []
     assert session.wait(10) == -signal.SIGKILL
 
 
@@ -135,8 +135,8 @@ def sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_processes_of_root_are_ended_with_sudo(session: subprocess.Popen[bytes], sudo: Path) -> None:
     """diskimage-builder becomes root with sudo: a signal of the builder's user does not reach its children."""
-    pids = [one.pid for one in process_session.members(session.pid)]
-    assert process_session.end(session.pid, 30.0) == []
+    pids = [one.pid for one in dib.members(session.pid)]
+    assert dib.end(session.pid, 30.0) == []
     ids = " ".join(map(str, pids))
     assert sudo.read_text().splitlines() == [f"-n kill -s {name} -- {ids}" for name in ("STOP", "TERM", "CONT")]
 
@@ -146,7 +146,7 @@ def test_sudo_that_is_not_allowed(
 ) -> None:
     """Who cannot be told is named."""
     (sudo.parent / "sudo").write_text("#!/bin/sh\necho a password is required >&2\nexit 1\n")
-    left = process_session.kill(session.pid, 0.0)
+    left = dib.kill(session.pid, 0.0)
     assert len(left) == 3
     assert "a password is required" in caplog.text
     assert str(session.pid) in caplog.text

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.running_uploads: how far uploads are, and how fast."""
+"""nodepool.builder.progress: how far uploads are, and how fast."""
 
 from __future__ import annotations
 
-from nodepool.builder.running_uploads import Meter, RunningUploads, UploadKey, UploadState
+from nodepool.builder.progress import Meter, RunningUploads, UploadKey, UploadState
 
 KEY = UploadKey("fedora", "b1", "cloud", "0000000001")
 

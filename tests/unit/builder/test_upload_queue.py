@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.upload_queue: what the workers of a builder do next."""
+"""nodepool.builder.upload_worker: what the workers of a builder do next."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.upload_queue import PUT_OFF_SECONDS, UploadQueue
 from nodepool.builder.upload_run import Outcome
+from nodepool.builder.upload_worker import PUT_OFF_SECONDS, UploadQueue
 from nodepool.config.objects import Config, DiskImage
-from nodepool.model.image_view import ImagesView
-from nodepool.plan.image_uploads import BACKOFF
+from nodepool.model.image import ImagesView
+from nodepool.plan.images import BACKOFF
 from tests.support.image_views import IMAGE, build, images, upload
 
 B1, B2 = "1" * 32, "2" * 32

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import mounts, process_session, work_dir
+from nodepool.builder import dib, work_dir
 from nodepool.builder.work_dir import NOTES, WorkDir, clean_interrupted
 from tests.support.wait import wait_for
 
@@ -66,7 +66,7 @@ def test_problem_keeps_the_note(images: Path, tmp_path: Path, monkeypatch: pytes
     """The next start tries again."""
     work = WorkDir(images, tmp_path, NAME)
     with monkeypatch.context() as patch:
-        patch.setattr(mounts, "remove", lambda path: ["busy"])
+        patch.setattr(dib, "remove", lambda path: ["busy"])
         assert work.remove() == ["busy"]
     assert notes(images) == [f"{NAME}.json"]
     assert clean_interrupted(images) == []
@@ -100,15 +100,15 @@ def interrupted(images: Path, tmp_path: Path) -> Iterator[int]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
     session = int(done.stdout)
-    wait_for("the build", lambda: len(process_session.members(session)) >= 2)
+    wait_for("the build", lambda: len(dib.members(session)) >= 2)
     yield session
-    process_session.kill(session)
+    dib.kill(session)
 
 
 def test_interrupted_build_is_ended(images: Path, tmp_path: Path, interrupted: int) -> None:
     """After the death of a builder the next one ends the build and removes its temporary files."""
     assert clean_interrupted(images) == []
-    assert process_session.members(interrupted) == []
+    assert dib.members(interrupted) == []
     assert not (tmp_path / f"nodepool-{NAME}").exists()
     assert notes(images) == []
 
@@ -116,10 +116,10 @@ def test_interrupted_build_is_ended(images: Path, tmp_path: Path, interrupted: i
 def test_interrupted_build_without_its_first_process(images: Path, tmp_path: Path, interrupted: int) -> None:
     """The others of its session are known by their environment."""
     os.kill(interrupted, 9)
-    wait_for("its end", lambda: process_session.process(interrupted) is None)
-    assert process_session.members(interrupted)
+    wait_for("its end", lambda: dib.process(interrupted) is None)
+    assert dib.members(interrupted)
     assert clean_interrupted(images) == []
-    assert process_session.members(interrupted) == []
+    assert dib.members(interrupted) == []
 
 
 def change_note(images: Path, **fields: object) -> None:
@@ -132,7 +132,7 @@ def test_processes_of_others_live_on(images: Path, tmp_path: Path, interrupted: 
     """A number of a process means nothing after a restart of the machine, or when it was given out again."""
     change_note(images, **change)
     clean_interrupted(images)
-    assert process_session.members(interrupted)
+    assert dib.members(interrupted)
     assert not (tmp_path / f"nodepool-{NAME}").exists()
 
 
@@ -153,7 +153,7 @@ def test_note_that_makes_no_sense(
 ) -> None:
     """It is removed, and nothing else: notes name what root removes."""
     removed: list[Path] = []
-    monkeypatch.setattr(mounts, "remove", removed.append)
+    monkeypatch.setattr(dib, "remove", removed.append)
     (images / NOTES).mkdir()
     (images / NOTES / f"{NAME}.json").write_text(text)
     assert clean_interrupted(images) == []
@@ -168,14 +168,14 @@ def test_one_note_does_not_keep_the_others(
     for name in ("a", "b"):
         note = {"directory": str(tmp_path / f"nodepool-{name}"), "output": ""}
         (images / NOTES / f"{name}.json").write_text(json.dumps(note))
-    remove: Callable[[Path], list[str]] = mounts.remove
+    remove: Callable[[Path], list[str]] = dib.remove
 
     def refuse(path: Path) -> list[str]:
         if path.name.endswith("-a"):
             raise OSError("strange disk")
         return remove(path)
 
-    monkeypatch.setattr(mounts, "remove", refuse)
+    monkeypatch.setattr(dib, "remove", refuse)
     assert clean_interrupted(images) == []
     assert notes(images) == ["a.json"]
     assert "strange disk" in caplog.text

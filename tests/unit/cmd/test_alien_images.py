@@ -14,9 +14,9 @@ import pytest
 from nodepool.cmd import alien_images
 from nodepool.cmd.alien_images import KnownUploads, aliens, known_uploads
 from nodepool.config import loader
-from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.model.image_view import NO_IMAGES, BuildView, UploadView
-from nodepool.zk import image_listing
+from nodepool.driver.framework.images import ListedImage
+from nodepool.model.image import NO_IMAGES, BuildView, UploadView
+from nodepool.zk import images
 from tests.support.image_records import build_view, image_view, images_view, upload
 
 KNOWN = KnownUploads({("b1", "0000000001")}, {"ext"})
@@ -76,7 +76,7 @@ class TestCommand:
             config = SimpleNamespace(providers=dict.fromkeys(answers, section))
             zookeeper = contextlib.nullcontext(SimpleNamespace(client=None))
             monkeypatch.setattr(loader, "load_config", lambda *_: config)
-            monkeypatch.setattr(image_listing, "read_images", lambda _: NO_IMAGES)
+            monkeypatch.setattr(images, "read_images", lambda _: NO_IMAGES)
             monkeypatch.setattr(alien_images, "connect", lambda _: zookeeper)
             monkeypatch.setattr(alien_images, "started_provider", started)
             options = argparse.Namespace(

@@ -7,7 +7,7 @@ import pytest
 
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.image_names import known_build, known_image, known_upload, listed
-from nodepool.model.image_view import BuildView, UploadView
+from nodepool.model.image import BuildView, UploadView
 from tests.support.image_records import build_view, image_view, images_view, upload
 
 IMAGES = images_view(

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 
-from nodepool.compat.released_images import ReleasedImages
+from nodepool.compat.released_zookeeper import ReleasedImages
 from nodepool.exceptions import ZKException
 from nodepool.zk.client import ZooKeeperClient
 

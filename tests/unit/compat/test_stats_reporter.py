@@ -19,7 +19,7 @@ class Launcher(StatsReporter):
 
 def test_launches_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr("nodepool.metrics.launches.report", lambda *args, **named: seen.append((args, named)))
+    monkeypatch.setattr("nodepool.metrics.reports.report_launch", lambda *args, **named: seen.append((args, named)))
     Launcher().recordLaunchStats("ready", 250)
     assert seen == [(("ready", 250), {"provider": "cloud", "az": "az1", "requestor": "zuul"})]
 
@@ -28,7 +28,7 @@ def test_what_the_launcher_counts_is_not_counted_again(monkeypatch: pytest.Monke
     def nothing(*_: Any, **__: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("nodepool.metrics.launches.report", nothing)
+    monkeypatch.setattr("nodepool.metrics.reports.report_launch", nothing)
     reporter = Launcher()
     for name in ("updateNodeRequestStats", "updateNodeStats", "updateProviderLimits", "updateTenantLimits"):
         assert getattr(reporter, name)(None) is None

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.config.image_use: from configuration to what is wanted of images."""
+"""nodepool.config.sections: from configuration to what is wanted of images."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-from nodepool.config.image_use import wanted_images
 from nodepool.config.objects import Config, DiskImage
-from nodepool.plan.wanted_images import WantedUpload
+from nodepool.config.sections import wanted_images
+from nodepool.plan.images import WantedUpload
 
 
 def configuration(**providers: Any) -> Config:

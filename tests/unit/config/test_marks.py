@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.config import marks
-from nodepool.config.marks import Document, parse
+from nodepool.config.marks import Document, SourceText, parse, substitute
 from nodepool.config.problems import Problems, Severity
-from nodepool.config.source import SourceText, substitute
 from nodepool.exceptions import ConfigError
 
 

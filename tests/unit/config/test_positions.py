@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.config.positions import Positions
 from nodepool.config.problems import Problem
+from nodepool.config.validator import Positions
 
 TEXT = """\
 base: &base {port: 1}

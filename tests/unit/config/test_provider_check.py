@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import voluptuous as v
 
-from nodepool.config.marks import parse
+from nodepool.config.assembly import DriverError, ProviderCheck
+from nodepool.config.marks import parse, substitute
 from nodepool.config.problems import Problems, Severity
-from nodepool.config.provider_check import DriverError, ProviderCheck
-from nodepool.config.source import substitute
 from nodepool.driver.config import ProviderConfig
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import voluptuous as v
 
-from nodepool.config.marks import parse
+from nodepool.config.marks import SourceText, parse
 from nodepool.config.problems import Problems, Severity
 from nodepool.config.schema import Checker, describe
-from nodepool.config.source import SourceText
 from nodepool.driver.config import connection_schema, integer, nonempty, number, port
 from nodepool.driver.framework.key_schema import value_schema
 from nodepool.model.config_keys import Text

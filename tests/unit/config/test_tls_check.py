@@ -9,8 +9,7 @@ import pytest
 
 from nodepool.config.loader import load_zookeeper
 from nodepool.config.problems import Problems, Severity
-from nodepool.config.tls_check import add_tls_problems, refuse_bad_tls_files
-from nodepool.config.zookeeper import ZooKeeperSettings
+from nodepool.config.zookeeper import ZooKeeperSettings, add_tls_problems, refuse_bad_tls_files
 from nodepool.exceptions import ConfigError
 from tests.support.certificates import Certificates, make_certificates
 

@@ -17,7 +17,7 @@ import pytest
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
 from nodepool.config.problems import Severity
-from nodepool.config.tolerance import Reading, read_as
+from nodepool.config.schema import Reading, read_as
 from nodepool.config.validator import validate
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.exceptions import ConfigError
-from nodepool.tracing.otlp import OtlpSettings
+from nodepool.tracing.sending import OtlpSettings
 from nodepool.version import how_to_install
 from tests.unit.config.test_webapp import load
 
@@ -55,7 +55,7 @@ def test_refused(tmp_path: Path, keys: str, key: str, words: str) -> None:
 
 def test_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TR-1: only when it is enabled; a daemon refuses it, too."""
-    monkeypatch.setattr("nodepool.config.traces.missing_module", lambda protocol: "opentelemetry.sdk.trace")
+    monkeypatch.setattr("nodepool.config.objects.missing_module", lambda protocol: "opentelemetry.sdk.trace")
     load(tmp_path, "tracing: {protocol: grpc}")
     with pytest.raises(ConfigError, match=rf"f\.yaml:4: tracing\.enabled.*{re.escape(how_to_install('tracing'))}"):
         load(tmp_path, "tracing:\n  enabled: true", strict=False)

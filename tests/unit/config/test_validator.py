@@ -33,7 +33,7 @@ def test_shipped_sample() -> None:
 def test_everything_in_one_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors of all kinds and sections in the order of the lines."""
     # A driver of the released Nodepool that is not here.
-    monkeypatch.setattr("nodepool.config.providers.KNOWN", KNOWN | {"nimbus"})
+    monkeypatch.setattr("nodepool.config.assembly.KNOWN", KNOWN | {"nimbus"})
     text = (
         f"{GOOD}lables: []\n"
         "labels: [{name: a, min-ready: x}]\n"

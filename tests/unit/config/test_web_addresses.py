@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.config.loader import load_config
-from nodepool.config.web_addresses import wrong_address, wrong_host, wrong_origin, wrong_provider_address
+from nodepool.config.webapp import wrong_address, wrong_host, wrong_origin, wrong_provider_address
 from nodepool.exceptions import ConfigError
 
 HEAD = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"

@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.config.marks import parse
+from nodepool.config.marks import SourceText, explain, parse
 from nodepool.config.problems import Problems
-from nodepool.config.source import SourceText
-from nodepool.config.yaml_errors import explain
 from nodepool.exceptions import ConfigError
 
 

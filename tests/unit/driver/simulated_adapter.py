@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from nodepool.driver.statemachine import Instance, metadata
-from nodepool.driver.statemachine.machine import StateMachine
+from nodepool.driver.statemachine import Instance, instance
+from nodepool.driver.statemachine.adapter import StateMachine
 from tests.support.cloud_site import ObservedCloud, assert_unharmed
 
 NODE = "0000000042"
@@ -53,7 +53,7 @@ class SimulatedAdapter(Generic[S, A]):
         """The machine of a launch."""
         config = self.adapter.config
         label = config.pools["main"].labels["small"]
-        data = metadata.for_node(node, "main", config.name)
+        data = instance.for_node(node, "main", config.name)
         made = self.adapter.getCreateStateMachine(f"np{node}", label, image, data, None, None, LOG)
         made.attempt = attempt
         return made

@@ -14,8 +14,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.interface import Driver, Provider
-from nodepool.driver.statemachine.adapter import Adapter
-from nodepool.driver.statemachine.machine import StateMachine
+from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.exceptions import ZKConnectionError
 
 CONTRACT: dict[str, tuple[type[Any], ...]] = {

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nodepool.driver import gateway
-from nodepool.plan.failures import TABLE
+from nodepool.plan.launch import TABLE
 
 PAGE = Path(__file__).parents[3] / "doc" / "source" / "explanation" / "architecture.rst"
 OWNERS = {

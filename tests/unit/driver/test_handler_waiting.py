@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver import handler as driver_handler
 from nodepool.driver import handler as handler_module
-from nodepool.driver.framework import deadlock_avoidance
 from nodepool.driver.handler import ABORT
 from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, quota_used_up
 from nodepool.model.request import NodeRequest
-from nodepool.plan import deadlock
+from nodepool.plan import nodes
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
@@ -23,7 +23,7 @@ from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Sta
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    return monotonic_clock(monkeypatch, handler_module, deadlock_avoidance)
+    return monotonic_clock(monkeypatch, handler_module, driver_handler)
 
 
 def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
@@ -158,7 +158,7 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     stage.zk.requests.lock_and_save(first)
     handler.run()
     assert handler.is_paused(), "the other one may have room in a moment"
-    clock.pass_seconds(deadlock.PATIENCE_SECONDS)
+    clock.pass_seconds(nodes.PATIENCE_SECONDS)
     handler.run()
     assert handler.done
     assert stage.request(handler).state == states.REQUESTED
@@ -168,7 +168,7 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
 def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Q-10: it goes through all nodes, and passes are many: once in a while is enough."""
     looks: list[float] = []
-    monkeypatch.setattr(deadlock, "stands_before", lambda *_: looks.append(clock.now))
+    monkeypatch.setattr(nodes, "stands_before", lambda *_: looks.append(clock.now))
     stage.provider.room = 1
     handler = stage.begin("small", "small")
     handler.end(0, states.READY)
@@ -176,7 +176,7 @@ def test_the_look_for_requests_in_the_way(stage: Stage, clock: ManualClock, monk
     for _ in range(50):
         handler.run()
         clock.pass_seconds(1)
-    assert looks == [begun, *(begun + deadlock.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
+    assert looks == [begun, *(begun + nodes.PATIENCE_SECONDS * turn for turn in (1, 2, 3, 4))]
 
 
 def test_no_room_for_min_ready(stage: Stage) -> None:

@@ -14,11 +14,9 @@ import pytest
 
 from nodepool.driver import gateway
 from nodepool.driver import hooks as hooks_module
-from nodepool.driver.framework.policies import Otherwise, Raises
-from nodepool.driver.framework.repeats import Repeats
-from nodepool.driver.framework.running_calls import AT_ONCE, RunningCalls
+from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.gateway import CallCount
-from nodepool.driver.hooks import Hook
+from nodepool.driver.hooks import AT_ONCE, Hook, Otherwise, Raises, RunningCalls
 from nodepool.exceptions import CloudUnavailableException, NotFound
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_SECONDS

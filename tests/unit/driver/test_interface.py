@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from nodepool.driver import gateway
-from nodepool.driver.framework.broken_labels import UNKNOWN
+from nodepool.driver.framework.places import UNKNOWN
 from nodepool.driver.interface import Provider
 from nodepool.driver.utils import QuotaInformation, QuotaSupport
-from nodepool.model.pool_status import PauseStatus
+from nodepool.model.status import PauseStatus
 
 
 class Least(Provider, QuotaSupport):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework import class_checks
+from nodepool.driver.framework import checks
 from nodepool.driver.registry import KNOWN, PATH_VARIABLE, Drivers, DriverUnavailable, LibraryMissing
 from nodepool.version import how_to_install
 
@@ -296,10 +296,10 @@ def test_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
 
 class TestContract:
     def test_complete(self) -> None:
-        class_checks.check(type(Drivers.get("static")), "driver 'static'")
+        checks.check(type(Drivers.get("static")), "driver 'static'")
 
     def test_instance(self) -> None:
         """What a driver returns must be of the class of the contract."""
-        assert class_checks.check_instance(1, int, "f()") == 1
-        with pytest.raises(class_checks.ContractError, match=r"f\(\) must return a int, not str"):
-            class_checks.check_instance("", int, "f()")
+        assert checks.check_instance(1, int, "f()") == 1
+        with pytest.raises(checks.ContractError, match=r"f\(\) must return a int, not str"):
+            checks.check_instance("", int, "f()")

@@ -16,7 +16,7 @@ from nodepool.launcher import cleanup_worker
 from nodepool.launcher.cleanup_worker import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.decline import START_SECONDS
 from nodepool.plan.assignment import PoolInfo
-from nodepool.plan.cleanup import STALLED_SECONDS
+from nodepool.plan.nodes import STALLED_SECONDS
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes

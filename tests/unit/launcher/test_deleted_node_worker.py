@@ -14,11 +14,11 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.driver.framework.held_time import HeldTime
+from nodepool.driver.framework.rate import HeldTime
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import deleted_node_worker
-from nodepool.plan.backoff import Backoff
-from nodepool.zk.node_store import NodeStore
+from nodepool.plan.retries import Backoff
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.reply import Reply
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock

@@ -7,8 +7,7 @@ from typing import Any
 
 from nodepool.launcher.events import EventRing
 from nodepool.launcher.maintenance import ImageEvents, MaintenanceEvents
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
 
 PAUSE = Maintenance("provider", "cloud", Mode.PAUSE, "new switch", "alice", 5.0)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nodepool.launcher.events import MAX_EVENTS, EventRing, ReloadEvents
-from nodepool.model.launcher_status import ReloadStatus
+from nodepool.model.status import ReloadStatus
 
 
 def reloaded(ok: bool, *texts: str) -> tuple[ReloadStatus | None, list[tuple[str, str, str]]]:

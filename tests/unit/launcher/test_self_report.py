@@ -8,9 +8,9 @@ import socket
 
 from nodepool.launcher.status_worker import EVENT_BYTES, SelfReport
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import AbsentProvider, ReloadStatus
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.typed_record import as_json
+from nodepool.model.record import as_json
+from nodepool.model.status import AbsentProvider, ReloadStatus
 
 
 def report(events: list[Event], reload: ReloadStatus | None = None, hold: Maintenance | None = None) -> SelfReport:

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.launcher.stats_worker import StatsWorker
-from nodepool.metrics.gauges import Gauges
 from nodepool.metrics.registry import Metric, MetricKind, Registry
-from nodepool.metrics.statsd import get_client
-from nodepool.metrics.statsd_sink import StatsdSink
+from nodepool.metrics.reports import Gauges
+from nodepool.metrics.statsd import StatsdSink, get_client
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest

@@ -11,8 +11,7 @@ import pytest
 
 from nodepool.launcher.status_worker import ALL_SECONDS, StatusWorker
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import LauncherStatus
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.status import LauncherStatus, PoolStatus
 from tests.support.manual_clock import ManualClock
 
 

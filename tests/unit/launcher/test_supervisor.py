@@ -17,10 +17,10 @@ from nodepool.exceptions import ConfigError, ZKException
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.supervisor import NodePool
 from nodepool.model import component
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from nodepool.runtime import reload
-from nodepool.runtime.parts import Thread
 from nodepool.runtime.providers import Providers
+from nodepool.runtime.worker import Thread
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports

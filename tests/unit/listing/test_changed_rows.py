@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.listing.changed_rows: what a program gets that watches a listing."""
+"""nodepool.listing.terminal: what a program gets that watches a listing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import json
 import pytest
 import yaml
 
-from nodepool.listing.changed_rows import ChangedRows
 from nodepool.listing.table import ONLY_JSON, Column, Table
+from nodepool.listing.terminal import ChangedRows
 
 COLUMNS = (Column("ID", "id"), Column("State", "state"), Column("Age", "age", moves=True, places=ONLY_JSON))
 

@@ -7,8 +7,8 @@ import io
 import json
 import re
 
-from nodepool.driver.framework.check_result import CheckResult
-from nodepool.listing.checks import check_table, print_checks
+from nodepool.driver.framework.checks import CheckResult
+from nodepool.listing.problems import check_table, print_checks
 from nodepool.listing.table import render
 
 RESULTS = {

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nodepool.listing.events import event_line, event_table, is_about
+from nodepool.listing.records import event_line, event_table, is_about
 from nodepool.listing.table import render
 from nodepool.model.event import Event
 

@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.listing.explanation import explanation_text
 from nodepool.model import states
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus, LimitStatus
+from nodepool.model.status import FailedLaunch, LaunchesStatus, LimitStatus
 from nodepool.plan import explain
 from nodepool.plan.observed import Observed
 from tests.support.observed import NOW, component, known, node, request, seen, status, waiting

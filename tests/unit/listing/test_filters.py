@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.listing.filters: which nodes and requests are shown."""
+"""nodepool.listing.nodes: which nodes and requests are shown."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.listing.filters import Filter, names_in, states_in
+from nodepool.listing.nodes import Filter, names_in, states_in
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest

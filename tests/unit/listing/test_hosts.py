@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.listing.hosts import host_table
-from nodepool.model.pool_status import HostStatus, PoolStatus
+from nodepool.listing.nodes import host_table
+from nodepool.model.status import HostStatus, PoolStatus
 from nodepool.plan.pool_summary import summarize
 
 HOSTS = (

@@ -16,9 +16,9 @@ from nodepool.listing.images import (
     upload_table,
 )
 from nodepool.listing.table import Table, render
-from nodepool.model.builder_status import BuilderStatus
-from nodepool.model.image_view import BuildView
+from nodepool.model.image import BuildView
 from nodepool.model.node import Node
+from nodepool.model.status import BuilderStatus
 from tests.support.image_records import build_view, image_view, images_view, upload
 
 NOTHING_TOLD = BuilderStatus()

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from nodepool.listing.labels import label_overview
+from nodepool.listing.pools import label_overview
 from nodepool.model import states
-from nodepool.model.pool_status import LabelStatus
+from nodepool.model.status import LabelStatus
 from tests.support.observed import NOW, component, known, node, request, seen, status
 
 

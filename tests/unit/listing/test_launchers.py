@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.listing.launchers import launcher_table
+from nodepool.listing.records import launcher_table
 from nodepool.listing.table import render
-from nodepool.model.launcher_status import LauncherStatus, ReloadStatus
+from nodepool.model.status import LauncherStatus, ReloadStatus
 from nodepool.plan.attention import Registered
 
 L1 = LauncherStatus(

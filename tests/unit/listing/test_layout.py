@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.listing.layout: which columns stay on a terminal, and how wide they are."""
+"""nodepool.listing.terminal: which columns stay on a terminal, and how wide they are."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.listing.layout import cut, fit
 from nodepool.listing.table import Column
+from nodepool.listing.terminal import cut, fit
 
 
 def columns(*priorities: int, least: int = 16) -> list[Column]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from nodepool.listing.maintenance import maintenance_table
+from nodepool.listing.records import maintenance_table
 from nodepool.listing.table import render
 from nodepool.model.maintenance import Maintenance, Mode
 

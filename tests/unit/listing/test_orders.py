@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nodepool.listing.nodes import NodeFacts, node_table
-from nodepool.listing.orders import NODE_ORDERS, REQUEST_ORDERS
-from nodepool.listing.requests import request_table
+from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import Table
 from tests.support.web_records import NOW, full
 

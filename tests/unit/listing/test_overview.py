@@ -3,16 +3,14 @@ from __future__ import annotations
 
 import json
 
-from nodepool.listing import styles
 from nodepool.listing.overview import Overview, as_object, as_report, capacity_table, problem_line, sentence
-from nodepool.listing.report import Paragraph, as_text
-from nodepool.listing.table import Table, render
+from nodepool.listing.table import BAD, GOOD, WAITING, Paragraph, Table, as_text, render
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.model.pool_status import LimitStatus, PoolStatus, WaitingStatus
+from nodepool.model.status import LimitStatus, PoolStatus, WaitingStatus
 from nodepool.plan.attention import StatusProblem
-from nodepool.plan.long_waits import LongWait, WaitCause
-from nodepool.plan.node_index import NodeIndex
+from nodepool.plan.explain import LongWait, WaitCause
+from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
 
 #: 2026-11-23 12:00:00 UTC
@@ -52,15 +50,15 @@ def test_a_problem_in_a_line() -> None:
 def test_colours() -> None:
     """What keeps requests from being served is red; what somebody wanted so is not."""
     pause = StatusProblem("maintenance", "pool a/b is paused")
-    assert [style for _, style in problem_line(GONE, NOON).spans] == ["", styles.BAD, ""]
-    assert [style for _, style in problem_line(pause, NOON).spans] == ["", styles.WAITING, ""]
+    assert [style for _, style in problem_line(GONE, NOON).spans] == ["", BAD, ""]
+    assert [style for _, style in problem_line(pause, NOON).spans] == ["", WAITING, ""]
     table = capacity_table([], {})
     firsts = []
     for problems, waits in (([], []), ([GONE], []), ([GONE], [GPU])):
         first = as_report(Overview("The sentence.", problems, waits, table, NOON)).parts[0]
         assert isinstance(first, Paragraph)
         firsts += [style for _, style in first.spans]
-    assert firsts == [styles.GOOD, styles.WAITING, styles.BAD]
+    assert firsts == [GOOD, WAITING, BAD]
 
 
 def test_capacity() -> None:

@@ -8,8 +8,15 @@ import pytest
 
 from nodepool.listing.pools import amount, limit_table, provider_table, used_of
 from nodepool.listing.table import render
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus, LimitStatus, PoolStatus, WaitingStatus
+from nodepool.model.status import (
+    AbsentProvider,
+    FailedLaunch,
+    LauncherStatus,
+    LaunchesStatus,
+    LimitStatus,
+    PoolStatus,
+    WaitingStatus,
+)
 from nodepool.plan.pool_summary import summarize
 
 CORES = LimitStatus("cloud", "cores", 80, 72, 8, 1000.0)

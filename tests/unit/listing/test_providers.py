@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.listing.providers import provider_image_table, provider_node_table
+from nodepool.listing.pools import provider_image_table, provider_node_table
 from nodepool.model.node import Node
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.listing.report: paragraphs and listings, and when a program gets them again."""
+"""nodepool.listing.table: paragraphs and listings, and when a program gets them again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import json
 
 import pytest
 
-from nodepool.listing.report import BLANK, ChangedReports, Paragraph, Report, as_text
-from nodepool.listing.table import Column, Table, render
+from nodepool.listing.table import BLANK, ChangedReports, Column, Paragraph, Report, Table, as_text, render
 
 TABLE = Table((Column("Pool", "pool"),), [["a/b"]])
 

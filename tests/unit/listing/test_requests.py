@@ -7,7 +7,7 @@ from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import Place, shown
 from nodepool.model.component import PoolComponent
 from nodepool.model.request import NodeRequest
-from nodepool.plan.long_waits import WaitCause
+from nodepool.plan.explain import WaitCause
 
 
 def test_request() -> None:

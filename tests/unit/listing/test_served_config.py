@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.listing.served_config import served_line
-from nodepool.plan.served_config import ServedConfig
+from nodepool.listing.problems import served_line
+from nodepool.plan.config_diff import ServedConfig
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.listing.tenants import tenant_table
+from nodepool.listing.pools import tenant_table
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest

@@ -10,15 +10,27 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool.listing import styles, terminal
-from nodepool.listing.report import BLANK, Paragraph, Report, as_text
-from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, UnknownColumn, render
+from nodepool.listing import table as listing_table
+from nodepool.listing import terminal
+from nodepool.listing.table import (
+    BLANK,
+    ONLY_JSON,
+    PEOPLE,
+    Column,
+    Paragraph,
+    Place,
+    Report,
+    Table,
+    UnknownColumn,
+    as_text,
+    render,
+)
 from nodepool.listing.terminal import Display
 from tests.support.terminal import TerminalStream
 
 COLUMNS = (
     Column("ID", "id"),
-    Column("State", "state", style=styles.state),
+    Column("State", "state", style=listing_table.state),
     Column("Age", "age", places=Place.TABLE, moves=True),
     Column("Seconds", "age_seconds", places=PEOPLE, moves=True),
     Column("Reason", "reason", places=PEOPLE, priority=1),

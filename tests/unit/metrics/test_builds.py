@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.metrics import builds
+from nodepool.metrics import reports
 from nodepool.metrics.registry import Registry
-from nodepool.metrics.statsd_sink import statsd_names
+from nodepool.metrics.statsd import statsd_names
 from nodepool.model import states
-from nodepool.model.image import ImageBuild
-from nodepool.model.image_view import BuildView, ImagesView, ImageView
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageView
 
 
 def view(**image: object) -> ImageView:
@@ -32,7 +31,7 @@ BUILDING = BuildView("0123", ImageBuild.from_dict({"state": states.BUILDING, "st
 )
 def test_pending(image: ImageView, pending: bool) -> None:
     """reference/zookeeper 6.3: served while the lock is held and a building record is there."""
-    assert builds.is_pending(image) is pending
+    assert reports.is_pending(image) is pending
 
 
 def test_gauges() -> None:
@@ -45,7 +44,7 @@ def test_gauges() -> None:
         }
     )
     paused = {"debian": False, "fedora": False, "ubuntu": True, "arch": False}
-    gauges = builds.build_gauges("b.example.com", 2, images, paused, ["arch"])
+    gauges = reports.build_gauges("b.example.com", 2, images, paused, ["arch"])
     sent = {name: value for series, value in gauges.items() for name in statsd_names(series)}
     assert sent == {
         "nodepool.image_build_requests": 2,
@@ -64,7 +63,7 @@ def test_gauges() -> None:
 
 
 def test_running_builds() -> None:
-    gauges = builds.running_gauges("b.example.com", {"debian": (12.5, 80.0), "fedora": (0.0, None)})
+    gauges = reports.running_gauges("b.example.com", {"debian": (12.5, 80.0), "fedora": (0.0, None)})
     sent = {name: value for series, value in gauges.items() for name in statsd_names(series)}
     assert sent == {
         "nodepool.builder.b.example.com.image.debian.build.seconds": 12.5,
@@ -91,9 +90,9 @@ class Sent:
 
 def test_end_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = Sent()
-    monkeypatch.setattr(builds, "REGISTRY", Registry([sent]))  # type: ignore[list-item]
-    builds.report_end("debian-12.1", 3, 61.5, 1000.25)
-    builds.report_sizes("debian-12.1", {"qcow2": 4096})
+    monkeypatch.setattr(reports, "REGISTRY", Registry([sent]))  # type: ignore[list-item]
+    reports.report_build_end("debian-12.1", 3, 61.5, 1000.25)
+    reports.report_sizes("debian-12.1", {"qcow2": 4096})
     assert sent.values == {
         "nodepool.dib_image_build.debian-12.1.status.rc": 3,
         "nodepool.dib_image_build.debian-12.1.status.duration": 61.5,
@@ -105,9 +104,9 @@ def test_end_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_steps_of_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once, with all of its time; what looks like a step and is none has no name of its own."""
     sent = Sent()
-    monkeypatch.setattr(builds, "REGISTRY", Registry([sent]))  # type: ignore[list-item]
+    monkeypatch.setattr(reports, "REGISTRY", Registry([sent]))  # type: ignore[list-item]
     steps = [("root", 5.0), ("converting", 1.0), ("finishing", 0.5), ("converting", 2.0), ("x1", 1.0), ("x2", 1.0)]
-    builds.report_steps("debian-12.1", steps)
+    reports.report_steps("debian-12.1", steps)
     assert sent.values == {
         "nodepool.dib_image_build.debian-12.1.step.root.duration": 5.0,
         "nodepool.dib_image_build.debian-12.1.step.converting.duration": 3.0,

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import math
 
-from nodepool.metrics import gauges
-from nodepool.metrics.statsd_sink import statsd_names
+from nodepool.metrics import reports
+from nodepool.metrics.statsd import statsd_names
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 
 
-def by_name(values: gauges.Gauges) -> dict[str, float]:
+def by_name(values: reports.Gauges) -> dict[str, float]:
     """Gauges by their statsd names, of which each has one."""
     return {name: value for series, value in values.items() for name in statsd_names(series)}
 
@@ -42,7 +42,7 @@ def make_request(*labels: str, state: str = states.REQUESTED) -> NodeRequest:
 
 def test_known_names_start_from_zero() -> None:
     """reference/metrics 1: all 11 states of the system, of the registered labels and providers, without any node."""
-    values = by_name(gauges.node_gauges([], [make_pool("p1", "main", "small", "large")]))
+    values = by_name(reports.node_gauges([], [make_pool("p1", "main", "small", "large")]))
     assert set(values.values()) == {0}
     assert len(values) == 11 * 4
     every = [
@@ -73,7 +73,7 @@ def test_nodes_are_counted() -> None:
         make_node(states.IN_USE, ["large"], provider="p2"),
         make_node(states.DELETING, [], provider=None),
     ]
-    values = {name: value for name, value in by_name(gauges.node_gauges(nodes, [])).items() if value}
+    values = {name: value for name, value in by_name(reports.node_gauges(nodes, [])).items() if value}
     assert values == {
         "nodepool.nodes.ready": 2,
         "nodepool.nodes.in-use": 1,
@@ -88,13 +88,13 @@ def test_nodes_are_counted() -> None:
 
 def test_names_from_strangers_stay_one_line() -> None:
     """A label that somebody wrote into ZooKeeper cannot add a metric of its own."""
-    values = by_name(gauges.node_gauges([make_node(states.READY, ["a\nnodepool.fake:1|g"])], []))
+    values = by_name(reports.node_gauges([make_node(states.READY, ["a\nnodepool.fake:1|g"])], []))
     assert not [name for name in values if "\n" in name or "|" in name]
 
 
 def test_user_text_keeps_its_dots() -> None:
     """reference/metrics: labels, providers and pools are inserted as they are."""
-    values = by_name(gauges.node_gauges([], [make_pool("eu.west", "main", "debian-12.5")]))
+    values = by_name(reports.node_gauges([], [make_pool("eu.west", "main", "debian-12.5")]))
     assert "nodepool.label.debian-12.5.nodes.ready" in values
     assert "nodepool.provider.eu.west.nodes.ready" in values
 
@@ -108,7 +108,7 @@ def test_addressable_requests() -> None:
         make_request("small", "large", state=states.PENDING),
         make_request("unknown"),
     ]
-    assert by_name(gauges.request_gauges(requests, pools)) == {
+    assert by_name(reports.request_gauges(requests, pools)) == {
         "nodepool.provider.p1.pool.main.addressable_requests": 2,
         "nodepool.provider.p1.pool.big.addressable_requests": 3,
         "nodepool.provider.p2.pool.main.addressable_requests": 0,
@@ -118,14 +118,14 @@ def test_addressable_requests() -> None:
 def test_pools_of_two_launchers_are_one() -> None:
     """Two launchers with the same pool do not count a request twice."""
     pools = [make_pool("p1", "main", "small"), make_pool("p1", "main", "small", "large")]
-    values = by_name(gauges.request_gauges([make_request("small"), make_request("large")], pools))
+    values = by_name(reports.request_gauges([make_request("small"), make_request("large")], pools))
     assert values == {"nodepool.provider.p1.pool.main.addressable_requests": 2}
 
 
 def test_limits() -> None:
     """reference/metrics 2: the sum over pools; three tenant limits always, others when configured; names normalised."""
     values = by_name(
-        gauges.limit_gauges(
+        reports.limit_gauges(
             {"p1": [10, 5], "p2": [10, math.inf], "p3": []}, {"acme.org": {"instances": 5, "volume-gb": 80, "L-1:x": 3}}
         )
     )
@@ -143,7 +143,7 @@ def test_limits() -> None:
 
 def test_internals() -> None:
     """reference/metrics 5: seven gauges."""
-    values = by_name(gauges.internal_gauges("nl01", 3, {"node": (1, 2), "request": (0, 0), "image": (0, 0)}))
+    values = by_name(reports.internal_gauges("nl01", 3, {"node": (1, 2), "request": (0, 0), "image": (0, 0)}))
     assert values == {
         "nodepool.launcher.nl01.zk.client.connection_queue": 3,
         "nodepool.launcher.nl01.zk.node_cache.event_queue": 1,

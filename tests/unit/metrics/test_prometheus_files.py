@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.metrics import catalog, computed_catalog
+from nodepool.metrics import catalog, prometheus
 from nodepool.metrics.prometheus import VIEWS, family_names
 from nodepool.metrics.registry import MetricKind
 
@@ -36,7 +36,7 @@ ADDED = {"job", "instance"}
 def exported() -> dict[str, set[str]]:
     """Name of each sample -> its labels."""
     found: dict[str, set[str]] = {}
-    for metric in (*catalog.ALL, *computed_catalog.ALL):
+    for metric in (*catalog.ALL, *prometheus.ALL):
         for name in family_names(metric):
             views = [view for view in VIEWS.get(metric, ()) if name.removesuffix("_bucket").startswith(view.name)]
             best = max(views, key=lambda view: len(view.name), default=None)

@@ -13,8 +13,8 @@ import yaml
 
 from nodepool.driver.openstack import service_client
 from nodepool.driver.openstack.clouds import StatsdPlace
-from nodepool.metrics import catalog, gauges
-from nodepool.metrics.statsd_sink import statsd_names
+from nodepool.metrics import catalog, reports
+from nodepool.metrics.statsd import statsd_names
 from nodepool.model.component import PoolComponent
 
 MAPPING = Path(__file__).parents[3] / "contrib" / "statsd_exporter" / "statsd-mapping.yaml"
@@ -180,8 +180,8 @@ def test_nothing_of_the_leader_is_dropped(mappings: list[dict[str, Any]]) -> Non
     """All gauges of nodes, requests and limits have a Prometheus name."""
     pool = PoolComponent("host", "1")
     pool.provider_name, pool.name, pool.supported_labels = "p1", "main", ["small"]
-    sent = {**gauges.node_gauges([], [pool]), **gauges.request_gauges([], [pool])}
-    sent |= gauges.limit_gauges({"p1": [1]}, {"acme": {}})
+    sent = {**reports.node_gauges([], [pool]), **reports.request_gauges([], [pool])}
+    sent |= reports.limit_gauges({"p1": [1]}, {"acme": {}})
     assert all(prometheus(mappings, name) for series in sent for name in statsd_names(series))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.metrics import catalog, registry
 from nodepool.metrics.registry import Distribution, Metric, MetricKind, Registry, Series
-from nodepool.metrics.statsd_sink import statsd_names
+from nodepool.metrics.statsd import statsd_names
 
 LEVEL = Metric("level", MetricKind.GAUGE, ("where",), "A gauge.")
 EVENTS = Metric("events", MetricKind.COUNTER, ("where",), "A counter.")

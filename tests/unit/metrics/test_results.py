@@ -7,14 +7,14 @@ import socket
 
 import pytest
 
-from nodepool.metrics import circuit_breakers, launches, leaks
+from nodepool.metrics import reports
 from nodepool.metrics.statsd import shared_client
 from tests.support.statsd_server import StatsdServer
 
 
 def test_launch_keys(statsd: StatsdServer) -> None:
     """reference/metrics 3: a timer and a counter under each of four keys; the requestor is normalised."""
-    launches.report("ready", 1500, provider="eu.west", az="az.1", requestor="zuul:sched.example")
+    reports.report_launch("ready", 1500, provider="eu.west", az="az.1", requestor="zuul:sched.example")
     keys = [
         "nodepool.launch.ready",
         "nodepool.launch.provider.eu.west.ready",
@@ -26,7 +26,7 @@ def test_launch_keys(statsd: StatsdServer) -> None:
 
 def test_keys_without_zone_and_requestor(statsd: StatsdServer) -> None:
     """reference/metrics 3: no key for a zone or a requestor that there is not."""
-    launches.report("error.quota", 0, provider="p")
+    reports.report_launch("error.quota", 0, provider="p")
     assert {line.partition(":")[0] for line in statsd.drain()} == {
         "nodepool.launch.error.quota",
         "nodepool.launch.provider.p.error.quota",
@@ -35,9 +35,9 @@ def test_keys_without_zone_and_requestor(statsd: StatsdServer) -> None:
 
 def test_leaked(statsd: StatsdServer) -> None:
     """reference/metrics 4: a counter by provider and kind; nothing for nothing."""
-    leaks.report("p", "instances")
-    leaks.report("p", "ports", 3)
-    leaks.report("p", "ports", 0)
+    reports.report_leaks("p", "instances")
+    reports.report_leaks("p", "ports", 3)
+    reports.report_leaks("p", "ports", 0)
     assert statsd.drain() == ["nodepool.provider.p.leaked.instances:1|c", "nodepool.provider.p.leaked.ports:3|c"]
 
 
@@ -45,8 +45,8 @@ def test_circuit_breakers(statsd: StatsdServer, monkeypatch: pytest.MonkeyPatch)
     """An open circuit breaker is a gauge of the launcher, whose name keeps its dots; each opening is counted."""
     host = "nl01.example.com"
     monkeypatch.setattr(socket, "gethostname", lambda: host)
-    circuit_breakers.report("eu.west", True)
-    circuit_breakers.report("eu.west", False)
+    reports.report_circuit_breaker("eu.west", True)
+    reports.report_circuit_breaker("eu.west", False)
     assert statsd.drain() == [
         f"nodepool.launcher.{host}.provider.eu.west.circuit_open:1|g",
         "nodepool.provider.eu.west.circuit_opened:1|c",
@@ -59,7 +59,7 @@ def test_metrics_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STATSD_HOST", raising=False)
     monkeypatch.delenv("STATSD_PORT", raising=False)
     shared_client.cache_clear()
-    launches.report("ready", 0, provider="p")
-    leaks.report("p", "instances")
+    reports.report_launch("ready", 0, provider="p")
+    reports.report_leaks("p", "instances")
     assert shared_client() is None
     shared_client.cache_clear()

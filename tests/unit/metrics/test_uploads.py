@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.metrics.uploads: gauges of a builder's uploads (reference/metrics 6)."""
+"""nodepool.metrics.reports: gauges of a builder's uploads (reference/metrics 6)."""
 
 from __future__ import annotations
 
-from nodepool.metrics.statsd_sink import statsd_names
-from nodepool.metrics.uploads import progress_gauges, upload_gauges
+from nodepool.metrics.reports import progress_gauges, upload_gauges
+from nodepool.metrics.statsd import statsd_names
 
 
 def test_gauges() -> None:

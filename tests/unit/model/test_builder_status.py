@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.builder_status import BuilderStatus, BuildStatus, UploadStatus
+from nodepool.model.status import BuilderStatus, BuildStatus, UploadStatus
 
 
 def test_records_of_all_builders() -> None:

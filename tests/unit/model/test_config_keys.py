@@ -16,6 +16,7 @@ from nodepool.model.config_keys import (
     TEXT,
     TEXTS,
     WHOLE,
+    ConfigValue,
     From,
     Number,
     Sections,
@@ -24,7 +25,6 @@ from nodepool.model.config_keys import (
     section_class,
     with_default,
 )
-from nodepool.model.config_value import ConfigValue
 
 
 class Item(ConfigValue):

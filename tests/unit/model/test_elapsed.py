@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.model.elapsed import clock, short
+from nodepool.model.event import clock, short
 
 
 @pytest.mark.parametrize(

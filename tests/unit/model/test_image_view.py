@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.model.image_view: what follows from a view of an image."""
+"""nodepool.model.image: what follows from a view of an image."""
 
 from __future__ import annotations
 
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import NO_IMAGES, BuildView, ImagesView, ImageView, UploadView
+from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 
 
 def build(build_id: str, state: str, time: float | None, *uploads: ImageUpload) -> BuildView:

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.record import InvalidRecord
+from nodepool.model.status import AbsentProvider, LauncherStatus, ReloadStatus
 
 FULL = LauncherStatus(
     host="l1",

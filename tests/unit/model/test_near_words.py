@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.model.near_words import did_you_mean
+from nodepool.model.config_keys import did_you_mean
 
 
 def test_did_you_mean() -> None:

@@ -9,18 +9,20 @@ from pathlib import Path
 import pytest
 
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
-from nodepool.model.pool_status import (
+from nodepool.model.record import InvalidRecord
+from nodepool.model.status import (
+    AbsentProvider,
     FailedLaunch,
     HostStatus,
     LabelStatus,
+    LauncherStatus,
     LaunchesStatus,
     LimitStatus,
     PoolStatus,
+    ReloadStatus,
     RequestStatus,
     WaitingStatus,
 )
-from nodepool.model.record import InvalidRecord
 
 FULL = PoolStatus(
     id="l1-PoolWorker.cloud-1-main-1",

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.request import NodeRequest
-from nodepool.model.request_origin import MAX_LABELS, MAX_NAME, described, origin_of
+from nodepool.model.request import MAX_LABELS, MAX_NAME, NodeRequest, described, origin_of
 
 ZUUL = {
     "build_set_uuid": "b",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.model.secret_words import names_a_secret
+from nodepool.model.config_keys import names_a_secret
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.record import InvalidRecord
-from nodepool.model.typed_record import as_json, plain, read
+from nodepool.model.record import InvalidRecord, as_json, plain, read
 
 
 @dataclass(frozen=True)

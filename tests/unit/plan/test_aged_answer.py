@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.plan.aged_answer import AgedAnswer
+from nodepool.plan.retries import AgedAnswer
 
 
 @pytest.fixture

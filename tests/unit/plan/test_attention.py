@@ -8,11 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from nodepool.model import states
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, PoolStatus
 from nodepool.model.request import NodeRequest
+from nodepool.model.status import (
+    AbsentProvider,
+    FailedLaunch,
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LaunchesStatus,
+    LaunchStatus,
+    PoolStatus,
+    ReloadStatus,
+)
 from nodepool.plan.attention import Registered, StatusProblem, named, problems
 from nodepool.plan.observed import Observed
 from nodepool.plan.pool_summary import summarize

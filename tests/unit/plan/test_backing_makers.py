@@ -8,7 +8,7 @@ import pytest
 from nodepool.model.component import PoolComponent
 from nodepool.model.maintenance import Maintenance, MaintenanceRecords, Mode
 from nodepool.model.reasons import ReasonCode
-from nodepool.plan import backing_makers
+from nodepool.plan import backing
 
 NOW = 1000.0
 
@@ -32,7 +32,7 @@ LABEL = paused("label", "big")
 
 def held(pools: list[PoolComponent], *found: Maintenance, declined_by: tuple[str, ...] = ()) -> list[Maintenance]:
     records: MaintenanceRecords = {(record.kind, record.name): record for record in found}
-    return backing_makers.makers_held("big", pools, declined_by, records, NOW)
+    return backing.makers_held("big", pools, declined_by, records, NOW)
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_who_declined_does_not_count() -> None:
 
 def test_reason() -> None:
     """T-13: who did it, and when it ends."""
-    reason = backing_makers.reason("small", "big", [ONE, TWO])
+    reason = backing.reason("small", "big", [ONE, TWO])
     assert reason.code is ReasonCode.BACKING_HELD
     assert reason.text == (
         "label small needs a node of label big, which nobody makes now: provider one is paused by alice@desk: why; "
         "pool two/main is paused by alice@desk: why"
     )
     assert reason.numbers == {"since": 950.0, "until": 1100.0}
-    assert backing_makers.reason("small", "big", [ONE]).numbers == {"since": 900.0}
+    assert backing.reason("small", "big", [ONE]).numbers == {"since": 900.0}

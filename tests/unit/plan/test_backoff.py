@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.plan.circuit_breaker import (
-    PROBE,
-    TRIP_FAILURES,
-    TRIP_SECONDS,
-    CircuitBreaker,
-)
+from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, CircuitBreaker
 
 
 def tripped() -> CircuitBreaker:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.cleanup: what happens to nodes that nobody has locked (rules C, X-1)."""
+"""nodepool.plan.nodes: what happens to nodes that nobody has locked (rules C, X-1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.cleanup import (
+from nodepool.plan.nodes import (
     STALLED_SECONDS,
     Deallocate,
     Delete,

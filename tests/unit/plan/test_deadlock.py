@@ -7,7 +7,7 @@ import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.deadlock import in_the_way, missing_labels
+from nodepool.plan.nodes import in_the_way, missing_labels
 
 
 def node(node_id: str, label: str | list[str], pool: str = "main") -> Node:

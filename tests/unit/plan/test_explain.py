@@ -10,8 +10,8 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.event import Event
-from nodepool.model.pool_status import LabelStatus, LaunchStatus, RequestStatus
 from nodepool.model.reasons import ReasonCode
+from nodepool.model.status import LabelStatus, LaunchStatus, RequestStatus
 from nodepool.plan import explain
 from nodepool.plan.explained import ExplainedRequest
 from nodepool.plan.observed import UNFETCHED_SECONDS, Observed

@@ -10,8 +10,8 @@ import pytest
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import LabelStatus
-from nodepool.plan.explain_label import RECENT_SECONDS, explain_label
+from nodepool.model.status import LabelStatus
+from nodepool.plan.explain import RECENT_SECONDS, explain_label
 from tests.support.observed import FULL, NOW, component, known, node, request, seen, status, waiting
 
 

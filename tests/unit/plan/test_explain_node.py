@@ -10,8 +10,8 @@ import pytest
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus, LaunchStatus
-from nodepool.plan.explain_node import explain_node
+from nodepool.model.status import FailedLaunch, LaunchesStatus, LaunchStatus
+from nodepool.plan.explain import explain_node
 from nodepool.plan.explained import ExplainedNode
 from tests.support.observed import NOW, component, known, node, request, seen, status
 

@@ -7,11 +7,17 @@ from dataclasses import replace
 
 from nodepool.model import states
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus
-from nodepool.plan.explain import kind_of, similar
-from nodepool.plan.explain_provider import explain_provider
+from nodepool.model.status import (
+    AbsentProvider,
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LaunchesStatus,
+    LaunchStatus,
+    LimitStatus,
+)
+from nodepool.plan.explain import explain_provider, kind_of, similar
 from tests.support.observed import NOW, component, known, node, seen, status, waiting
 
 LIMIT = LimitStatus("cloud", "cores", 80, 70, 8, NOW - 60)

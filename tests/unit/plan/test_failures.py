@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool import exceptions
-from nodepool.plan.failures import TABLE, Failure, classify, launch_outcome, may_be_retried, meaning
+from nodepool.plan.launch import TABLE, Failure, classify, launch_outcome, may_be_retried, meaning
 
 
 def test_success() -> None:

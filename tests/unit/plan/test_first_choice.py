@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.first_choice: one pool for each request, the same for every launcher."""
+"""nodepool.plan.assignment: one pool for each request, the same for every launcher."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import PoolInfo
-from nodepool.plan.first_choice import able_pools, first_choice
+from nodepool.plan.assignment import PoolInfo, able_pools, first_choice
 from nodepool.plan.queue import RequestKind
 
 POOLS = [PoolInfo(f"pool-{number}", "cloud", frozenset({"small"}), 100, paused=False) for number in range(5)]

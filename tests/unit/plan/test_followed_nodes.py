@@ -10,8 +10,7 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan.followed_nodes import FollowedNodes
-from nodepool.plan.node_index import NodeIndex
+from nodepool.plan.observed import FollowedNodes, NodeIndex
 
 STATES = (states.READY, states.IN_USE, states.HOLD, states.DELETING)
 

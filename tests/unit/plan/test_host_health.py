@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.plan.host_health` (S-4, S-16)."""
+"""Tests of `nodepool.plan.static` (S-4, S-16)."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.plan.host_health import (
+from nodepool.plan.static import (
     FLAP_SECONDS,
     HostHealth,
     after_failure,

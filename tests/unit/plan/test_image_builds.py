@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.image_builds: when an image is built."""
+"""nodepool.plan.images: when an image is built."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.model.image_view import ImageView
-from nodepool.plan.image_builds import BuildHistory, Due, NotDue, OwnBuilds, build_due, observe
-from nodepool.plan.wanted_images import WantedImage, WantedUpload
+from nodepool.model.image import ImageView
+from nodepool.plan.images import (
+    BuildHistory,
+    Due,
+    NotDue,
+    OwnBuilds,
+    WantedImage,
+    WantedUpload,
+    build_due,
+    observe_builds,
+)
 from tests.support.image_views import build, image, upload
 
 WANTED = WantedImage("debian", frozenset({"qcow2"}), rebuild_age_seconds=1000.0)
@@ -71,7 +79,7 @@ def test_back_off() -> None:
     """B-13: 1, 2, 4 minutes after 1, 2, 3 failures in a row, up to the rebuild age."""
     history, pauses = NEW, []
     for number in range(1, 8):
-        history = observe(history, failed(number, 1000.0), None, 1000.0)
+        history = observe_builds(history, failed(number, 1000.0), None, 1000.0)
         found = build_due(WANTED, failed(number, 1000.0), history, 1000.0)
         assert isinstance(found, NotDue)
         assert found.look_again_at is not None
@@ -81,44 +89,44 @@ def test_back_off() -> None:
 
 
 def test_failure_counts_once() -> None:
-    history = observe(NEW, failed(1, 100.0), None, 100.0)
-    assert observe(history, failed(1, 100.0), None, 200.0) == history
-    gone = observe(history, image(), None, 300.0)
+    history = observe_builds(NEW, failed(1, 100.0), None, 100.0)
+    assert observe_builds(history, failed(1, 100.0), None, 200.0) == history
+    gone = observe_builds(history, image(), None, 300.0)
     assert (gone.failures, gone.last_failure, gone.counted) == (1, 100.0, frozenset())
 
 
 def test_ready_build_ends_the_row() -> None:
     """Of whichever builder; an older one does not."""
-    history = observe(NEW, failed(5, 100.0), None, 100.0)
+    history = observe_builds(NEW, failed(5, 100.0), None, 100.0)
     older = image(build("b1", "ready", 50.0, created_zxid=4))
-    assert observe(history, older, None, 200.0).failures == 1
+    assert observe_builds(history, older, None, 200.0).failures == 1
     newer = image(build("b6", "ready", 50.0, created_zxid=6))
-    assert observe(history, newer, None, 200.0).failures == 0
+    assert observe_builds(history, newer, None, 200.0).failures == 0
 
 
 def test_clock_of_another_builder_is_ahead() -> None:
-    history = observe(NEW, failed(1, 9999.0), None, 100.0)
+    history = observe_builds(NEW, failed(1, 9999.0), None, 100.0)
     assert history.last_failure == 100.0
 
 
 def test_changed_configuration_ends_the_back_off() -> None:
     """B-13"""
-    history = observe(NEW, failed(1, 100.0), "before", 100.0)
+    history = observe_builds(NEW, failed(1, 100.0), "before", 100.0)
     assert isinstance(build_due(replace(WANTED, settings="before"), image(), history, 101.0), NotDue)
     assert isinstance(build_due(replace(WANTED, settings="after"), image(), history, 101.0), Due)
-    again = observe(history, failed(2, 102.0), "after", 102.0)
+    again = observe_builds(history, failed(2, 102.0), "after", 102.0)
     assert isinstance(build_due(replace(WANTED, settings="after"), image(), again, 103.0), NotDue)
 
 
 def test_request_ends_the_back_off_once() -> None:
     """B-13: one attempt at once for each request that came after the last attempt began."""
-    history = observe(NEW, failed(10, 100.0), None, 100.0)
+    history = observe_builds(NEW, failed(10, 100.0), None, 100.0)
     old = image(build_requested=90.0, request_zxid=9)
     found = build_due(WANTED, old, history, 101.0)
     assert found == NotDue("a build was requested, but 1 builds in a row have failed", 160.0)
     new = image(build_requested=90.0, request_zxid=11)
     assert build_due(WANTED, new, history, 101.0) == Due("a build was requested")
-    after = observe(history, image(build("b12", "failed", 105.0, created_zxid=12)), None, 105.0)
+    after = observe_builds(history, image(build("b12", "failed", 105.0, created_zxid=12)), None, 105.0)
     assert build_due(WANTED, new, after, 106.0) == NotDue(
         "a build was requested, but 2 builds in a row have failed", 225.0
     )

@@ -8,16 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.model.image_view import BuildView, UploadView
-from nodepool.plan.image_cleanup import (
-    DeleteUpload,
-    MarkBuild,
-    RemoveBuild,
-    Verdict,
-    judge_images,
-    left_to_its_builder,
-)
-from nodepool.plan.wanted_images import WantedImage, WantedImages, WantedUpload
+from nodepool.model.image import BuildView, UploadView
+from nodepool.plan.image_cleanup import DeleteUpload, MarkBuild, RemoveBuild, Verdict, judge_images, left_to_its_builder
+from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
 from tests.support.image_views import bad_upload, build, images, upload
 
 USE = {"debian": WantedUpload("qcow2")}

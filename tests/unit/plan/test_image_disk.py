@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.image_disk: which local files go."""
+"""nodepool.plan.image_cleanup: which local files go."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.model.image_view import ImagesView
-from nodepool.plan.image_disk import LocalBuild, RemoveFiles, judge_files
-from nodepool.plan.wanted_images import WantedImage, WantedImages, WantedUpload
+from nodepool.model.image import ImagesView
+from nodepool.plan.image_cleanup import LocalBuild, RemoveFiles, judge_files
+from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
 from tests.support.image_views import build, images, upload
 
 FILES = LocalBuild("debian", "b1", frozenset({"qcow2", "raw"}), newest=100.0)

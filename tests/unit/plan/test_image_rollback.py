@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.image_rollback: which upload to go back to."""
+"""nodepool.plan.images: which upload to go back to."""
 
 from __future__ import annotations
 
-from nodepool.plan.image_rollback import NoRollback, Rollback, choose_rollback
+from nodepool.plan.images import NoRollback, Rollback, choose_rollback
 from tests.support.image_views import build, image, upload
 
 

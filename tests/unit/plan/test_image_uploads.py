@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.image_uploads: what is uploaded where and when."""
+"""nodepool.plan.images: what is uploaded where and when."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.model.image_view import BuildView, ImagesView
-from nodepool.plan.image_uploads import (
+from nodepool.model.image import BuildView, ImagesView
+from nodepool.plan.images import (
     BACKOFF,
     REMEMBERED,
     UploadHistory,
     UploadJob,
     UploadsDue,
+    WantedImage,
+    WantedImages,
+    WantedUpload,
     next_upload,
-    observe,
+    observe_uploads,
     overtaken,
     uploads_due,
 )
-from nodepool.plan.wanted_images import WantedImage, WantedImages, WantedUpload
 from tests.support.image_views import build, image, images, upload
 
 NEW = UploadHistory()
@@ -95,8 +97,8 @@ def test_back_off() -> None:
     pauses = []
     for number in range(1, 8):
         view = images(build("b1", "ready", 1.0, upload(number, "failed", time=100.0)))
-        history = observe(history, view, 100.0)
-        assert observe(history, view, 200.0) == history, "a failure counts once"
+        history = observe_uploads(history, view, 100.0)
+        assert observe_uploads(history, view, 200.0) == history, "a failure counts once"
         due = uploads_due(use, view, HERE, history, 100.0)
         assert keys(due) == [("b1", "other")]
         assert due.look_again_at is not None
@@ -104,7 +106,7 @@ def test_back_off() -> None:
         later = uploads_due(use, view, HERE, history, due.look_again_at)
         assert [(job.provider, job.failures) for job in later.jobs] == [("cloud", number), ("other", 0)]
     assert pauses == [5.0, 10.0, 20.0, 40.0, 60.0, 60.0, 60.0]
-    assert observe(history, images(), 300.0) == NEW, "of a build that is gone nothing is kept"
+    assert observe_uploads(history, images(), 300.0) == NEW, "of a build that is gone nothing is kept"
 
 
 def test_provider_that_refuses_for_days() -> None:
@@ -112,14 +114,14 @@ def test_provider_that_refuses_for_days() -> None:
     history, present = NEW, REMEMBERED
     for number in range(1, 501):
         failed = [upload(one, "failed", time=float(one)) for one in range(max(1, number - present + 1), number + 1)]
-        history = observe(history, images(build("b1", "ready", 1.0, *failed)), 1000.0)
+        history = observe_uploads(history, images(build("b1", "ready", 1.0, *failed)), 1000.0)
     found = history.of("debian", "b1", "cloud")
     assert (found.failures, found.last, len(found.counted)) == (500, 500.0, REMEMBERED)
 
 
 def test_clock_of_another_builder_is_ahead() -> None:
     view = images(build("b1", "ready", 1.0, upload(1, "failed", time=9999.0)))
-    due = uploads_due(wanted(cloud=QCOW2), view, HERE, observe(NEW, view, 100.0), 100.0)
+    due = uploads_due(wanted(cloud=QCOW2), view, HERE, observe_uploads(NEW, view, 100.0), 100.0)
     assert due == UploadsDue((), 100.0 + BACKOFF.pause(1))
 
 

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from nodepool.model.image_view import BuildView, ImageView
-from nodepool.plan.image_wait import BuildWait, End, provider_uploads, uploads_end
+from nodepool.model.image import BuildView, ImageView
+from nodepool.plan.images import BuildWait, End, provider_uploads, uploads_end
 from tests.support.image_records import build_view, image_view, upload
 
 

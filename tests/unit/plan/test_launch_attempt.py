@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.plan.failures import Failure
-from nodepool.plan.launch_attempt import (
+from nodepool.plan.launch import (
     PACE,
     Abort,
     Fail,
+    Failure,
     Retry,
     SearchDepth,
     after_failure,

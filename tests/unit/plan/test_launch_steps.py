@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.model.pool_status import LaunchStatus
-from nodepool.plan.launch_steps import LEAST_SECONDS, UNKNOWN_SECONDS, described, is_slow, slow, summary
+from nodepool.model.status import LaunchStatus
+from nodepool.plan.attention import LEAST_SECONDS, UNKNOWN_SECONDS, described, is_slow, slow, summary
 
 NOW = 1763809000.0
 BUILDING = LaunchStatus(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 
-from nodepool.plan.learned_limit import PROBE, LearnedLimit
+from nodepool.plan.launch import PROBE, LearnedLimit
 
 
 def test_a_node_that_goes_makes_room_at_once() -> None:

@@ -10,12 +10,11 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
-from nodepool.model.pool_status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
-from nodepool.plan import long_waits as module
-from nodepool.plan.explain import explain_request
+from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
+from nodepool.plan import explain as module
+from nodepool.plan.explain import LONG_SECONDS, LongWait, WaitCause, causes, explain_request, long_waits
 from nodepool.plan.explained import ExplainedRequest
-from nodepool.plan.long_waits import LONG_SECONDS, LongWait, WaitCause, causes, long_waits
 from nodepool.plan.observed import Observed
 
 NOW = 10_000.0

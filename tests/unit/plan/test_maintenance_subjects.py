@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.plan.maintenance_subjects import Subject, UnclearSubject, find
+from nodepool.plan.maintenance import Subject, UnclearSubject, find
 
 KINDS = ("provider", "pool", "label", "launcher")
 KNOWN = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.min_ready: how many requests are missing (rules M)."""
+"""nodepool.plan.nodes: how many requests are missing (rules M)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.min_ready import missing
+from nodepool.plan.nodes import missing
 
 
 def ready(*labels: str, **fields: Any) -> Node:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.node_choice: ready nodes for wanted labels (rules N)."""
+"""nodepool.plan.nodes: ready nodes for wanted labels (rules N)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.model.node import Node
-from nodepool.plan.node_choice import ReadyNodes, can_match, is_free
+from nodepool.plan.nodes import ReadyNodes, can_match, is_free
 
 
 def make(id: str, *labels: str, az: str | None = None, **fields: Any) -> Node:

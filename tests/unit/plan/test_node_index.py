@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan.node_index import NodeIndex
-from nodepool.plan.observed import Observed
+from nodepool.plan.observed import NodeIndex, Observed
 
 
 def node(number: int, state: str, request: str | None = None) -> Node:

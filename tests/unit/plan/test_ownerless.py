@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from nodepool.model import states
-from nodepool.model.image import ImageBuild
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageView, UploadView
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import HostStatus
+from nodepool.model.status import AbsentProvider, HostStatus, LauncherStatus
 from nodepool.plan import explain
 from nodepool.plan.attention import problems
 from nodepool.plan.observed import Observed

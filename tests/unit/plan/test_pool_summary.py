@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.model.pool_status import (
+from nodepool.model.status import (
     FailedLaunch,
     HostStatus,
     LabelStatus,

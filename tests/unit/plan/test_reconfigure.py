@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.plan.reconfigure import ReconfigurePlan, compare
+from nodepool.plan.config_diff import ReconfigurePlan, compare
 
 
 def test_each_kind() -> None:

@@ -11,7 +11,7 @@ import yaml
 
 from nodepool.config.loader import load_config
 from nodepool.config.objects import Config
-from nodepool.plan.reload_effect import reload_effects
+from nodepool.plan.config_diff import reload_effects
 
 HOST = {"name": "h", "labels": ["small"]}
 BASE = {

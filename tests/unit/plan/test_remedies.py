@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import FailedLaunch, HostStatus, LaunchesStatus, LimitStatus
+from nodepool.model.status import FailedLaunch, HostStatus, LaunchesStatus, LimitStatus
 from nodepool.plan.explain import explain_request
 from tests.support.observed import NOW, component, known, node, request, seen, status, waiting
 

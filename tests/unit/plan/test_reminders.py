@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.model.reasons import ReasonCode
-from nodepool.plan.reminders import GAP_SECONDS, TOLD, Reminders, next_reminder
+from nodepool.plan.retries import GAP_SECONDS, TOLD, Reminders, next_reminder
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.plan.seen_twice import SeenTwice
+from nodepool.plan.retries import SeenTwice
 
 
 def test_two_looks_in_a_row() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.model.launcher_status import LauncherStatus, ReloadStatus
+from nodepool.model.status import LauncherStatus, ReloadStatus
 from nodepool.plan.attention import Registered
-from nodepool.plan.served_config import ServedConfig, served_configs
+from nodepool.plan.config_diff import ServedConfig, served_configs
 
 FILE = "/etc/nodepool/nodepool.yaml"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.plan.static_hosts`."""
+"""Tests of `nodepool.plan.static`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import static_hosts
-from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, SlotId, StaticPlan
+from nodepool.plan import static
+from nodepool.plan.static import HostFacts, HostId, HostSpec, SlotId, StaticPlan
 
 KEYS = ("ssh-ed25519 AAAA", "ssh-rsa BBBB")
 FACTS = HostFacts(KEYS, "192.0.2.1", "2001:db8::1")
@@ -26,7 +26,7 @@ def hosts(*specs: HostSpec) -> dict[HostId, HostSpec]:
 
 
 def node(spec: HostSpec, slot: int = 0, number: int = 1, **fields: Any) -> Node:
-    record = static_hosts.new_node("static-one", spec, slot, FACTS)
+    record = static.new_node("static-one", spec, slot, FACTS)
     record.id = f"{number:010d}"
     for name, value in fields.items():
         setattr(record, name, value)
@@ -34,7 +34,7 @@ def node(spec: HostSpec, slot: int = 0, number: int = 1, **fields: Any) -> Node:
 
 
 def decide(specs: dict[HostId, HostSpec], *nodes: Node, locked: frozenset[str] = frozenset()) -> StaticPlan:
-    return static_hosts.decide(specs, nodes, lambda n: n.id in locked)
+    return static.decide(specs, nodes, lambda n: n.id in locked)
 
 
 def test_every_slot_without_a_node_is_registered() -> None:
@@ -53,7 +53,7 @@ def test_a_node_keeps_its_slot_until_it_is_gone(state: str) -> None:
 def test_new_node_has_the_fields_of_host_and_check() -> None:
     """S-2: the fields of a registered node."""
     spec = host(shell_type="csh", slots=2, attributes={"executor-zone": "eu"}, connection_type="network_cli")
-    data = static_hosts.new_node("static-one", spec, 1, FACTS).to_dict(now=7.0)
+    data = static.new_node("static-one", spec, 1, FACTS).to_dict(now=7.0)
     expected = {
         "state": "ready",
         "type": ["small"],
@@ -175,7 +175,7 @@ def test_no_replacement_for_a_node_that_lost_its_slot() -> None:
     spec = host(check=False, keys_wanted=False, slots=2)
     lost = node(spec)
     lost.slot = None
-    assert static_hosts.replacement("static-one", hosts(spec), lost) is None
+    assert static.replacement("static-one", hosts(spec), lost) is None
 
 
 @pytest.mark.parametrize("state", states.NODE_STATES)
@@ -183,20 +183,20 @@ def test_no_successor_while_another_node_has_the_slot(state: str) -> None:
     """S-10: whoever registered it: the slot is its own when the returned node goes."""
     spec = host(check=False, keys_wanted=False)
     returned, other = node(spec, number=1), node(spec, number=2, state=state)
-    assert static_hosts.successor("static-one", spec, returned, [other], FACTS) is None
-    assert static_hosts.replacement("static-one", hosts(spec), returned, [other]) is None
-    new = static_hosts.successor("static-one", spec, returned, [], FACTS)
+    assert static.successor("static-one", spec, returned, [other], FACTS) is None
+    assert static.replacement("static-one", hosts(spec), returned, [other]) is None
+    new = static.successor("static-one", spec, returned, [], FACTS)
     assert new is not None
-    assert static_hosts.slot_of(new) == static_hosts.slot_of(returned)
+    assert static.slot_of(new) == static.slot_of(returned)
 
 
 def test_claim_to_a_slot() -> None:
     """S-10: nodes in use first, locked ones too, then older ones."""
     older, younger = node(host(), number=1), node(host(), number=2)
-    assert static_hosts.by_claim([younger, older], lambda _: False) == [older, younger]
-    assert static_hosts.by_claim([older, younger], lambda n: n is younger) == [younger, older]
+    assert static.by_claim([younger, older], lambda _: False) == [older, younger]
+    assert static.by_claim([older, younger], lambda n: n is younger) == [younger, older]
     younger.state = states.IN_USE
-    assert static_hosts.by_claim([older, younger], lambda _: False) == [younger, older]
+    assert static.by_claim([older, younger], lambda _: False) == [younger, older]
 
 
 @pytest.mark.parametrize("keys", [[], ["ssh-rsa OTHER"], ["ssh-ed25519 AAAA"]])
@@ -227,9 +227,9 @@ def test_keys_of_unscanned_hosts_follow_the_configuration(spec: HostSpec, keys: 
 def test_a_new_check_updates_only_what_differs() -> None:
     """S-6: host keys and addresses that a new check found."""
     spec = host(python_path="auto")
-    assert static_hosts.changed_by_scan(spec, node(spec), FACTS) == {}
+    assert static.changed_by_scan(spec, node(spec), FACTS) == {}
     newer = HostFacts(("ssh-rsa CCCC",), "192.0.2.9", None)
-    assert static_hosts.changed_by_scan(spec, node(spec), newer) == {
+    assert static.changed_by_scan(spec, node(spec), newer) == {
         "host_keys": ["ssh-rsa CCCC"],
         "public_ipv4": "192.0.2.9",
         "public_ipv6": None,
@@ -240,25 +240,25 @@ def test_replacement_only_for_hosts_that_are_never_contacted() -> None:
     """S-5, S-7, S-8: a returned node is replaced at once only if no scan is due and the slot is still there."""
     spec = host(check=False, keys_wanted=False, host_keys=KEYS, slots=2)
     old = node(spec, 1, state=states.USED, comment="x", allocated_to="r", tenant_name="t", user_data={"a": 1})
-    new = static_hosts.replacement("static-one", hosts(spec), old)
+    new = static.replacement("static-one", hosts(spec), old)
     assert new is not None
     assert new.to_dict(1.0) == node(spec, 1).to_dict(1.0)
     assert new.id is None
     assert new.slot == 1
     assert new.public_ipv6 == "2001:db8::1"
-    assert static_hosts.replacement("static-one", hosts(replace(spec, slots=1)), old) is None
-    assert static_hosts.replacement("static-one", hosts(replace(spec, check=True)), old) is None
-    assert static_hosts.replacement("static-one", {}, old) is None
+    assert static.replacement("static-one", hosts(replace(spec, slots=1)), old) is None
+    assert static.replacement("static-one", hosts(replace(spec, check=True)), old) is None
+    assert static.replacement("static-one", {}, old) is None
 
 
 def test_missing_keys() -> None:
     """S-3: every configured key must be among the scanned ones."""
-    assert static_hosts.missing_keys(host(host_keys=KEYS), [*KEYS, "x"]) == []
-    assert static_hosts.missing_keys(host(host_keys=KEYS), KEYS[:1]) == ["ssh-rsa BBBB"]
+    assert static.missing_keys(host(host_keys=KEYS), [*KEYS, "x"]) == []
+    assert static.missing_keys(host(host_keys=KEYS), KEYS[:1]) == ["ssh-rsa BBBB"]
 
 
 def test_slot_of_a_foreign_record() -> None:
     """S-10: records that another program wrote are read without an error."""
     odd = Node()
     odd.external_id, odd.connection_port, odd.username = "h9", {"host": "x"}, None
-    assert static_hosts.slot_of(odd) == SlotId(HostId("h9", None, 0), 0)
+    assert static.slot_of(odd) == SlotId(HostId("h9", None, 0), 0)

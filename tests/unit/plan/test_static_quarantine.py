@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.plan.static_hosts`: nodes of quarantined hosts (S-17)."""
+"""Tests of `nodepool.plan.static`: nodes of quarantined hosts (S-17)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ import pytest
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
-from nodepool.model.pool_status import HostStatus, PoolStatus, WaitingStatus
 from nodepool.model.request import NodeRequest
-from nodepool.plan import static_hosts
-from nodepool.plan.explain import explain_request
-from nodepool.plan.explain_node import explain_node
+from nodepool.model.status import HostStatus, PoolStatus, WaitingStatus
+from nodepool.plan import static
+from nodepool.plan.explain import explain_node, explain_request
 from nodepool.plan.observed import Observed
-from nodepool.plan.static_hosts import QUARANTINED, HostFacts, HostId, HostSpec, StaticPlan
+from nodepool.plan.static import QUARANTINED, HostFacts, HostId, HostSpec, StaticPlan
 
 FACTS = HostFacts(("ssh-rsa AAAA",), "192.0.2.1", None)
 ID = HostId("h1", "zuul", 22)
@@ -25,7 +24,7 @@ PARKED: dict[str, Any] = {"state": states.HOLD, "comment": QUARANTINED + WHY}
 
 
 def node(spec: HostSpec, slot: int = 0, number: int = 1, **fields: Any) -> Node:
-    record = static_hosts.new_node("lab", spec, slot, FACTS)
+    record = static.new_node("lab", spec, slot, FACTS)
     record.id = f"{number:010d}"
     for name, value in fields.items():
         setattr(record, name, value)
@@ -37,7 +36,7 @@ def spec(**fields: Any) -> HostSpec:
 
 
 def decide(host: HostSpec, *nodes: Node, held: bool = True, locked: bool = False) -> StaticPlan:
-    return static_hosts.decide({host.id: host}, nodes, lambda _: locked, {host.id: WHY} if held else {})
+    return static.decide({host.id: host}, nodes, lambda _: locked, {host.id: WHY} if held else {})
 
 
 def test_free_nodes_go_on_hold() -> None:
@@ -82,14 +81,14 @@ def test_what_others_put_on_hold_stays_theirs(fields: dict[str, Any]) -> None:
     """S-17, S-12: `nodepool hold` and autohold of Zuul have nothing to do with a quarantine."""
     host = spec()
     held = node(host, state=states.HOLD, **fields)
-    assert not static_hosts.is_parked(held)
+    assert not static.is_parked(held)
     assert decide(host, held, held=False) == StaticPlan()
 
 
 def test_a_quarantined_host_that_is_not_configured_any_more() -> None:
     """S-7, S-17: nobody will release it."""
     parked = node(spec(), **PARKED)
-    (plan,) = [static_hosts.decide({}, [parked], lambda _: False, {ID: WHY})]
+    (plan,) = [static.decide({}, [parked], lambda _: False, {ID: WHY})]
     assert [found for found, _ in plan.deregister] == [parked]
 
 
@@ -98,19 +97,19 @@ def test_a_returned_node_is_followed_by_one_on_hold(check: bool) -> None:
     """S-17, S-8: in the same write, whether the host is checked or not, with what is known of it."""
     host = spec(check=check, slots=2)
     used = node(host, 1, state=states.USED, allocated_to="200-1", user_data="zuul's")
-    new = static_hosts.replacement("lab", {ID: host}, used, (), WHY)
+    new = static.replacement("lab", {ID: host}, used, (), WHY)
     assert new is not None
     assert (new.state, new.comment, new.slot, new.allocated_to) == (states.HOLD, QUARANTINED + WHY, 1, None)
     assert (new.host_keys, new.public_ipv4) == (used.host_keys, used.public_ipv4)
-    assert static_hosts.is_parked(new)
-    assert static_hosts.replacement("lab", {ID: host}, used, [node(host, 1, 2)], WHY) is None
+    assert static.is_parked(new)
+    assert static.replacement("lab", {ID: host}, used, [node(host, 1, 2)], WHY) is None
 
 
 def test_a_failed_check_has_no_successor() -> None:
     """S-8: unless the host is quarantined meanwhile."""
     host = spec()
-    assert static_hosts.successor("lab", host, node(host), (), None) is None
-    assert static_hosts.successor("lab", host, node(host), (), None, WHY) is not None
+    assert static.successor("lab", host, node(host), (), None) is None
+    assert static.successor("lab", host, node(host), (), None, WHY) is not None
 
 
 def test_how_a_quarantine_ends_is_explained() -> None:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.plan.static_room`: what a request for static hosts is told (S-15)."""
+"""Tests of `nodepool.plan.static`: what a request for static hosts is told (S-15)."""
 
 from __future__ import annotations
 
 import pytest
 
 from nodepool.model.reasons import ReasonCode
-from nodepool.plan.static_room import LabelSlots, SlotGroup, too_few_slots, waits_for
+from nodepool.plan.static import LabelSlots, SlotGroup, too_few_slots, waits_for
 
 
 @pytest.mark.parametrize(

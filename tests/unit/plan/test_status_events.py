@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from nodepool.model.event import Event
-from nodepool.model.pool_status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, PoolStatus
-from nodepool.plan.status_events import merged, pool_events
+from nodepool.model.status import FailedLaunch, HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, PoolStatus
+from nodepool.plan.attention import merged, pool_events
 
 POOL = PoolStatus(host="l1", provider="cloud", pool="main", state="running", since=10.0)
 GONE = replace(POOL, state="unavailable", code="provider.circuit-open", text="HTTP 503", since=50.0)

@@ -14,7 +14,7 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
-from nodepool.plan.node_choice import ReadyNodes
+from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind
 from nodepool.plan.triage import Fulfil, HeadVerdict, KindVerdict, Launch, Wait, triage, triage_kind
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.wanted_images"""
+"""nodepool.plan.images"""
 
 from __future__ import annotations
 
-from nodepool.plan.wanted_images import WantedImages, WantedUpload
+from nodepool.plan.images import WantedImages, WantedUpload
 
 
 def test_users() -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from nodepool.config.objects import Config
 from nodepool.exceptions import ConfigError, ZKConnectionError
-from nodepool.runtime import connected_daemon, connection
-from nodepool.runtime.connected_daemon import ConnectedDaemon
+from nodepool.runtime import daemon as runtime_daemon
+from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.version import release_string
 
 #: What a configuration must have.
@@ -83,7 +83,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def started(path: Path, monkeypatch: pytest.MonkeyPatch, client: Client) -> Daemon:
-    monkeypatch.setattr(connection, "make_client", lambda config: client)
+    monkeypatch.setattr(runtime_daemon, "make_client", lambda config: client)
     daemon = Daemon(str(path))
     daemon.start()
     return daemon
@@ -130,7 +130,7 @@ def test_what_is_served_cannot_be_told(
     def fail(*_: object) -> str:
         raise AttributeError("a pool of this driver has no labels")
 
-    monkeypatch.setattr(connection, "make_client", lambda config: Client())
+    monkeypatch.setattr(runtime_daemon, "make_client", lambda config: Client())
     monkeypatch.setattr(Daemon, "describe", fail)
     daemon = Daemon(str(path))
     daemon.start()
@@ -180,9 +180,9 @@ def test_zookeeper_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) ->
         if errors:
             raise errors.pop()
 
-    monkeypatch.setattr(connected_daemon, "check_model_api", check)
-    monkeypatch.setattr(connected_daemon, "ensure_path", lambda client, root: made.append(root))
-    monkeypatch.setattr(connected_daemon, "LOOP_SECONDS", 0.0)
+    monkeypatch.setattr(runtime_daemon, "check_model_api", check)
+    monkeypatch.setattr(runtime_daemon, "ensure_path", lambda client, root: made.append(root))
+    monkeypatch.setattr(runtime_daemon, "LOOP_SECONDS", 0.0)
     daemon = started(path, monkeypatch, Client())
     daemon._prepare_zookeeper("/a", "/b")
     assert made == ["/a", "/b"]

@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.config.objects import Config, ZooKeeperServer
 from nodepool.exceptions import ConfigError, ZKException
-from nodepool.runtime import connection
+from nodepool.runtime import daemon
 
 
 class Client:
@@ -35,7 +35,7 @@ def config(host: str, cert: str | None = None) -> Config:
 
 def follow(new: Config) -> str:
     client: Any = Client("one:2181")
-    connection.follow(client, new)
+    daemon.follow(client, new)
     hosts: str = client.hosts
     return hosts
 
@@ -57,7 +57,7 @@ def test_what_needs_a_restart_is_said(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_no_servers() -> None:
     with pytest.raises(ZKException, match="no zookeeper-servers"):
-        connection.make_client(Config())
+        daemon.make_client(Config())
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     settings = config("one", cert=str(tmp_path / "missing.pem"))
     settings.zookeeper_tls_key = settings.zookeeper_tls_ca = settings.zookeeper_tls_cert
     with pytest.raises(ConfigError, match=r"zookeeper-tls.key: there is no file .*missing.pem"):
-        connection.make_client(settings)
+        daemon.make_client(settings)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.runtime import file_watch
-from nodepool.runtime.file_watch import LOOK_SECONDS, FileWatch
+from nodepool.runtime import daemon
+from nodepool.runtime.daemon import LOOK_SECONDS, FileWatch
 
 #: A wait that nothing ended.
 FOREVER = 120.0
@@ -75,7 +75,7 @@ def test_change_ends_the_wait(watch: FileWatch, file: Path, change: Callable[[Pa
         assert ended(watch)
     # Nothing is left over: the next wait lasts.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file_watch, "sleep", lambda seconds: pytest.fail("told of a change that was told of before"))
+        patch.setattr(daemon, "sleep", lambda seconds: pytest.fail("told of a change that was told of before"))
         watch.wait(0.0)
 
 
@@ -104,8 +104,8 @@ def test_directory_that_is_another_one(watch: FileWatch, file: Path, monkeypatch
     file.write_text("labels: []")
     # Of the move the watch of the file that was moved says nothing.
     watch.wait(0.0)
-    later = monotonic() + file_watch.RENEW_SECONDS
-    monkeypatch.setattr(file_watch, "monotonic", lambda: later)
+    later = monotonic() + daemon.RENEW_SECONDS
+    monkeypatch.setattr(daemon, "monotonic", lambda: later)
     watch.wait(0.0)
     written(file)
     assert ended(watch)
@@ -150,7 +150,7 @@ def test_kernel_that_does_not_tell(
     def refuse() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(file_watch, "INotify", refuse)
+    monkeypatch.setattr(daemon, "INotify", refuse)
     caplog.set_level("INFO")
     watch = FileWatch(lambda: [str(file)], logging.getLogger("test.watch"))
     watch.open()

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.runtime import main_loop
-from nodepool.runtime.main_loop import MainLoop
+from nodepool.runtime import daemon as runtime_daemon
+from nodepool.runtime.daemon import MainLoop
 
 
 class Waits:
@@ -26,7 +26,7 @@ class Waits:
         self.calls.append("close")
 
     def wait(self, seconds: float) -> None:
-        assert seconds <= main_loop.LOOP_SECONDS
+        assert seconds <= runtime_daemon.LOOP_SECONDS
 
     def wake(self) -> None:
         self.calls.append("wake")
@@ -71,13 +71,13 @@ def test_turns_before_the_daemon_serves(
     before = daemon.loop.last_turn
     daemon.loop.guarded_turn()
     assert not daemon.loop.ready.is_set()
-    assert waits == [main_loop.LOOP_SECONDS]
+    assert waits == [runtime_daemon.LOOP_SECONDS]
     assert daemon.loop.last_turn >= before
     if error is None:
         daemon.connected = True
         daemon.loop.guarded_turn()
         assert daemon.loop.ready.is_set()
-        assert waits == [main_loop.LOOP_SECONDS]
+        assert waits == [runtime_daemon.LOOP_SECONDS]
 
 
 @pytest.mark.parametrize("error", [None, ZKConnectionError("away"), RuntimeError("no way")])
@@ -85,7 +85,7 @@ def test_turns_until_it_is_stopped(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception | None
 ) -> None:
     """G-1: whatever a turn raises, the next one comes."""
-    monkeypatch.setattr(main_loop, "LOOP_SECONDS", 0.0)
+    monkeypatch.setattr(runtime_daemon, "LOOP_SECONDS", 0.0)
     daemon.error = error
     daemon.loop.run()
     assert daemon.turns == 3
@@ -98,7 +98,7 @@ def test_pause_ends_when_the_configuration_changes(daemon: Daemon, monkeypatch: 
     """G-1: asked for after each wait; and a stop ends it, too."""
     daemon.loop.ready.set()
     daemon.changes = iter([False, False, True])
-    monkeypatch.setattr(main_loop, "LOOP_SECONDS", 3600.0)
+    monkeypatch.setattr(runtime_daemon, "LOOP_SECONDS", 3600.0)
     assert not daemon.loop.pause()
     assert next(daemon.changes, "all looked at") == "all looked at"
     daemon.loop.stop()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.framework.unavailable import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
-from nodepool.runtime import provider_checks, provider_start
+from nodepool.runtime import provider_checks, providers
 from nodepool.runtime.provider_checks import check_providers
 
 GOOD = CheckResult("cloud", True, "login works")
@@ -52,7 +52,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     site = Site()
     drivers = SimpleNamespace(get={"odd": site}.__getitem__, is_extra=lambda name: False)
     monkeypatch.setattr(provider_checks, "Drivers", drivers)
-    monkeypatch.setattr(provider_start, "Drivers", drivers)
+    monkeypatch.setattr(providers, "Drivers", drivers)
     yield site
     site.go_on.set()
 

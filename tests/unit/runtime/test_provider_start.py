@@ -13,8 +13,8 @@ import pytest
 from nodepool.compat.released_zookeeper import ReleasedZooKeeper
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.interface import Provider
-from nodepool.runtime import provider_start
-from nodepool.runtime.provider_start import ProviderStart
+from nodepool.runtime import providers
+from nodepool.runtime.providers import ProviderStart
 from nodepool.zk.zookeeper import ZooKeeper
 
 SECONDS = 30.0
@@ -59,7 +59,7 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     site = Site()
     drivers = SimpleNamespace(get={"odd": site}.__getitem__, is_extra=site.extra.__contains__)
-    monkeypatch.setattr(provider_start, "Drivers", drivers)
+    monkeypatch.setattr(providers, "Drivers", drivers)
     yield site
     site.go_on.set()
 

@@ -17,9 +17,8 @@ from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
-from nodepool.plan.backoff import Backoff
-from nodepool.runtime.provider_start import ProviderStart
-from nodepool.runtime.providers import Providers
+from nodepool.plan.retries import Backoff
+from nodepool.runtime.providers import Providers, ProviderStart
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from nodepool.exceptions import ZKException
 from nodepool.model.component import RUNNING, LauncherComponent
-from nodepool.runtime import registration
-from nodepool.runtime.registration import DaemonRegistration
+from nodepool.runtime import daemon
+from nodepool.runtime.daemon import DaemonRegistration
 from nodepool.zk.components import Registration
 
 
@@ -24,7 +24,7 @@ class Client:
 @pytest.fixture
 def entry(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = create_autospec(Registration)
-    monkeypatch.setattr(registration, "Registration", made)
+    monkeypatch.setattr(daemon, "Registration", made)
     return made
 
 

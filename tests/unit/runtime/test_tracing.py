@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nodepool.runtime.tracing import Tracing
-from nodepool.tracing import recorder
-from nodepool.tracing.otlp import HTTP, OtlpSettings
-from nodepool.tracing.span import Trace
+from nodepool.tracing import spans
+from nodepool.tracing.sending import HTTP, OtlpSettings
+from nodepool.tracing.spans import Trace
 from tests.support.otlp_receiver import http_receiver
 
 
@@ -36,26 +36,26 @@ def tracing() -> Iterator[Tracing]:
 def test_off(tracing: Tracing) -> None:
     """TR-1."""
     tracing.follow(Configured(None))
-    assert not recorder.enabled()
+    assert not spans.enabled()
 
 
 def test_follows(tracing: Tracing) -> None:
     """TR-7: what waits is sent before spans go elsewhere, and at the end."""
     with http_receiver() as first, http_receiver() as second:
         tracing.follow(Configured(OtlpSettings(HTTP, first.endpoint)))
-        assert recorder.enabled()
-        recorder.record(Trace(1), "a", (), 1.0, 2.0)
+        assert spans.enabled()
+        spans.record(Trace(1), "a", (), 1.0, 2.0)
         tracing.follow(Configured(OtlpSettings(HTTP, first.endpoint)))
         tracing.follow(Configured(OtlpSettings(HTTP, second.endpoint)))
         assert [span.name for span in first.spans] == ["a"]
-        recorder.record(Trace(1), "b", (), 1.0, 2.0)
+        spans.record(Trace(1), "b", (), 1.0, 2.0)
         tracing.follow(Configured(None))
-        assert not recorder.enabled()
+        assert not spans.enabled()
         assert [span.name for span in second.spans] == ["b"]
 
 
 def test_a_file_that_is_missing(tracing: Tracing, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The daemon serves all the same."""
     tracing.follow(Configured(OtlpSettings(HTTP, tls_ca=str(tmp_path / "none.pem"))))
-    assert not recorder.enabled()
+    assert not spans.enabled()
     assert "No traces are recorded" in caplog.text

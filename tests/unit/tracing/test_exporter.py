@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import pytest
 
 from nodepool.metrics.catalog import SPANS
-from nodepool.metrics.process import REGISTRY
-from nodepool.tracing import exporter as module
-from nodepool.tracing.exporter import Exporter
-from nodepool.tracing.span import Span
+from nodepool.metrics.statsd import REGISTRY
+from nodepool.tracing import sending as module
+from nodepool.tracing.sending import Exporter
+from nodepool.tracing.spans import Span
 from tests.support.wait import wait_for
 
 SPAN = Span("a", 1, 2, 0, 1.0, 2.0)

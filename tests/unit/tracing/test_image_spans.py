@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.tracing import image_spans, recorder
+from nodepool.tracing import spans
 from tests.unit.tracing.test_recorder import Kept
 
 
@@ -16,13 +16,13 @@ def kept() -> Kept:
 
 def test_an_upload_belongs_to_its_build(kept: Kept) -> None:
     """TR-4: also when another builder uploads it."""
-    recorder.use(kept)
+    spans.use(kept)
     try:
-        image_spans.build_ended("debian", "b1", 10.0, "")
-        image_spans.upload_ended("debian", "b1", "cloud", "0000000001", 5.0, "failed", "full")
-        image_spans.build_ended("debian", "b2", 10.0, "no disk")
+        spans.build_ended("debian", "b1", 10.0, "")
+        spans.upload_ended("debian", "b1", "cloud", "0000000001", 5.0, "failed", "full")
+        spans.build_ended("debian", "b2", 10.0, "no disk")
     finally:
-        recorder.stop_using(kept)
+        spans.stop_using(kept)
     build, upload, other = kept.spans
     assert (build.name, build.parent_id, build.error) == ("nodepool.build", 0, "")
     assert (upload.name, upload.parent_id, upload.error) == ("nodepool.upload", build.span_id, "full")
@@ -36,6 +36,6 @@ def test_an_upload_belongs_to_its_build(kept: Kept) -> None:
 
 def test_off() -> None:
     """TR-1."""
-    image_spans.build_ended("debian", "b1", 10.0, "")
-    image_spans.upload_ended("debian", "b1", "cloud", "1", 5.0, "ready", "")
-    assert not recorder.enabled()
+    spans.build_ended("debian", "b1", 10.0, "")
+    spans.upload_ended("debian", "b1", "cloud", "1", 5.0, "ready", "")
+    assert not spans.enabled()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.tracing.otlp import GRPC, HTTP, OtlpSettings, OtlpTarget, missing_module
-from nodepool.tracing.span import Span
+from nodepool.tracing.sending import GRPC, HTTP, OtlpSettings, OtlpTarget, missing_module
+from nodepool.tracing.spans import Span
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.otlp_receiver import Received, grpc_receiver, http_receiver
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nodepool.model.request import NodeRequest
-from nodepool.tracing.span import SPAN_ID_BITS, TRACE_ID_BITS, derived_id, trace_of
-from nodepool.zk import codec
+from nodepool.tracing.spans import SPAN_ID_BITS, TRACE_ID_BITS, derived_id, trace_of
+from nodepool.zk import paths
 
 #: As Zuul 14.3 writes it: whole numbers, that of the trace beyond 64 bits.
 SPAN_INFO = {
@@ -77,6 +77,6 @@ def test_ids_fit() -> None:
 def test_records_with_such_numbers() -> None:
     """S-1: they are read and written as they were, although orjson knows no number beyond 64 bits."""
     data = request(SPAN_INFO).to_dict(10.0)
-    again = codec.decode(codec.encode(data))
+    again = paths.decode(paths.encode(data))
     assert again["requestor_data"]["span_info"] == SPAN_INFO
     assert NodeRequest.from_dict(again, "200-0000000001").to_dict(10.0) == data

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from nodepool.metrics.catalog import WEB_CLOSED
-from nodepool.metrics.process import REGISTRY
+from nodepool.metrics.statsd import REGISTRY
 from nodepool.web.closed_connections import TELL_SECONDS, ClosedConnections, ClosedFor
 from tests.support.manual_clock import ManualClock
 

@@ -6,14 +6,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nodepool.metrics import catalog, computed_catalog
+from nodepool.metrics import catalog, prometheus
 from nodepool.metrics.registry import Metric
 from nodepool.model import states
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import BuildView, ImagesView, ImageView, UploadView
-from nodepool.model.launcher_status import AbsentProvider, LauncherStatus, ReloadStatus
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import HostStatus, LabelStatus, LaunchesStatus, LimitStatus
+from nodepool.model.status import (
+    AbsentProvider,
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LaunchesStatus,
+    LimitStatus,
+    ReloadStatus,
+)
 from nodepool.plan.observed import Observed
 from nodepool.web.computed_gauges import computed_gauges
 from nodepool.web.snapshot import WebSnapshot
@@ -41,7 +47,7 @@ class TestRequests:
 
     def test_states(self) -> None:
         observed = seen(request(1), request(2, state=states.PENDING))
-        assert gauges(computed_catalog.REQUESTS, observed) == {
+        assert gauges(prometheus.REQUESTS, observed) == {
             ("requested",): 1,
             ("pending",): 1,
             ("fulfilled",): 0,
@@ -54,7 +60,7 @@ class TestRequests:
         observed = seen(
             request(1), request(2), request(4, state=states.PENDING), other, registered=[component("c", "gpu")]
         )
-        found = gauges(computed_catalog.WAITING, observed)
+        found = gauges(prometheus.WAITING, observed)
         assert {label: sum(n for (one, _), n in found.items() if one == label) for label, _ in found} == {
             "gpu": 3,
             "arm": 1,
@@ -66,7 +72,7 @@ class TestRequests:
         young = request(2)
         young.created_time = NOW - 10
         observed = seen(request(1, state=states.PENDING), young, registered=[component("c", "gpu", "arm")])
-        assert gauges(computed_catalog.OLDEST, observed) == {("gpu",): 412, ("arm",): 0}
+        assert gauges(prometheus.OLDEST, observed) == {("gpu",): 412, ("arm",): 0}
 
 
 class TestLimits:
@@ -81,19 +87,19 @@ class TestLimits:
 
     def test_scopes(self) -> None:
         observed = seen(statuses=[status("p", limits=self.LIMITS)])
-        assert gauges(computed_catalog.LIMIT, observed) == {
+        assert gauges(prometheus.LIMIT, observed) == {
             ("pool", "p", "main", "", "instances"): 20,
             ("cloud", "p", "", "", "cores"): 80,
             ("tenant", "", "", "acme", "cores"): 40,
         }
-        assert gauges(computed_catalog.LIMIT_USED, observed)["pool", "p", "main", "", "cores"] == 30
-        assert gauges(computed_catalog.LIMIT_OTHERS, observed)["cloud", "p", "", "", "cores"] == 8
+        assert gauges(prometheus.LIMIT_USED, observed)["pool", "p", "main", "", "cores"] == 30
+        assert gauges(prometheus.LIMIT_OTHERS, observed)["cloud", "p", "", "", "cores"] == 8
 
     def test_told_by_several_launchers(self) -> None:
         """The newest answer of the cloud counts, once for all pools of the provider."""
         newer = [LimitStatus("cloud", "cores", 90, 70, asked_at=6.0)]
         observed = seen(statuses=[status("p", limits=self.LIMITS), status("p", host="l2", limits=newer)])
-        assert gauges(computed_catalog.LIMIT, observed)["cloud", "p", "", "", "cores"] == 90
+        assert gauges(prometheus.LIMIT, observed)["cloud", "p", "", "", "cores"] == 90
 
     def test_released_names(self) -> None:
         statuses = [status("p", limits=self.LIMITS), status("q")]
@@ -112,15 +118,15 @@ class TestPools:
             status("p", host="l2", launches=LaunchesStatus(running=3)),
         ]
         observed = seen(statuses=statuses)
-        assert gauges(computed_catalog.POOL_STATE, observed) == {
+        assert gauges(prometheus.POOL_STATE, observed) == {
             ("p", "main", "unavailable", "provider.unavailable"): 1,
             ("p", "main", "running", ""): 1,
         }
-        assert gauges(computed_catalog.POOL_LAUNCHES, observed) == {("p", "main"): 5}
+        assert gauges(prometheus.POOL_LAUNCHES, observed) == {("p", "main"): 5}
 
     def test_labels(self) -> None:
         observed = seen(statuses=[status("p", labels={"gpu": LabelStatus("label.broken", "no flavor")})])
-        assert gauges(computed_catalog.LABEL_BROKEN, observed) == {("p", "main", "gpu", "label.broken"): 1}
+        assert gauges(prometheus.LABEL_BROKEN, observed) == {("p", "main", "gpu", "label.broken"): 1}
 
     def test_hosts(self) -> None:
         hosts = (
@@ -130,15 +136,15 @@ class TestPools:
             HostStatus("d", True, pool="rack", quarantine="fails"),
         )
         observed = seen(statuses=[status("lab", pool="rack", hosts=hosts)])
-        assert gauges(computed_catalog.HOSTS, observed) == {
+        assert gauges(prometheus.HOSTS, observed) == {
             ("lab", "rack", state): 1 for state in ("up", "down", "unknown", "quarantined")
         }
-        up = gauges(computed_catalog.HOST_UP, observed)
+        up = gauges(prometheus.HOST_UP, observed)
         assert {host: value for (*_, host), value in up.items()} == {"a": 1, "b": 0, "d": 1}
 
     def test_maintenance(self) -> None:
         records = [Maintenance("pool", "p/main", Mode.PAUSE), Maintenance("label", "gpu", Mode.PAUSE, until=NOW)]
-        assert gauges(computed_catalog.MAINTENANCE, seen(maintenance=records)) == {("pool", "p/main", "pause"): 1}
+        assert gauges(prometheus.MAINTENANCE, seen(maintenance=records)) == {("pool", "p/main", "pause"): 1}
 
 
 def test_launchers() -> None:
@@ -146,14 +152,14 @@ def test_launchers() -> None:
     first = LauncherStatus(host="l1", version="12.0", config="9f3c", since=5.0, reload=ReloadStatus(7.0, False, "bad"))
     second = LauncherStatus(host="l2", version="12.0", config="9f3c", absent=[AbsentProvider("p2")])
     both = [first, second]
-    assert set(gauges(computed_catalog.LAUNCHER_INFO, launchers=both)) == {
+    assert set(gauges(prometheus.LAUNCHER_INFO, launchers=both)) == {
         ("l1", "12.0", "9f3c", "running"),
         ("l2", "12.0", "9f3c", "running"),
     }
-    assert gauges(computed_catalog.LAUNCHER_START, launchers=both)["l1",] == 5.0
-    assert gauges(computed_catalog.RELOAD_OK, launchers=both) == {("l1",): 0}
-    assert gauges(computed_catalog.RELOAD_TIME, launchers=both) == {("l1",): 7.0}
-    assert gauges(computed_catalog.ABSENT, launchers=both) == {("l2", "p2"): 1}
+    assert gauges(prometheus.LAUNCHER_START, launchers=both)["l1",] == 5.0
+    assert gauges(prometheus.RELOAD_OK, launchers=both) == {("l1",): 0}
+    assert gauges(prometheus.RELOAD_TIME, launchers=both) == {("l1",): 7.0}
+    assert gauges(prometheus.ABSENT, launchers=both) == {("l2", "p2"): 1}
 
 
 def test_images() -> None:
@@ -163,8 +169,8 @@ def test_images() -> None:
     upload.state, upload.state_time = states.READY, 200.0
     view = BuildView("1", build, uploads={"p": (UploadView("1", upload),)})
     images = ImagesView({"debian": ImageView("debian", builds={"1": view, "2": BuildView("2", None)})})
-    assert gauges(computed_catalog.BUILDS, images=images)["debian", "ready"] == 1
-    assert gauges(computed_catalog.BUILDS, images=images)["debian", "failed"] == 0
-    assert gauges(computed_catalog.UPLOADS, images=images)["debian", "p", "ready"] == 1
-    assert gauges(computed_catalog.BUILD_TIME, images=images) == {("debian",): 100.0}
-    assert gauges(computed_catalog.UPLOAD_TIME, images=images) == {("debian", "p"): 200.0}
+    assert gauges(prometheus.BUILDS, images=images)["debian", "ready"] == 1
+    assert gauges(prometheus.BUILDS, images=images)["debian", "failed"] == 0
+    assert gauges(prometheus.UPLOADS, images=images)["debian", "p", "ready"] == 1
+    assert gauges(prometheus.BUILD_TIME, images=images) == {("debian",): 100.0}
+    assert gauges(prometheus.UPLOAD_TIME, images=images) == {("debian", "p"): 200.0}

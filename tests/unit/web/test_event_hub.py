@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import LauncherStatus
+from nodepool.model.status import LauncherStatus
 from nodepool.plan.observed import Observed
 from nodepool.web import event_hub
 from nodepool.web.changed_records import RecordKind

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import MAX_EVENTS, LauncherStatus
+from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.web.changed_records import RecordKind
 from nodepool.web.event_messages import MOST_EVENTS, MOST_GONE, MOST_IDS, Message, MessageLog, NewEvents, of_changes
 

@@ -17,7 +17,7 @@ from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 
 class Owners:
-    """Stands for `nodepool.zk.lock_owners.LockOwners`."""
+    """Stands for `nodepool.zk.locks.LockOwners`."""
 
     def __init__(self) -> None:
         self.made = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.listing.filters import Filter
+from nodepool.listing.nodes import Filter
 from nodepool.web import query
 from nodepool.web.problem import ApiProblem
 

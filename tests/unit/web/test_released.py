@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from nodepool.model import states
-from nodepool.model.image_view import ImagesView
+from nodepool.model.image import ImagesView
 from nodepool.web import released
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed

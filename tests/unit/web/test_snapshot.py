@@ -10,14 +10,12 @@ from typing import Any, cast
 import pytest
 
 from nodepool.model import states
-from nodepool.model.builder_status import BuilderStatus
-from nodepool.model.image_view import NO_IMAGES
-from nodepool.model.launcher_status import LauncherStatus
+from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
-from nodepool.model.pool_status import PoolStatus
+from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
 from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
 from nodepool.web.snapshot import LIFETIME_SECONDS, SnapshotMaker
-from nodepool.zk.nodepool_cache import NodepoolCache
+from nodepool.zk.caches import NodepoolCache
 from tests.support import observed
 from tests.support.manual_clock import ManualClock
 

@@ -15,7 +15,7 @@ import pytest
 from nodepool import fast_json
 from nodepool.clock import wall_time
 from nodepool.model.event import Event
-from nodepool.model.launcher_status import LauncherStatus
+from nodepool.model.status import LauncherStatus
 from nodepool.plan.observed import Observed
 from nodepool.web import event_hub, stream
 from nodepool.web import server as server_module

@@ -12,11 +12,10 @@ import pytest
 from kazoo.protocol.serialization import GetChildren
 
 from nodepool.model.node import Node
-from nodepool.zk import events
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import Operations
+from nodepool.zk.reply import CHANGED, CREATED, Reply
+from nodepool.zk.wire.watched_client import Operations
 
 ROOT = "/records"
 
@@ -46,10 +45,10 @@ class Server:
             self.reads.append(reply)
 
     def create(self) -> None:
-        self.tell(events.CREATED, f"{ROOT}/a")
+        self.tell(CREATED, f"{ROOT}/a")
 
     def change(self) -> None:
-        self.tell(events.CHANGED, f"{ROOT}/a")
+        self.tell(CHANGED, f"{ROOT}/a")
 
     def reconnect(self) -> None:
         self.tell_session("suspended")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.codec: bytes of a znode to a JSON object and back (reference/zookeeper 1)."""
+"""nodepool.zk.paths: bytes of a znode to a JSON object and back (reference/zookeeper 1)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.model.record import InvalidRecord
-from nodepool.zk.codec import MAX_DEPTH, EmptyRecord, decode, encode
+from nodepool.zk.paths import MAX_DEPTH, EmptyRecord, decode, encode
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -14,6 +14,7 @@ from nodepool.zk.connect_failure import (
     ConnectFailure,
     ConnectStep,
     ServerPlace,
+    TlsFiles,
     cause_of,
     furthest,
     is_hopeless,
@@ -21,7 +22,6 @@ from nodepool.zk.connect_failure import (
     sentences,
     server_text,
 )
-from nodepool.zk.tls_files import TlsFiles
 from tests.support.certificates import make_certificates
 
 FILES = TlsFiles("/tls/client.pem", "/tls/client.key", "/tls/ca.pem")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from kazoo.protocol.states import EVENT_TYPE_MAP, EventType
 
-from nodepool.zk.events import CHANGED, CREATED, DELETED
+from nodepool.zk.reply import CHANGED, CREATED, DELETED
 
 
 def test_numbers() -> None:

@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from kazoo.exceptions import NoNodeError
 from kazoo.recipe.lock import Lock
 
-from nodepool.driver.metastatic.backing_view import BackingView
+from nodepool.driver.metastatic.backing import BackingView
 from nodepool.model.node import Node
 from nodepool.zk import paths
-from nodepool.zk.events import CHANGED, CREATED, DELETED
-from nodepool.zk.locked_cache import LockedRecordCache
+from nodepool.zk.cache import LockedRecordCache
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.node_store import NodeStore
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import Operations
+from nodepool.zk.nodes import NodeStore
+from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
+from nodepool.zk.wire.watched_client import Operations
 
 NODE_ID = "0000000001"
 LOCK_DIR = paths.node_lock(NODE_ID)

@@ -13,15 +13,12 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodepool.model.image import ImageBuild, ImageUpload
-from nodepool.model.image_view import ImagesView, ImageView
-from nodepool.plan import image_builds, image_uploads
-from nodepool.plan.image_cleanup import DeleteUpload, MarkBuild, RemoveBuild, judge_images
-from nodepool.plan.image_disk import LocalBuild, judge_files
-from nodepool.plan.image_rollback import choose_rollback
-from nodepool.plan.wanted_images import WantedImage, WantedImages, WantedUpload
-from nodepool.zk import codec, image_paths
-from nodepool.zk.image_tree import ImageTree
+from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
+from nodepool.plan import images
+from nodepool.plan.image_cleanup import DeleteUpload, LocalBuild, MarkBuild, RemoveBuild, judge_files, judge_images
+from nodepool.plan.images import WantedImage, WantedImages, WantedUpload, choose_rollback
+from nodepool.zk import caches, paths
+from nodepool.zk.caches import ImageTree
 from tests.support.odd_json import records
 
 NOW = 1_800_000_000.0
@@ -44,10 +41,10 @@ def trees(draw: st.DrawFn) -> ImageTree:
     """An image with builds and uploads of which some are odd."""
     tree = ImageTree()
     for build_id in BUILDS:
-        path = image_paths.build("debian", build_id)
+        path = caches.build("debian", build_id)
         tree.add(path)
         tree.load(path, draw(records(GOOD_BUILD, ["builder", "builder_id", "duration"])), STAT)
-        upload = image_paths.upload("debian", build_id, "cloud", "0000000001")
+        upload = caches.upload("debian", build_id, "cloud", "0000000001")
         if draw(st.booleans()):
             tree.add(upload)
             tree.load(upload, draw(records(GOOD_UPLOAD, ["rolled_back"])), STAT)
@@ -71,19 +68,19 @@ def test_every_decision_can_be_taken(tree: ImageTree) -> None:
 
 def build(image: ImageView, now: float) -> None:
     wanted = WANTED.images["debian"]
-    history = image_builds.observe(image_builds.BuildHistory(), image, wanted.settings, now)
-    own = image_builds.OwnBuilds("1", {})
-    verdict = image_builds.build_due(wanted, image, history, now, WANTED.users("debian"), own)
+    history = images.observe_builds(images.BuildHistory(), image, wanted.settings, now)
+    own = images.OwnBuilds("1", {})
+    verdict = images.build_due(wanted, image, history, now, WANTED.users("debian"), own)
     assert verdict.reason.isprintable()
 
 
 def upload(view: ImagesView, now: float) -> None:
-    history = image_uploads.observe(image_uploads.UploadHistory(), view, now)
-    due = image_uploads.uploads_due(WANTED, view, {("debian", number): ("raw",) for number in BUILDS}, history, now)
-    image_uploads.next_upload(due.jobs, [], 2, 1)
+    history = images.observe_uploads(images.UploadHistory(), view, now)
+    due = images.uploads_due(WANTED, view, {("debian", number): ("raw",) for number in BUILDS}, history, now)
+    images.next_upload(due.jobs, [], 2, 1)
     image = view.image("debian")
     for found in image.builds.values():
-        image_uploads.overtaken(found, image, "cloud")
+        images.overtaken(found, image, "cloud")
 
 
 def clean_up(view: ImagesView, now: float) -> None:
@@ -95,6 +92,6 @@ def clean_up(view: ImagesView, now: float) -> None:
             assert record.version == 0
             copied = record.copy()
             copied.state = "deleting"
-            json.loads(codec.encode(copied.to_dict(now)))
+            json.loads(paths.encode(copied.to_dict(now)))
     local = [LocalBuild("debian", build_id, frozenset({"raw"}), 0.0) for build_id in BUILDS]
     assert all(found.reason for found in judge_files(local, WANTED, view, now, knows_own_records=True))

@@ -17,25 +17,25 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nodepool.driver.metastatic import records as metastatic
-from nodepool.driver.metastatic.records import BackingData
+from nodepool.driver.metastatic import slots as metastatic
+from nodepool.driver.metastatic.slots import BackingData
 from nodepool.listing import terminal
 from nodepool.listing.nodes import NodeFacts, node_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import FORMATS, render
 from nodepool.logconfig import MultiLineFormatter, get_annotated_logger
-from nodepool.metrics import catalog, gauges
+from nodepool.metrics import catalog, reports
 from nodepool.metrics.registry import Series
-from nodepool.metrics.statsd_sink import statsd_names
+from nodepool.metrics.statsd import statsd_names
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import ImageBuild, ImageUpload
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
-from nodepool.plan import assignment, cleanup, min_ready, static_hosts
+from nodepool.plan import assignment, nodes, static
 from nodepool.plan.queue import RequestKind, RequestQueue
-from nodepool.zk import codec, components, paths
+from nodepool.zk import components, paths
 from tests.support.odd_json import TRAPS, records, values
 from tests.support.terminal import TerminalStream
 
@@ -69,7 +69,7 @@ def check_text(error: InvalidRecord) -> None:
 def as_record(data: bytes, read: Callable[[dict[str, Any]], Any]) -> tuple[Any, dict[str, Any]]:
     """Read as caches do. Raises InvalidRecord, of which the text is short."""
     try:
-        found = codec.decode(data)
+        found = paths.decode(data)
         return read(found), found
     except InvalidRecord as error:
         check_text(error)
@@ -79,10 +79,10 @@ def as_record(data: bytes, read: Callable[[dict[str, Any]], Any]) -> tuple[Any, 
 def written(record: Any, found: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> None:
     """It can be written; nothing that we do not know is lost, and what comes back is the same."""
     copy = record.copy()
-    data = codec.encode(copy.to_dict(NOW))
-    stored = codec.decode(data)
+    data = paths.encode(copy.to_dict(NOW))
+    stored = paths.decode(data)
     again = read(stored)
-    assert codec.encode(again.to_dict(NOW)) == data
+    assert paths.encode(again.to_dict(NOW)) == data
     assert {key: stored[key] for key in copy.extra} == copy.extra
     assert set(found) - set(stored) <= {"tenant_name", "builder", "builder_id", "formats"}
 
@@ -130,15 +130,15 @@ def test_nodes(data: bytes) -> None:
     assert all(isinstance(label, str) for label in [*node.type, *node.host_keys])
     assert node.hold_expiration is None or math.isfinite(node.hold_expiration)
     for request in (None, NodeRequest("200-1")):
-        cleanup.judge_unlocked(node, lambda _, request=request: request)  # type: ignore[misc]
-    cleanup.judge_age(node, NOW, lambda label: 60, 60)
+        nodes.judge_unlocked(node, lambda _, request=request: request)  # type: ignore[misc]
+    nodes.judge_age(node, NOW, lambda label: 60, 60)
     shown(node_table([node], NodeFacts(), NOW, detail=True))
     use = QuotaInformation.from_resources(node.resources or {})
     use.subtract(QuotaInformation.from_resources(node.resources or {}))
-    codec.encode(use.get_resources())
-    static_hosts.decide({}, [node], lambda _: False)
-    min_ready.missing({"small": 1}, [node], [])
-    counted(gauges.node_gauges([node], []))
+    paths.encode(use.get_resources())
+    static.decide({}, [node], lambda _: False)
+    nodes.missing({"small": 1}, [node], [])
+    counted(reports.node_gauges([node], []))
     counted([catalog.LAUNCH.series("ready", str(node.provider), node.az or "", node.requestor or "")])
     metastatic.place_of(node)
     backing = BackingData.decode(node.user_data)
@@ -166,9 +166,9 @@ def test_requests(data: bytes) -> None:
     queue.put(NodeRequest.from_dict(GOOD_REQUEST, "100-0000000002"))
     me = assignment.PoolInfo("me", "cloud", frozenset({"small"}), 100, False)
     assignment.screen(RequestKind.of(request), me, [me])
-    min_ready.missing({"small": 1}, [], [request])
-    cleanup.reset_lost_request(request.copy(), [])
-    gauges.request_gauges([request], [])
+    nodes.missing({"small": 1}, [], [request])
+    nodes.reset_lost_request(request.copy(), [])
+    reports.request_gauges([request], [])
     shown(request_table([request], NOW))
     logged(event_id=request.event_id, node_request_id=request.id, node_id=request.requestor)
 
@@ -181,13 +181,13 @@ def test_pool_registrations(data: bytes) -> None:
         pool, _ = as_record(data, lambda found: PoolComponent.from_dict(found, "host0000000001"))
     except InvalidRecord:
         return
-    codec.encode(pool.to_dict())
+    paths.encode(pool.to_dict())
     info = assignment.PoolInfo(
         pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name
     )
     me = assignment.PoolInfo("me", "cloud", frozenset(), 100, False)
     assignment.screen(RequestKind.of(NodeRequest.from_dict(GOOD_REQUEST)), me, [me, info])
-    counted({**gauges.node_gauges([], [pool]), **gauges.request_gauges([], [pool])})
+    counted({**reports.node_gauges([], [pool]), **reports.request_gauges([], [pool])})
     shown(label_table([pool]))
 
 
@@ -245,11 +245,11 @@ def test_each_trap_in_each_kind_of_text(trap: str) -> None:
     """Plain: none of the odd values gets past the decoder as something that cannot be written."""
     for text in (trap, f'{{"a": {trap}}}', f'{{"a": [{trap}, {{"b": {trap}}}]}}'):
         try:
-            data = codec.decode(text.encode())
+            data = paths.decode(text.encode())
         except InvalidRecord as error:
             check_text(error)
             continue
-        assert codec.decode(codec.encode(data)) == data
+        assert paths.decode(paths.encode(data)) == data
 
 
 @fuzz

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.image_cache, with a server whose events and answers come in any order that ZooKeeper allows.
+"""nodepool.zk.caches, with a server whose events and answers come in any order that ZooKeeper allows.
 
 An event may overtake the answer to an older read; an answer never overtakes the event of a change that it shows.
 """
@@ -13,19 +13,19 @@ from typing import Any, cast
 import pytest
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.model.image_view import ImagesView
-from nodepool.zk import image_paths, paths
+from nodepool.model.image import ImagesView
+from nodepool.zk import caches, paths
+from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.image_cache import ImageCache
 from tests.support.event_server import EventServer
 
-LOCK = f"{image_paths.build_lock('debian')}/a{paths.CONTENDER_MARK}0000000001"
-BUILD = image_paths.build("debian", "b1")
+LOCK = f"{caches.build_lock('debian')}/a{paths.CONTENDER_MARK}0000000001"
+BUILD = caches.build("debian", "b1")
 
 
 @pytest.fixture
 def server() -> EventServer:
-    return EventServer(image_paths.IMAGES)
+    return EventServer(caches.IMAGES)
 
 
 def cache_of(server: EventServer) -> ImageCache:
@@ -57,15 +57,15 @@ def moves(server: EventServer, rng: random.Random) -> None:
     image, build, provider = rng.choice("xy"), rng.choice("12"), rng.choice("pq")
     state = rng.choice(["ready", "failed", "deleting"])
     places = [
-        image_paths.image(image),
-        image_paths.pause(image),
-        image_paths.build_request(image),
-        image_paths.build(image, build),
-        f"{image_paths.build_lock(image)}/a{paths.CONTENDER_MARK}0000000001",
-        f"{image_paths.build_id_lock(image, build)}/a{paths.CONTENDER_MARK}0000000001",
-        f"{image_paths.upload_lock(image, build, provider)}/a{paths.CONTENDER_MARK}0000000001",
-        image_paths.upload(image, build, provider, rng.choice(["0000000001", "0000000002"])),
-        f"{image_paths.build(image, build)}/unknown/below",
+        caches.image(image),
+        caches.pause(image),
+        caches.build_request(image),
+        caches.build(image, build),
+        f"{caches.build_lock(image)}/a{paths.CONTENDER_MARK}0000000001",
+        f"{caches.build_id_lock(image, build)}/a{paths.CONTENDER_MARK}0000000001",
+        f"{caches.upload_lock(image, build, provider)}/a{paths.CONTENDER_MARK}0000000001",
+        caches.upload(image, build, provider, rng.choice(["0000000001", "0000000002"])),
+        f"{caches.build(image, build)}/unknown/below",
     ]
     place = rng.choice(places)
     if rng.random() < 0.4:
@@ -91,7 +91,7 @@ def test_in_the_end_the_view_is_what_is_there(server: EventServer, seed: int) ->
         else:
             rng.choice(travel)()
     server.settle()
-    fresh = EventServer(image_paths.IMAGES)
+    fresh = EventServer(caches.IMAGES)
     fresh.znodes = server.znodes
     expected = cache_of(fresh)
     fresh.settle()
@@ -105,7 +105,7 @@ def test_in_the_end_the_view_is_what_is_there(server: EventServer, seed: int) ->
 def test_free_lock_beside_a_build_that_has_ended(server: EventServer, seed: int) -> None:
     """Who looks never takes a build for abandoned whose holder stored its end before the lock was free."""
     rng = random.Random(seed)
-    server.put(image_paths.build_lock("debian"))
+    server.put(caches.build_lock("debian"))
     cache = cache_of(server)
     server.settle()
     seen: set[tuple[bool, str | None]] = set()
@@ -140,13 +140,13 @@ def test_connection_ends_while_something_is_asked(server: EventServer) -> None:
         raise ZKConnectionError("closing")
 
     server.kazoo.call = closed
-    server.put(image_paths.build("debian", "b1"), state="ready")
+    server.put(caches.build("debian", "b1"), state="ready")
     server.settle()
     assert cache.snapshot().image("debian").builds == {}
 
 
 def test_nothing_is_known_before_everything_was_read(server: EventServer) -> None:
-    server.put(image_paths.pause("debian"))
+    server.put(caches.pause("debian"))
     cache = cache_of(server)
     server.serve()
     assert (cache.complete, cache.ready.is_set(), cache.wait_ready(0.0)) == (False, False, False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.image_tree: from znodes to views."""
+"""nodepool.zk.caches: from znodes to views."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.zk import codec, image_paths
-from nodepool.zk.image_tree import ImageTree
+from nodepool.zk import caches, paths
+from nodepool.zk.caches import ImageTree
 
-BUILD = image_paths.build("debian", "b1")
-UPLOAD = image_paths.upload("debian", "b1", "cloud", "0000000001")
+BUILD = caches.build("debian", "b1")
+UPLOAD = caches.upload("debian", "b1", "cloud", "0000000001")
 
 
 def stat(version: int = 0, ctime: int = 0) -> Any:
@@ -25,7 +25,7 @@ def tree() -> ImageTree:
     tree = ImageTree()
     for path in (BUILD, UPLOAD):
         tree.add(path)
-        tree.load(path, codec.encode({"state": "ready", "state_time": 5.0}), stat(3))
+        tree.load(path, paths.encode({"state": "ready", "state_time": 5.0}), stat(3))
     return tree
 
 
@@ -46,15 +46,15 @@ def test_view(tree: ImageTree) -> None:
 
 
 def test_flags(tree: ImageTree) -> None:
-    tree.add(image_paths.pause("debian"))
-    tree.add(image_paths.build_request("debian"))
-    tree.load(image_paths.build_request("debian"), b"", stat(ctime=1500))
+    tree.add(caches.pause("debian"))
+    tree.add(caches.build_request("debian"))
+    tree.load(caches.build_request("debian"), b"", stat(ctime=1500))
     view = tree.view("debian")
     assert view is not None
     assert (view.paused, view.build_requested, view.request_zxid) == (True, 1.5, 7)
     assert (view.builds["b1"].created_zxid, view.builds["b1"].changed) == (5, 2.5)
-    tree.remove(image_paths.pause("debian"))
-    tree.remove(image_paths.build_request("debian"))
+    tree.remove(caches.pause("debian"))
+    tree.remove(caches.build_request("debian"))
     after = tree.view("debian")
     assert after is not None
     assert (after.paused, after.build_requested) == (False, None)
@@ -64,10 +64,10 @@ def test_flags(tree: ImageTree) -> None:
 def test_locks(tree: ImageTree) -> None:
     """A directory of a lock is no lock; a contender makes it one."""
     directories = [
-        image_paths.build_lock("debian"),
-        image_paths.build_id_lock("debian", "b1"),
-        image_paths.upload_lock("debian", "b1", "cloud"),
-        image_paths.upload_id_lock("debian", "b1", "cloud", "0000000001"),
+        caches.build_lock("debian"),
+        caches.build_id_lock("debian", "b1"),
+        caches.upload_lock("debian", "b1", "cloud"),
+        caches.upload_id_lock("debian", "b1", "cloud", "0000000001"),
     ]
     for directory in directories:
         tree.add(directory)
@@ -86,7 +86,7 @@ def test_locks(tree: ImageTree) -> None:
 
 def test_bad_record_harms_no_other(tree: ImageTree, caplog: pytest.LogCaptureFixture) -> None:
     """It is there, but says nothing; it is logged once."""
-    bad = image_paths.build("debian", "b2")
+    bad = caches.build("debian", "b2")
     tree.add(bad)
     for _ in range(2):
         tree.load(bad, b"no JSON", stat())
@@ -96,32 +96,32 @@ def test_bad_record_harms_no_other(tree: ImageTree, caplog: pytest.LogCaptureFix
     assert view.builds["b2"].state is None
     assert [build.id for build in view.ready_builds()] == ["b1"]
     assert caplog.text.count("b2") == 1
-    tree.load(bad, codec.encode({"state": "ready", "state_time": 9.0}), stat())
+    tree.load(bad, paths.encode({"state": "ready", "state_time": 9.0}), stat())
     view = tree.view("debian")
     assert view is not None
     assert [build.id for build in view.ready_builds()] == ["b2", "b1"]
 
 
 def test_znode_without_data_is_not_worth_a_line(tree: ImageTree, caplog: pytest.LogCaptureFixture) -> None:
-    tree.add(image_paths.build("debian", "b2"))
-    tree.load(image_paths.build("debian", "b2"), b"", stat())
+    tree.add(caches.build("debian", "b2"))
+    tree.load(caches.build("debian", "b2"), b"", stat())
     assert caplog.text == ""
 
 
 def test_set_children(tree: ImageTree) -> None:
     """Who is not in the listing is gone with all below; who is new is there, and who stays keeps what is known."""
-    tree.set_children(image_paths.builds("debian"), ["b1", "b3"])
+    tree.set_children(caches.builds("debian"), ["b1", "b3"])
     view = tree.view("debian")
     assert view is not None
     assert view.builds["b1"].state == "ready"
     assert view.builds["b3"].record is None
-    tree.set_children(image_paths.builds("debian"), [])
+    tree.set_children(caches.builds("debian"), [])
     view = tree.view("debian")
     assert view is not None
     assert view.builds == {}
-    tree.set_children(image_paths.builds("gone"), ["b1"])
+    tree.set_children(caches.builds("gone"), ["b1"])
     tree.load(BUILD, b"{}", stat())
     tree.remove(UPLOAD)
     assert tree.image_names() == ["debian"]
-    tree.remove(image_paths.IMAGES)
+    tree.remove(caches.IMAGES)
     assert tree.image_names() == []

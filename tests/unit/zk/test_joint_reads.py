@@ -10,11 +10,11 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 from nodepool.exceptions import ZKConnectionError
+from nodepool.zk.cache import JointReads
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.joint_reads import JointReads
-from nodepool.zk.multi_read import BATCH
 from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import Operations
+from nodepool.zk.transactions import BATCH
+from nodepool.zk.wire.watched_client import Operations
 
 
 class Connection:

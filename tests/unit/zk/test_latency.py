@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from nodepool.metrics.computed_catalog import ZOOKEEPER_LATENCY
-from nodepool.zk.latency import BOUNDS, Latency
+from nodepool.metrics.prometheus import ZOOKEEPER_LATENCY
+from nodepool.zk.reply import BOUNDS, Latency
 
 
 def test_counts() -> None:

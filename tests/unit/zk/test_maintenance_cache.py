@@ -12,8 +12,8 @@ import pytest
 
 from nodepool.model.maintenance import MaintenanceRecords, Mode
 from nodepool.zk import paths
+from nodepool.zk.caches import MaintenanceCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.maintenance_cache import MaintenanceCache
 from tests.support.event_server import EventServer
 
 PROVIDER = paths.maintenance("provider", "cloud-1")

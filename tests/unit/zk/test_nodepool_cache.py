@@ -14,11 +14,10 @@ from nodepool.model.record import Record
 from nodepool.model.request import NodeRequest
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
+from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.events import CHANGED
-from nodepool.zk.nodepool_cache import NodepoolCache
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import MultiRead, Operations
+from nodepool.zk.reply import CHANGED, Reply
+from nodepool.zk.wire.watched_client import MultiRead, Operations
 
 KINDS = [Node, NodeRequest]
 

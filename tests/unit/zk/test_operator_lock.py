@@ -9,7 +9,7 @@ from nodepool.exceptions import ZKLockException
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from nodepool.zk import operator_lock
+from nodepool.zk import zookeeper
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def test_node_is_read_under_the_lock(zk: MemoryZooKeeper) -> None:
     assert other is not None
     other.state = states.USED
     zk.storeNode(other)
-    operator_lock.take(zk, seen, 1.0, "alice")
+    zookeeper.take(zk, seen, 1.0, "alice")
     assert seen.state == states.USED
     assert zk.isNodeLocked(seen)
     for _ in range(2):
-        operator_lock.give_back(zk, seen)
+        zookeeper.give_back(zk, seen)
     assert not zk.isNodeLocked(seen)
 
 
@@ -45,5 +45,5 @@ def test_somebody_has_the_lock(zk: MemoryZooKeeper) -> None:
     other = zk.getNode(holder.key)
     assert other is not None
     with pytest.raises(ZKLockException):
-        operator_lock.take(zk, other, 0.01, "alice")
+        zookeeper.take(zk, other, 0.01, "alice")
     assert other.lock is None

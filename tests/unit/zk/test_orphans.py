@@ -11,10 +11,9 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 from kazoo.protocol.serialization import Delete, GetChildren, Sync
 
-from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.orphans import OrphanedContenders
+from nodepool.zk.client import OrphanedContenders, ZooKeeperClient
 from nodepool.zk.reply import Reply
-from nodepool.zk.wire.operations import Operations
+from nodepool.zk.wire.watched_client import Operations
 
 LOCK_DIR = "/nodepool/nodes/1/lock"
 PREFIX = f"{LOCK_DIR}/abc__lock__"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.zk.outage import CAUSE_SECONDS, REMIND_SECONDS, Outage
+from nodepool.zk.client import CAUSE_SECONDS, REMIND_SECONDS, Outage
 
 HOSTS = "zk1:2281,zk2:2281"
 REFUSED = "ZooKeeper zk1:2281 (zookeeper-servers[0]): connection refused"

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from nodepool.zk.cache import RecordsByKind
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.records_by_kind import RecordsByKind
 from tests.support.event_server import EventServer
 
 ROOT = "/root"

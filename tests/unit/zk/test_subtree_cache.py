@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from kazoo.exceptions import NoAuthError
 
+from nodepool.zk.cache import SubtreeCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.subtree_cache import SubtreeCache
 from tests.support.event_server import EventServer
 
 ROOT = "/root"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.zk.tls_files import FileProblem, TlsFiles, check_tls_files
+from nodepool.zk.connect_failure import FileProblem, TlsFiles, check_tls_files
 from tests.support.certificates import make_certificates
 
 

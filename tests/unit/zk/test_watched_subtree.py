@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from kazoo.exceptions import ConnectionLoss, UnimplementedError
 
+from nodepool.zk.cache import WatchedSubtree
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.watched_subtree import WatchedSubtree
 from tests.support.event_server import EventServer
 
 ROOT = "/root"

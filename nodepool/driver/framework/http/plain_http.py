@@ -22,11 +22,9 @@ from urllib3 import exceptions as u
 from urllib3.connection import HTTPConnection
 
 from nodepool import fast_json
-from nodepool.driver.framework.cloud_texts import one_line, without_login
-from nodepool.driver.framework.http import bounded
-from nodepool.driver.framework.http.http_session import HttpSession
-from nodepool.driver.framework.http.no_answer import no_answer
-from nodepool.driver.framework.http.quick_exchange import QuickExchange
+from nodepool.driver.framework.cloud_errors import one_line, without_login
+from nodepool.driver.framework.http.answers import no_answer
+from nodepool.driver.framework.http.connections import BoundedAdapter, HttpSession, QuickExchange, mount
 from nodepool.version import release_string
 
 #: Time-out of a call that names none, in seconds: for each wait for bytes. The whole answer has twice as long.
@@ -66,7 +64,7 @@ class HttpAnswer(NamedTuple):
         return fast_json.loads_any(content)
 
 
-class _Adapter(bounded.BoundedAdapter):
+class _Adapter(BoundedAdapter):
     """Idle connections are probed, so that a firewall does not forget them."""
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
@@ -87,7 +85,7 @@ class PlainHttp:
         session = requests.Session()
         session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
         session.headers["User-Agent"] = f"nodepool/{release_string()}"
-        bounded.mount(session, connections, _Adapter)
+        mount(session, connections, _Adapter)
         self._session = HttpSession(session)
         self._quick = QuickExchange(session.headers)
 

@@ -12,8 +12,7 @@ from kazoo.exceptions import BadArgumentsError, NoNodeError
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.events import CHANGED, CREATED, DELETED
-from nodepool.zk.reply import Reply
+from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for

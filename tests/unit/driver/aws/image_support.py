@@ -8,9 +8,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from nodepool.driver.aws.image_spec import ImageJob, image_tags
+from nodepool.driver.aws.image_store import ImageJob, UploadWait, image_tags
 from nodepool.driver.aws.images import AwsImages
-from nodepool.driver.aws.upload_wait import UploadWait
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.aws.support import PROVIDER, Rig, section
 

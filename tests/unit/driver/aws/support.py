@@ -15,7 +15,7 @@ from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
 from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
@@ -23,7 +23,7 @@ from tests.support.quiet_inventory import QuietInventory
 PROVIDER = "north"
 NODE = "0000000042"
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
-METADATA = metadata.for_node(NODE, "main", PROVIDER)
+METADATA = for_node(NODE, "main", PROVIDER)
 TAGS = [{"Key": key, "Value": value} for key, value in METADATA.items()]
 IMAGE = {
     "ImageId": "ami-1",

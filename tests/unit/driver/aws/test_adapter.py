@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.resources import AwsResource
+from nodepool.driver.aws.images import AwsResource
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import ImageRig
 from tests.unit.driver.aws.support import METADATA, TAGS, Rig, host, instance, section, shown

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.batch_tags`."""
+"""Tests of `nodepool.driver.aws.launches`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.batch_tag import BATCH_KEY
-from nodepool.driver.aws.batch_tags import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, BatchTags
-from nodepool.driver.aws.types import AwsRecord
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.aws.launches import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, BatchTags
+from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
+from nodepool.driver.statemachine.instance import NODE_KEY, PROVIDER_KEY
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws.support import PROVIDER, Rig, error, instance
 
 COMMON = [
-    {"Key": metadata.PROVIDER_KEY, "Value": PROVIDER},
+    {"Key": PROVIDER_KEY, "Value": PROVIDER},
     {"Key": BATCH_KEY, "Value": "0000000007 0000000008"},
 ]
-OWN = [{"Key": metadata.NODE_KEY, "Value": "0000000008"}, {"Key": "Name", "Value": "np0000000008"}]
+OWN = [{"Key": NODE_KEY, "Value": "0000000008"}, {"Key": "Name", "Value": "np0000000008"}]
 
 
 def record(state: str = "running", tags: list[dict[str, str]] = COMMON, record_id: str = "i-8") -> AwsRecord:
@@ -79,7 +78,7 @@ def test_of_another_launcher(tagged: Tagged) -> None:
 
 
 def test_of_another_provider(tagged: Tagged) -> None:
-    foreign = record(tags=[{"Key": metadata.PROVIDER_KEY, "Value": "other"}, COMMON[1]])
+    foreign = record(tags=[{"Key": PROVIDER_KEY, "Value": "other"}, COMMON[1]])
     for _ in range(3):
         tagged.seen(foreign, seconds=OTHERS_SECONDS)
     assert tagged.calls == []

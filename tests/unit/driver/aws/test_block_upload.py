@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.block_upload` (AW-18, U-14)."""
+"""Tests of `nodepool.driver.aws.uploads` (AW-18, U-14)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from nodepool.driver.aws import block_upload
-from nodepool.driver.aws.block_upload import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws import uploads as aws_uploads
 from nodepool.driver.aws.errors import AwsNotFound
-from nodepool.driver.aws.image_spec import ImageJob
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.aws.image_store import ImageJob
+from nodepool.driver.aws.uploads import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import BEFORE, IDS, ImageRig, tag_set, tags_in
 from tests.unit.driver.aws.support import error
@@ -122,7 +122,7 @@ def stops_at(block: int, reason: Exception) -> Any:
         if done > block * BLOCK_BYTES:
             raise reason
 
-    return upload_progress.watched(report)
+    return uploads.watched(report)
 
 
 def test_interruption(rig: BlockRig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_upload_that_nobody_wants(rig: BlockRig) -> None:
 
 def test_marks_on_the_way(rig: BlockRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """AW-18: a builder that is killed has noted how far it is; only blocks before the first open one count."""
-    monkeypatch.setattr(block_upload, "FIRST_MARK_SECONDS", 0.0)
+    monkeypatch.setattr(aws_uploads, "FIRST_MARK_SECONDS", 0.0)
     monkeypatch.setattr(BlockUpload, "concurrency", 1)
     rig.region.answers["create_tags"] = [error("RequestExpired"), {}]
     rig.upload()
@@ -162,7 +162,7 @@ def test_marks_on_the_way(rig: BlockRig, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_marks_are_soon_at_first(rig: BlockRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """AW-18: of an upload that is killed early little is lost, and one that takes long is marked seldom."""
     seconds = iter(range(0, 1000, 1))
-    monkeypatch.setattr(block_upload, "monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr(aws_uploads, "monotonic", lambda: float(next(seconds)))
     monkeypatch.setattr(BlockUpload, "concurrency", 1)
     rig.region.answers["create_tags"] = {}
     rig.upload(rig.job(b"x" * (100 * BLOCK_BYTES)))

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.ended import ended
-from nodepool.driver.aws.instances import TERMINATE_SECONDS
-from nodepool.driver.aws.launch_batch import token_of
-from nodepool.driver.aws.places import LaunchPlace
+from nodepool.driver.aws.facts import LaunchPlace
+from nodepool.driver.aws.instances import TERMINATE_SECONDS, ended
+from nodepool.driver.aws.launches import token_of
 from nodepool.driver.aws.types import AwsRecord
-from nodepool.driver.framework.call_spacing import CallSpacing
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused
+from nodepool.driver.framework.orders import CallSpacing
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, QuotaException
 from tests.support.manual_executor import ManualExecutor

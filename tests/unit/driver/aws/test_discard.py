@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.discard` (AW-18, AW-19)."""
+"""Tests of `nodepool.driver.aws.image_store` (AW-18, AW-19)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.discard import discard_image, discard_import, discard_snapshot
+from nodepool.driver.aws.image_store import discard_image, discard_import, discard_snapshot
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from tests.unit.driver.aws.image_support import ImageRig
 from tests.unit.driver.aws.support import error

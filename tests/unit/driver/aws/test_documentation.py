@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from nodepool.driver.aws.errors import CAPACITY, LOGIN, QUOTA, REMEDIES, THROTTLED
-from nodepool.driver.aws.places import places_of
+from nodepool.driver.aws.facts import places_of
 from tests.unit.driver.aws.support import load
 
 ROOT = Path(__file__).parents[4]
@@ -92,7 +92,7 @@ def test_permissions_for_uploads() -> None:
     """The same for images. They get their tags with the calls of instances."""
     made = calls(ROOT / "nodepool/driver/aws" / name for name in IMAGES)
     assert len(made) >= 12
-    sent = OBJECT_CALL.findall((ROOT / "nodepool/driver/aws/object_store.py").read_text(encoding="utf-8"))
+    sent = OBJECT_CALL.findall((ROOT / "nodepool/driver/aws/image_store.py").read_text(encoding="utf-8"))
     objects = {f"s3:{action}" for called in sent for action in OBJECT_ACTIONS[called]}
     assert allowed("images.rst") == made | objects | {"ec2:CreateTags"}
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.aws.errors import instance_ids_in, meaning
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.framework.cloud_texts import one_line
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, one_line
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
@@ -16,7 +15,7 @@ from nodepool.exceptions import (
     NotFound,
     QuotaException,
 )
-from nodepool.plan import failures
+from nodepool.plan import launch
 
 
 @pytest.mark.parametrize(
@@ -56,15 +55,15 @@ def test_class_of_each_code(code: str, status: int, expected: type[Exception]) -
 @pytest.mark.parametrize(
     ("code", "kind", "retry"),
     [
-        ("VcpuLimitExceeded", failures.Failure.QUOTA, False),
-        ("InsufficientInstanceCapacity", failures.Failure.CAPACITY, True),
-        ("InvalidSubnetID.NotFound", failures.Failure.SETUP, True),
-        ("InvalidParameterValue", failures.Failure.INSTANCE, True),
+        ("VcpuLimitExceeded", launch.Failure.QUOTA, False),
+        ("InsufficientInstanceCapacity", launch.Failure.CAPACITY, True),
+        ("InvalidSubnetID.NotFound", launch.Failure.SETUP, True),
+        ("InvalidParameterValue", launch.Failure.INSTANCE, True),
     ],
 )
-def test_what_follows(code: str, kind: failures.Failure, retry: bool) -> None:
+def test_what_follows(code: str, kind: launch.Failure, retry: bool) -> None:
     """AW-16, L-7: a quota is no failed attempt."""
-    found = failures.meaning(meaning("head", code, "text", 400))
+    found = launch.meaning(meaning("head", code, "text", 400))
     assert (found.kind, found.retry) == (kind, retry)
 
 

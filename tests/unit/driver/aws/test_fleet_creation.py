@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of fleets: `nodepool.driver.aws.fleet_spec`, `fleet_creation`, `fleet_client` and `launch_templates`."""
+"""Tests of fleets: `nodepool.driver.aws.launch_calls`, `fleet_creation`, `fleet_client` and `launch_templates`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodepool.clock import wall_time
-from nodepool.driver.aws import fleet_spec
-from nodepool.driver.aws.launch_templates import SPARED
+from nodepool.driver.aws import launch_calls
+from nodepool.driver.aws.launches import SPARED
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.exceptions import CloudUnavailableException
 from tests.unit.driver.aws.support import PROVIDER, TAGS, Rig, error, instance, section
@@ -124,7 +124,7 @@ def test_strategies(strategy: str, spot: bool, expected: dict[str, Any]) -> None
 def test_errors_in_the_answer(codes: list[str], expected: type[Exception], says: str) -> None:
     """AW-16: an answer without an instance has the errors of all types, which mean what they mean elsewhere."""
     with pytest.raises(expected) as raised:
-        fleet_spec.instance_of_fleet("CreateFleet failed", failed(*codes))
+        launch_calls.instance_of_fleet("CreateFleet failed", failed(*codes))
     assert says in str(raised.value)
 
 
@@ -192,8 +192,8 @@ def test_template() -> None:
         }
     ]
     name, data = made["LaunchTemplateName"], made["LaunchTemplateData"]
-    assert name == fleet_spec.template_name(data, fleet_spec.template_tags(PROVIDER))
-    assert name != fleet_spec.template_name(data, fleet_spec.template_tags("other"))
+    assert name == launch_calls.template_name(data, launch_calls.template_tags(PROVIDER))
+    assert name != launch_calls.template_name(data, launch_calls.template_tags("other"))
     assert name.startswith("nodepool-launch-template-")
     assert len(made["ClientToken"]) <= 64
 
@@ -239,7 +239,7 @@ def test_templates_that_no_label_uses() -> None:
     def template(number: int, name: str, created: datetime | None) -> dict[str, Any]:
         return {"LaunchTemplateId": f"lt-{number}", "LaunchTemplateName": name, "CreateTime": created}
 
-    prefix = fleet_spec.TEMPLATE_PREFIX
+    prefix = launch_calls.TEMPLATE_PREFIX
     rig.region.answers["describe_launch_templates"] = {
         "LaunchTemplates": [
             template(1, used, old),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of dedicated hosts: `nodepool.driver.aws.host_creation`, `host_client`, and their quota and deletion."""
+"""Tests of dedicated hosts: `nodepool.driver.aws.creation`, `host_client`, and their quota and deletion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.creation import AwsCreation
-from nodepool.driver.aws.host_client import AwsHost
+from nodepool.driver.aws.launch_calls import AwsHost
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.exceptions import LaunchStatusException
 from tests.unit.driver.aws.support import LOG, METADATA, TAGS, TYPE, Rig, error, host, instance, section

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.image_leaks` (AW-20, D-1, R-4)."""
+"""Tests of `nodepool.driver.aws.images` (AW-20, D-1, R-4)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.image_leaks import ImageLeaks
-from nodepool.driver.aws.import_upload import IMAGE_KEY
-from nodepool.driver.aws.resources import AwsResource, AwsResources
+from nodepool.driver.aws.images import AwsResource, AwsResources, ImageLeaks
+from nodepool.driver.aws.uploads import IMAGE_KEY
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from tests.unit.driver.aws.image_support import BUILD, IDS, ImageRig, tag_set, tags_in
 from tests.unit.driver.aws.support import IMAGE, error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.image_spec` (AW-17, AW-18, CM-1, U-4)."""
+"""Tests of `nodepool.driver.aws.image_store` (AW-17, AW-18, CM-1, U-4)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from nodepool.driver.aws import image_spec
+from nodepool.driver.aws import image_store
 from tests.unit.driver.aws.image_support import BUCKET, IDS, ImageRig
 
 
@@ -18,7 +18,7 @@ def test_tags(tmp_path: Path) -> None:
     """CM-1, U-4: the build's, then the image's, then whose it is."""
     rig = ImageRig(tmp_path, {"tags": {"team": "ci", "size": 7, "nodepool_build_id": "other"}})
     metadata = {"team": "builders", "os": "linux", **IDS}
-    found = image_spec.image_tags(rig.config.diskimages["debian"], metadata)
+    found = image_store.image_tags(rig.config.diskimages["debian"], metadata)
     assert found == {"team": "ci", "size": "7", "os": "linux", **IDS}
 
 
@@ -27,11 +27,11 @@ def test_key_says_whose_it_is(tmp_path: Path) -> None:
     job = ImageRig(tmp_path).job()
     odd = dataclasses.replace(job, tags={**IDS, "nodepool_provider_name": "north/2 b"})
     for each in (job, odd):
-        assert image_spec.metadata_of_key(each.key) == each.upload_tags
-        assert each.key.startswith(image_spec.provider_prefix(each.tags["nodepool_provider_name"]))
+        assert image_store.metadata_of_key(each.key) == each.upload_tags
+        assert each.key.startswith(image_store.provider_prefix(each.tags["nodepool_provider_name"]))
         assert each.key.endswith("/debian-1.raw")
-    assert image_spec.metadata_of_key("debian-1.raw") == {}
-    assert image_spec.metadata_of_key("nodepool/readme") == {}
+    assert image_store.metadata_of_key("debian-1.raw") == {}
+    assert image_store.metadata_of_key("nodepool/readme") == {}
 
 
 def test_key_of_an_installation(tmp_path: Path) -> None:
@@ -39,17 +39,17 @@ def test_key_of_an_installation(tmp_path: Path) -> None:
     job = ImageRig(tmp_path).job()
     tags = {**IDS, "nodepool_installation_id": "0123456789abcdef"}
     named = dataclasses.replace(job, tags=tags)
-    assert image_spec.metadata_of_key(named.key) == tags
+    assert image_store.metadata_of_key(named.key) == tags
     assert named.key.startswith(job.build_prefix)
 
 
 def test_tags_of_an_object() -> None:
     """AW-17: S3 takes ten, and not all characters: ours come first."""
     many = {f"tag-{number}": "value" for number in range(20)}
-    found = parse_qs(image_spec.object_tagging({**many, "odd": "a*b", **IDS}))
+    found = parse_qs(image_store.object_tagging({**many, "odd": "a*b", **IDS}))
     assert len(found) == 10
     assert {key: found[key] for key in IDS} == {key: [value] for key, value in IDS.items()}
-    assert "odd" not in parse_qs(image_spec.object_tagging({"odd": "a*b", "good": "a b"}))
+    assert "odd" not in parse_qs(image_store.object_tagging({"odd": "a*b", "good": "a b"}))
 
 
 def test_token(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_imports(tmp_path: Path) -> None:
     job = ImageRig(tmp_path, {"architecture": "arm64"}).job()
     source = {"Format": "raw", "UserBucket": {"S3Bucket": BUCKET, "S3Key": "debian-1.raw"}}
     snapshot, image = (
-        make(job, BUCKET, "debian-1.raw") for make in (image_spec.snapshot_import, image_spec.image_import)
+        make(job, BUCKET, "debian-1.raw") for make in (image_store.snapshot_import, image_store.image_import)
     )
     assert snapshot["DiskContainer"] == source
     assert (image["DiskContainers"], image["Architecture"]) == ([source], "arm64")
@@ -96,7 +96,7 @@ def test_imports(tmp_path: Path) -> None:
 )
 def test_registration(tmp_path: Path, image: dict[str, Any], ebs: dict[str, Any], more: dict[str, Any]) -> None:
     """AW-17"""
-    found = image_spec.registration(ImageRig(tmp_path, image).job(), "snap-1")
+    found = image_store.registration(ImageRig(tmp_path, image).job(), "snap-1")
     (tags,) = found.pop("TagSpecifications")
     assert tags["ResourceType"] == "image"
     assert found == {

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from nodepool.driver.aws import import_upload
-from nodepool.driver.aws.block_upload import BlockUpload
+from nodepool.driver.aws import uploads
+from nodepool.driver.aws.uploads import BlockUpload
 from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.framework.upload_progress import UploadInterrupted
+from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import IDS, NAME, ImageRig, tag_set
 from tests.unit.driver.aws.support import IMAGE, error
@@ -134,7 +134,7 @@ class SentRig(ImageRig):
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, size_gib: int = 1) -> None:
         super().__init__(directory)
         self.deleted: list[str] = []
-        monkeypatch.setattr(import_upload, "send_file", lambda store, job, wait: job.key)
+        monkeypatch.setattr(uploads, "send_file", lambda store, job, wait: job.key)
         monkeypatch.setattr(self.images.store, "delete", self.deleted.append)
         done = {"Status": "completed", "SnapshotId": "snap-1"}
         tasks = [[], [{"ImportTaskId": "import-snap-1", "SnapshotTaskDetail": done}]]

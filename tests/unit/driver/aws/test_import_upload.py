@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.import_upload` (AW-17)."""
+"""Tests of `nodepool.driver.aws.uploads` (AW-17)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from nodepool.driver.aws import import_upload
-from nodepool.driver.aws.image_types import ImportTask
-from nodepool.driver.aws.import_upload import IMAGE_KEY, ImportUpload
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.aws import uploads as aws_uploads
+from nodepool.driver.aws.types import ImportTask
+from nodepool.driver.aws.uploads import IMAGE_KEY, ImportUpload
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import BEFORE, BUCKET, IDS, ImageRig, tag_set, tags_in
 from tests.unit.driver.aws.support import error
@@ -35,7 +35,7 @@ class StubStore:
         self.key = ""
 
     def send(self, job: Any, wait: Any) -> str:
-        """Instead of `nodepool.driver.aws.object_upload.send_file`."""
+        """Instead of `nodepool.driver.aws.image_store.send_file`."""
         self.sent.append(job.key)
         wait.sent(job.size)
         if self.trouble is not None:
@@ -87,7 +87,7 @@ class ImportRig(ImageRig):
 
 @pytest.fixture
 def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ImportRig:
-    monkeypatch.setattr(import_upload, "send_file", lambda store, job, wait: store.send(job, wait))
+    monkeypatch.setattr(aws_uploads, "send_file", lambda store, job, wait: store.send(job, wait))
     return ImportRig(tmp_path)
 
 
@@ -215,7 +215,7 @@ def test_interruption(rig: ImportRig) -> None:
         if len(reports) == 3:
             raise UploadInterrupted("the builder stops")
 
-    with upload_progress.watched(report):
+    with uploads.watched(report):
         upload = rig.upload()
     with pytest.raises(UploadInterrupted):
         upload.run()
@@ -234,7 +234,7 @@ def test_upload_that_nobody_wants(rig: ImportRig) -> None:
             rig.looks[:] = [shown(snapshot_task("deleting"))]
             raise UploadGivenUp("a newer build is ready")
 
-    with upload_progress.watched(report):
+    with uploads.watched(report):
         upload = rig.upload()
     with pytest.raises(UploadGivenUp):
         upload.run()

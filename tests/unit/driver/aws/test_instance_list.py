@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.instance_list` and `answer_parser`: botocore's parser says the same."""
+"""Tests of `nodepool.driver.aws.answers` and `answer_parser`: botocore's parser says the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.aws_lists import answer
-from nodepool.driver.aws.answer_parser import AnswerParsers
+from nodepool.driver.aws.answers import AnswerParsers
 from nodepool.driver.aws.types import AwsRecord
 
 MODEL = Session().get_service_model("ec2")

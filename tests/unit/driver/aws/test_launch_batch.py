@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.launch_batch`, and of launches that use it."""
+"""Tests of `nodepool.driver.aws.launches`, and of launches that use it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.batch_tag import BATCH_KEY
 from nodepool.driver.aws.creation import AwsCreation
+from nodepool.driver.aws.types import BATCH_KEY
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota
-from nodepool.driver.framework.rate_classes import RateClasses
-from nodepool.driver.framework.token_bucket import BucketSize
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.framework.rate import BucketSize, RateClasses
+from nodepool.driver.statemachine.instance import NODE_KEY, for_node
 from nodepool.exceptions import LaunchStatusException
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws.support import LOG, PROVIDER, Rig, error, instance, section
@@ -51,7 +50,7 @@ class Burst:
 
     def launch(self, number: int) -> AwsCreation:
         rig = self.rig
-        tags = metadata.for_node(node_id(number), "main", PROVIDER)
+        tags = for_node(node_id(number), "main", PROVIDER)
         machine = rig.adapter.getCreateStateMachine(f"np{node_id(number)}", rig.label, None, tags, None, None, LOG)
         machine.clock = rig.clock
         machine.since = machine.advanced_at = rig.clock()
@@ -110,7 +109,7 @@ def test_whose_an_instance_is() -> None:
     burst = Burst(4)
     burst.go()
     alone, joined = burst.sent
-    assert tags_of(alone) == {**metadata.for_node(node_id(0), "main", PROVIDER), "Name": f"np{node_id(0)}"}
+    assert tags_of(alone) == {**for_node(node_id(0), "main", PROVIDER), "Name": f"np{node_id(0)}"}
     assert tags_of(joined) == {
         "nodepool_pool_name": "main",
         "nodepool_provider_name": PROVIDER,
@@ -230,7 +229,7 @@ def test_same_launch_index(caplog: pytest.LogCaptureFixture) -> None:
     assert [launch.external_id["instance"] for launch in burst.launches] == ["i-0", "i-1", "i-2", "i-3"]
     tagged = [arguments for name, arguments in burst.rig.region.calls if name == "create_tags"]
     assert [arguments["Resources"] for arguments in tagged] == [["i-1"], ["i-2"], ["i-3"]]
-    assert {"Key": metadata.NODE_KEY, "Value": node_id(2)} in tagged[1]["Tags"]
+    assert {"Key": NODE_KEY, "Value": node_id(2)} in tagged[1]["Tags"]
     assert "the same launch index" in caplog.text
 
 
@@ -341,7 +340,7 @@ def test_keys_of_long_nodes() -> None:
     burst = Burst(0)
     long = "9" * 120
     for number in range(4):
-        tags = metadata.for_node(f"{long}{number}", "main", PROVIDER)
+        tags = for_node(f"{long}{number}", "main", PROVIDER)
         made = burst.rig.adapter.getCreateStateMachine("np", burst.rig.label, None, tags, None, None, LOG)
         made.clock = burst.rig.clock
         made.since = made.advanced_at = burst.rig.clock()

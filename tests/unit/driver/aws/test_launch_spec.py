@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.launch_spec`."""
+"""Tests of `nodepool.driver.aws.launch_calls`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.launch_spec import instance_tags, run_arguments, with_tags
-from nodepool.driver.aws.places import places_of
+from nodepool.driver.aws.facts import places_of
+from nodepool.driver.aws.launch_calls import instance_tags, run_arguments, with_tags
 from nodepool.driver.aws.types import AwsImage
 from tests.unit.driver.aws.support import IMAGE, LOG, METADATA, load, section
 

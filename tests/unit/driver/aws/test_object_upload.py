@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.object_upload` (AW-17); uploads to a region are in ``test_aws_uploads``."""
+"""Tests of `nodepool.driver.aws.image_store` (AW-17); uploads to a region are in ``test_aws_uploads``."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-from nodepool.driver.aws.object_store import S3Object
-from nodepool.driver.aws.object_upload import PART_BYTES, part_bytes, read_file
+from nodepool.driver.aws.image_store import PART_BYTES, S3Object, part_bytes, read_file
 from tests.unit.driver.aws.image_support import ImageRig
 
 DATA = b"aaaabbbbcc"

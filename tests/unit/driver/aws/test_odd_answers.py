@@ -14,11 +14,11 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.session import Session
 
-from nodepool.driver.aws import image_types
+from nodepool.driver.aws import types
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsNotFound, meaning
-from nodepool.driver.aws.host_client import FAILED, AwsHost
-from nodepool.driver.aws.object_store import ObjectStore
+from nodepool.driver.aws.image_store import ObjectStore
+from nodepool.driver.aws.launch_calls import FAILED, AwsHost
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsRecord
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
@@ -78,7 +78,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, bytes]]:
 
     monkeypatch.setattr(Session, "create_client", create)
     monkeypatch.setattr("nodepool.driver.aws.transport.MOST_PAGES", 3)
-    monkeypatch.setattr("nodepool.driver.aws.object_store.MOST_PAGES", 3)
+    monkeypatch.setattr("nodepool.driver.aws.image_store.MOST_PAGES", 3)
     return found
 
 
@@ -197,9 +197,9 @@ def test_states() -> None:
     assert values("InstanceStateName") == {PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, "stopping", "stopped"}
     lives = [AwsRecord.of({"InstanceId": "i", "InstanceLifecycle": one}) for one in values("InstanceLifecycleType")]
     assert sum(record.spot for record in lives) == 1
-    snapshots = {image_types.PENDING, image_types.COMPLETED, image_types.ERROR}
+    snapshots = {types.PENDING, types.COMPLETED, types.ERROR}
     assert values("SnapshotState") - snapshots == {"recoverable", "recovering"}
-    assert image_types.AVAILABLE in values("ImageState")
+    assert types.AVAILABLE in values("ImageState")
     assert values("AllocationState") >= FAILED
     hosts = {one: AwsHost.of({"HostId": "h", "State": one}) for one in values("AllocationState")}
     now = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.places`."""
+"""Tests of `nodepool.driver.aws.facts`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from nodepool.driver.aws.places import Places, places_of
+from nodepool.driver.aws.facts import Places, places_of
 from nodepool.exceptions import LaunchError
 from nodepool.model.request import NodeRequest
 from tests.unit.driver.aws.support import load, section

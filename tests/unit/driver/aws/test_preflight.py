@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.checks import CheckResult
 from tests.unit.driver.aws.support import EC2_QUOTAS, IMAGE, Rig, error, quota, section
 
 SUBNET = {

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.quota_codes`."""
+"""Tests of `nodepool.driver.aws.types`."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.aws.quota_codes import VOLUMES, AccountQuota, QuotaCodes
+from nodepool.driver.aws.types import VOLUMES, AccountQuota, QuotaCodes
 from tests.unit.driver.aws.support import EC2_QUOTAS
 
 TOLD = QuotaCodes(AccountQuota(found["QuotaCode"], found["QuotaName"], found["Value"]) for found in EC2_QUOTAS)

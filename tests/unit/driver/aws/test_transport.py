@@ -12,7 +12,7 @@ from botocore.parsers import ResponseParserError
 
 from nodepool.driver.aws import transport as t
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudSetup
-from nodepool.driver.framework.http.token_login import REFUSED_SECONDS
+from nodepool.driver.framework.http.rest_calls import REFUSED_SECONDS
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.aws.support import Region, error
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.instance import AwsInstance, external_id, instance_of
+from nodepool.driver.aws.instances import AwsInstance, external_id, instance_of
 from nodepool.driver.aws.types import AwsImage, AwsRecord, AwsVolume, InstanceType
 from nodepool.model.quota import QuotaInformation
 from tests.unit.driver.aws.support import IMAGE, METADATA, TYPE, instance

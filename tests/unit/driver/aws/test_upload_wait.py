@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.upload_wait` (AW-17)."""
+"""Tests of `nodepool.driver.aws.image_store` (AW-17)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudQuota
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.image_support import ImageRig
 
@@ -56,11 +56,11 @@ def test_given_up_meanwhile(rig: ImageRig) -> None:
     def overtaken(done: int, total: int) -> None:
         raise UploadGivenUp(f"{done} of {total}")
 
-    with upload_progress.watched(overtaken):
+    with uploads.watched(overtaken):
         wait = rig.wait(rig.job())
     with pytest.raises(UploadGivenUp, match="0 of 7"):
         wait.when_allowed(lambda: begin(refused(3)), 100.0)
-    with upload_progress.watched(lambda done, total: None, lambda: overtaken(1, 1)):
+    with uploads.watched(lambda done, total: None, lambda: overtaken(1, 1)):
         wait = rig.wait(rig.job())
     with pytest.raises(UploadGivenUp, match="1 of 1"):
         wait.when_allowed(lambda: begin([]), None)
@@ -79,7 +79,7 @@ def test_looks(rig: ImageRig) -> None:
 def test_progress(rig: ImageRig) -> None:
     """Never more than the whole, and again with each look."""
     seen: list[tuple[int, int]] = []
-    with upload_progress.watched(lambda done, total: seen.append((done, total))):
+    with uploads.watched(lambda done, total: seen.append((done, total))):
         wait = rig.wait(rig.job())
     wait.sent(3)
     wait.sent(30)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.driver.aws.block_upload import BLOCK_BYTES
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.aws.uploads import BLOCK_BYTES
+from nodepool.driver.framework import uploads
 from simulators.aws import AwsSimulator
 from simulators.aws.cloud import Region
 from tests.unit.driver.aws.support import PROVIDER, load, section
@@ -51,7 +51,7 @@ class Uploads:
         self, upload: int = 1, report: Callable[[int, int], None] = lambda *_: None, sha256: str | None = None
     ) -> str:
         image = self.adapter.config.diskimages["debian"]
-        with upload_progress.watched(report):
+        with uploads.watched(report):
             return self.adapter.uploadImage(
                 image, f"debian-{upload}", str(self.file), "raw", ids(upload), sha256=sha256
             )

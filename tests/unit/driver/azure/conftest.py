@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.azure import long_operation, proof
+from nodepool.driver.azure import images
+from nodepool.driver.azure import machines as azure_machines
 from nodepool.driver.azure.machines import AzureMachines
-from nodepool.driver.statemachine import creation_machine, deletion_machine
-from nodepool.plan.backoff import Backoff
+from nodepool.driver.statemachine import machines
+from nodepool.plan.retries import Backoff
 from tests.unit.driver.azure.support import Here, at_simulator, certificate_pem, section
 
 
@@ -20,10 +21,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists follow each other at once, and what has no effect is sent again soon."""
     monkeypatch.setattr(AzureMachines, "shortest_list_pause", 0.0)
     monkeypatch.setattr(AzureMachines, "lag_seconds", 0.5)
-    monkeypatch.setattr(proof, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(long_operation, "POLL_SECONDS", 0.2)
-    monkeypatch.setattr(deletion_machine, "RESEND", Backoff(0.2, 60.0))
-    monkeypatch.setattr(creation_machine, "ABSENT_SECONDS", 0.5)
+    monkeypatch.setattr(azure_machines, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(images, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(machines, "RESEND", Backoff(0.2, 60.0))
+    monkeypatch.setattr(machines, "ABSENT_SECONDS", 0.5)
 
 
 @pytest.fixture

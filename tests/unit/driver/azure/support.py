@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.adapter import AzureAdapter
 from nodepool.driver.azure.config import AzureProviderConfig
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine import instance
 from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.provider_sections import load_section, section_with
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
-METADATA = metadata.for_node(NODE, "main", PROVIDER)
+METADATA = instance.for_node(NODE, "main", PROVIDER)
 Here: TypeAlias = SimulatedAdapter[AzureSimulator, AzureAdapter]
 
 _SECTION: dict[str, Any] = {

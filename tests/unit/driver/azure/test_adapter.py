@@ -9,8 +9,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from nodepool.driver.azure.names import disk_name
-from nodepool.driver.framework import resting_places
+from nodepool.driver.azure.machines import disk_name
+from nodepool.driver.framework import places
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNoCapacity,
@@ -20,7 +20,8 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
 )
-from nodepool.driver.statemachine import Instance, metadata
+from nodepool.driver.statemachine import Instance
+from nodepool.driver.statemachine.instance import for_node
 from nodepool.exceptions import LaunchStatusException
 from nodepool.model.request import NodeRequest
 from simulators.azure import ArmErrorRule, SizeCapacity, VmBootRule
@@ -219,14 +220,14 @@ def launch_of(here: Here, node_id: str, request: NodeRequest | None, az: str | N
     """The instance of a node of a request."""
     label = label_of(here.adapter.config)
     make = here.adapter.getCreateStateMachine
-    found = drive(make(f"np{node_id}", label, None, metadata.for_node(node_id, "main", PROVIDER), request, az, LOG))
+    found = drive(make(f"np{node_id}", label, None, for_node(node_id, "main", PROVIDER), request, az, LOG))
     assert found is not None
     return found
 
 
 def test_nodes_of_a_request_are_in_one_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """N-7: the first node that is made decides, or a ready one; a zone without capacity is left only before."""
-    monkeypatch.setattr(resting_places, "REST_SECONDS", 0.0)
+    monkeypatch.setattr(places, "REST_SECONDS", 0.0)
     data = section({"hardware-profile": {"vm-size": ["Standard_B1s", "Standard_B2ms"]}}, TWO_ZONES)
     with at_simulator(tmp_path, data, capacity=[SizeCapacity(zone="1")]) as here:
         request = NodeRequest("100-1")

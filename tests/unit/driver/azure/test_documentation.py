@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nodepool.driver.azure.config import MIB, fixed_footer
 from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
-from nodepool.driver.azure.vhd import MIB, fixed_footer
 from nodepool.exceptions import LaunchStatusException
 from simulators.azure import ArmErrorRule, VmBootRule
 from tests.unit.driver.azure.support import Here, at_simulator, section

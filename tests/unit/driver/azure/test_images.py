@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder.build_command import conversion_commands
-from nodepool.driver.azure.vhd import FOOTER_BYTES, MIB, checksum_of, fixed_footer, footer_problem
-from nodepool.driver.framework import upload_progress
+from nodepool.builder.build_attempt import conversion_commands
+from nodepool.driver.azure.config import FOOTER_BYTES, MIB, checksum_of, fixed_footer, footer_problem
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.framework.upload_progress import UploadGivenUp
+from nodepool.driver.framework.uploads import UploadGivenUp
 from nodepool.exceptions import ImageCreateException
 from simulators.azure import ArmErrorRule
 from tests.unit.driver.azure.support import PROVIDER, Here, at_simulator, section
@@ -67,7 +67,7 @@ def left(here: Here) -> dict[str, int]:
 def test_upload(here: Here, file: Path) -> None:
     """AZ-12: what is empty is not sent; the tags of the provider's image win, and ours over all; the disk goes."""
     seen: list[int] = []
-    with upload_progress.watched(lambda done, total: seen.append(done)):
+    with uploads.watched(lambda done, total: seen.append(done)):
         assert upload(here, file) == "fedora-1"
     assert here.calls("pages.put") == 2
     with here.simulator.cloud() as cloud:
@@ -151,7 +151,7 @@ def test_nobody_wants_it(here: Here, file: Path) -> None:
     def unwanted() -> None:
         raise UploadGivenUp("not wanted")
 
-    with upload_progress.watched(lambda done, total: unwanted()), pytest.raises(UploadGivenUp):
+    with uploads.watched(lambda done, total: unwanted()), pytest.raises(UploadGivenUp):
         upload(here, file)
     assert left(here) == {"disks": 0, "images": 0}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.azure.long_operation`: operations are followed to their end (AZ-12)."""
+"""Tests of `nodepool.driver.azure.images`: operations are followed to their end (AZ-12)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from nodepool.driver.azure import client as c
-from nodepool.driver.azure import long_operation
-from nodepool.driver.azure.long_operation import follow
+from nodepool.driver.azure import images
+from nodepool.driver.azure.images import follow
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.exceptions import ImageCreateException
@@ -64,7 +64,7 @@ def test_failure(here: Here) -> None:
 
 
 def test_it_takes_too_long(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_operation, "OPERATION_SECONDS", 0.0)
+    monkeypatch.setattr(images, "OPERATION_SECONDS", 0.0)
     with pytest.raises(ImageCreateException, match="disk d1 took more than 0 s"):
         finish(here, order(here))
 

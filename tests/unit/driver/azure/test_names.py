@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.azure.names`."""
+"""Tests of `nodepool.driver.azure.machines`."""
 
 from __future__ import annotations
 
-from nodepool.driver.azure.names import disk_metadata, disk_name
-from nodepool.driver.statemachine.metadata import know_installation, node_id_of
+from nodepool.driver.azure.machines import disk_metadata, disk_name
+from nodepool.driver.statemachine.instance import know_installation, node_id_of
 
 
 def test_disks_say_whose_they_are() -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.azure.places`."""
+"""Tests of `nodepool.driver.azure.facts`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.azure.places import places_of
+from nodepool.driver.azure.facts import places_of
 from tests.unit.driver.azure.support import label_of, load, section
 
 

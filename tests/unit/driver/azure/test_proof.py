@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.azure.proof`: when is a VM gone (AZ-11, CM-7)?"""
+"""Tests of `nodepool.driver.azure.machines`: when is a VM gone (AZ-11, CM-7)?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.azure.proof import FEW, AbsenceProof
+from nodepool.driver.azure.machines import FEW, AbsenceProof
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.guard import settle
 from tests.unit.driver.azure.support import Here, at_simulator, section

@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure import long_operation
+from nodepool.driver.azure import images
 from nodepool.driver.azure.client import VMS, Arm
 from nodepool.driver.azure.creation import BUSY_TIMES, AzureCreation
 from nodepool.driver.azure.errors import CloudBusy
-from nodepool.driver.azure.image_calls import AzureImageCalls
-from nodepool.driver.azure.long_operation import follow
+from nodepool.driver.azure.images import AzureImageCalls, follow
 from nodepool.driver.azure.machines import AzureDeletion
 from nodepool.driver.azure.types import Usage, VmSize
 from nodepool.driver.framework.cloud_errors import (
@@ -35,7 +34,7 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.http import rest_calls
 from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import RestAnswer
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.azure.support import METADATA, load, section
 
@@ -71,7 +70,7 @@ class Recorded(PlainHttp):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_calls, "READ_AGAIN", Backoff(0.0, 0.0))
-    monkeypatch.setattr(long_operation, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(images, "POLL_SECONDS", 0.0)
 
 
 def arm(*answers: tuple[int, Mapping[str, str], Any]) -> tuple[Arm, Recorded]:

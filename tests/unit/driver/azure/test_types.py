@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.instance import AzureInstance
+from nodepool.driver.azure.machines import AzureInstance
 from nodepool.driver.azure.types import (
     Addresses,
     Interface,

@@ -18,7 +18,7 @@ from nodepool.clock import monotonic
 from nodepool.driver.example.adapter import ExampleAdapter, Machines
 from nodepool.driver.example.client import Client, meaning
 from nodepool.driver.example.config import ExampleProviderConfig
-from nodepool.driver.statemachine import Instance, StateMachine, deletion_machine
+from nodepool.driver.statemachine import Instance, StateMachine, machines
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
@@ -29,7 +29,7 @@ from nodepool.exceptions import (
     QuotaException,
     RuntimeConfigurationException,
 )
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from simulators.example_cloud import ExampleCloud
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
@@ -161,7 +161,7 @@ def test_swallowed_deletion(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is sent again until the machine is gone."""
-    monkeypatch.setattr(deletion_machine, "RESEND", Backoff(0.1, 60.0))
+    monkeypatch.setattr(machines, "RESEND", Backoff(0.1, 60.0))
     monkeypatch.setattr(Machines, "lag_seconds", 0.0)
     instance = run(create(adapter, provider_config))
     assert instance is not None

@@ -15,10 +15,9 @@ import pytest
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver import gateway
 from nodepool.driver.fake import FakeDriver
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.images import QUEUED, USABLE, FakeImages, ImageError, NoSuchImage
+from nodepool.driver.fake.cloud import QUEUED, USABLE, FakeCloud, FakeImages, ImageError, NoSuchImage
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework import uploads
 from nodepool.exceptions import ConfigError, ImageCreateException
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -165,7 +164,7 @@ def test_label_of_no_diskimage() -> None:
 def test_upload(provider: FakeProvider, file: str) -> None:
     """D-1, U-5: the image has all metadata and the file's content; how far it is was reported; it can be deleted."""
     seen: list[tuple[int, int]] = []
-    with upload_progress.watched(lambda *at: seen.append(at)):
+    with uploads.watched(lambda *at: seen.append(at)):
         external_id = send(provider, file)
     image = provider.cloud.images.image(external_id)
     assert (image.md5, image.format, image.name) == (MD5, "qcow2", "fedora-1")

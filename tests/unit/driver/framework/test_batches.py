@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.batches`."""
+"""Tests of `nodepool.driver.framework.orders`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from nodepool.driver.framework.batches import Batches
+from nodepool.driver.framework.orders import Batches
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_executor import ManualExecutor
 

@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
-from nodepool.plan import deadlock
+from nodepool.plan import nodes
 from tests.support.scripted_driver import ScriptedHandler, Stage
 
 
@@ -52,7 +52,7 @@ class Standoff:
 
 @pytest.fixture
 def met(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Standoff:
-    monkeypatch.setattr(deadlock, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(nodes, "PATIENCE_SECONDS", 0.0)
     return Standoff(stage)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.dynamic_values`."""
+"""Tests of `nodepool.driver.framework.key_schema`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.dynamic_values import dynamic_value
+from nodepool.driver.framework.key_schema import dynamic_value
 
 REQUEST: Any = SimpleNamespace(id="200-7", node_types=["small"], requestor="zuul", tenant_name="t", event_id="e")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.held_time`, and of all that makes work wait. The test moves the time."""
+"""Tests of `nodepool.driver.framework.rate`, and of all that makes work wait. The test moves the time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nodepool.driver.framework.batches import Batches
-from nodepool.driver.framework.held_time import HeldTime, TimeLimit, held_here, held_up, held_work, working_for
-from nodepool.driver.framework.image_time import ImageTime
-from nodepool.driver.framework.joined_orders import JoinedOrders
-from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.framework.rate_classes import RateClasses
+from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.framework.orders import Batches, JoinedOrders
+from nodepool.driver.framework.rate import (
+    BucketSize,
+    HeldTime,
+    RateClasses,
+    RateLimiter,
+    TimeLimit,
+    held_here,
+    held_up,
+    held_work,
+    working_for,
+)
 from nodepool.driver.framework.shared_threads import SharedThreads
-from nodepool.driver.framework.token_bucket import BucketSize
-from nodepool.driver.framework.upload import ImageUploader, Segment
+from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.driver.statemachine.scheduler import Scheduler
 from nodepool.exceptions import ImageCreateException
 from tests.support.manual_clock import ManualClock
@@ -277,7 +283,7 @@ def test_segments_of_an_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
             self.checkTimeout()
 
     monkeypatch.setattr(
-        "nodepool.driver.framework.upload.TimeLimit", lambda seconds, held: TimeLimit(seconds, held, clock)
+        "nodepool.driver.framework.uploads.TimeLimit", lambda seconds, held: TimeLimit(seconds, held, clock)
     )
     with working_for((held,)):
         Uploader(None, LOG, image, "image", {}).upload(5)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.builder.image_files import ImageFiles
-from nodepool.driver.framework.interrupted_upload import InterruptedUpload
+from nodepool.driver.framework.images import InterruptedUpload
 
 BUILD = "b" * 32
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.joined_orders`."""
+"""Tests of `nodepool.driver.framework.orders`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nodepool.driver.framework.joined_orders import GATHER_SECONDS, JoinedOrders
+from nodepool.driver.framework.orders import GATHER_SECONDS, JoinedOrders
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_executor import ManualExecutor
 

@@ -10,8 +10,7 @@ import voluptuous as v
 
 from nodepool.driver.framework.key_schema import section_schema, value_schema
 from nodepool.model import config_keys as keys
-from nodepool.model.config_keys import REQUIRED, key
-from nodepool.model.config_value import ConfigValue
+from nodepool.model.config_keys import REQUIRED, ConfigValue, key
 
 
 def no_twins(section: dict[str, Any]) -> dict[str, Any]:

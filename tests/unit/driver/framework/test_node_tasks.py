@@ -18,7 +18,7 @@ from nodepool.exceptions import (
     ServerDeleteTimeoutException,
     ZKConnectionError,
 )
-from nodepool.metrics import launches
+from nodepool.metrics import reports
 from nodepool.model import states
 from nodepool.model.node import Node
 from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
@@ -28,7 +28,7 @@ from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Sta
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Keys of the launches that were counted."""
     keys: list[str] = []
-    monkeypatch.setattr(launches, "report", lambda key, *args, **more: keys.append(key))
+    monkeypatch.setattr(reports, "report", lambda key, *args, **more: keys.append(key))
     return keys
 
 

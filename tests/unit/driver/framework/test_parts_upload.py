@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.parts_upload` (R-4)."""
+"""Tests of `nodepool.driver.framework.uploads` (R-4)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.parts_upload import (
-    PartsUpload,
-    PartsUploader,
-    StoredPart,
-    crc32_of,
-    is_part,
-)
+from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, crc32_of, is_part
 
 DATA = b"aaaabbbbcc"
 SILENCE = CloudAway("no answer")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.rate_classes`. The test moves the time."""
+"""Tests of `nodepool.driver.framework.rate`. The test moves the time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import threading
 
 import pytest
 
-from nodepool.driver.framework.rate_classes import SPREAD_SECONDS, RateClasses
-from nodepool.driver.framework.token_bucket import MOST_AT_ONCE, BucketSize
+from nodepool.driver.framework.rate import MOST_AT_ONCE, SPREAD_SECONDS, BucketSize, RateClasses
 from tests.support.wait import wait_for
 
 

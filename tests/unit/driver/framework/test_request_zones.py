@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.request_zones`."""
+"""Tests of `nodepool.driver.framework.places`."""
 
 from __future__ import annotations
 
-from nodepool.driver.framework.request_zones import MOST, RequestZones
+from nodepool.driver.framework.places import MOST, RequestZones
 
 
 def test_the_zone_of_the_first_node() -> None:

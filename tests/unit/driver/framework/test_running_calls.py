@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.running_calls import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound, about
+from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound, about
 from nodepool.model.node import Node
 from tests.support.manual_clock import ManualClock
 

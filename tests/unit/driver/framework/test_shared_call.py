@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.shared_call`."""
+"""Tests of `nodepool.driver.framework.orders`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from nodepool.driver.framework.shared_call import SharedCall
+from nodepool.driver.framework.orders import SharedCall
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_executor import ManualExecutor
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.ssh_wire`."""
+"""Tests of `nodepool.driver.framework.keyscan`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.driver.framework.ssh_wire import KexInitReader
+from nodepool.driver.framework.keyscan import KexInitReader
 
 
 def name_list(*names: str) -> bytes:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.driver.framework import tally
-from nodepool.driver.framework.tally import NodeTally
+from nodepool.driver.framework import quota_support
+from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
 
@@ -122,7 +122,7 @@ def test_everything_may_have_changed(site: Site) -> None:
 
 def test_nobody_asks(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Changes that nobody asks for do not pile up, and are not lost."""
-    monkeypatch.setattr(tally, "_MANY", 10)
+    monkeypatch.setattr(quota_support, "_MANY", 10)
     for _ in range(100):
         site.zk.deleteRawNode(site.add(cores=1).key)
     assert len(site.tally._changes._ids) <= 11

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.token_bucket`."""
+"""Tests of `nodepool.driver.framework.rate`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool.driver.framework.token_bucket import (
+from nodepool.driver.framework.rate import (
     LEAST_AT_ONCE,
     LOWEST_RATE,
     MOST_AT_ONCE,

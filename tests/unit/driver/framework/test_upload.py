@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.upload: segments, parallel work, errors (reference/driver 12)."""
+"""nodepool.driver.framework.uploads: segments, parallel work, errors (reference/driver 12)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.held_time import HeldTime, TimeLimit
-from nodepool.driver.framework.upload import ImageUploader, Segment
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.rate import HeldTime, TimeLimit
+from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.exceptions import ImageCreateException
 
 LOG = logging.getLogger("test")
@@ -325,7 +325,7 @@ def test_progress(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     path = tmp_path / "image"
     path.write_bytes(b"0123456789")
-    with upload_progress.watched(lambda *at: seen.append(at)):
+    with uploads.watched(lambda *at: seen.append(at)):
         uploader = Uploader(path)
         assert uploader.upload() == "external id"
     assert len(seen) == 3

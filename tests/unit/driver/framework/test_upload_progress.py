@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.upload_progress: what a driver says reaches who watches, and nobody else."""
+"""nodepool.driver.framework.uploads: what a driver says reaches who watches, and nobody else."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import CountingFile, UploadGivenUp
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.uploads import CountingFile, UploadGivenUp
 
 Reports = list[tuple[int, int]]
 
@@ -23,45 +23,45 @@ def file(tmp_path: Path) -> Path:
 
 def test_nobody_watches() -> None:
     """A driver may be used without a builder."""
-    upload_progress.report(1, 2)
-    assert upload_progress.reporter() is upload_progress.reporter()
+    uploads.report(1, 2)
+    assert uploads.reporter() is uploads.reporter()
 
 
 def test_each_thread_has_its_own() -> None:
     """Two uploads at once do not mix; outside of the context nobody watches."""
     seen: Reports = []
-    with upload_progress.watched(lambda done, total: seen.append((done, total))):
-        upload_progress.report(1, 2)
-        other = threading.Thread(target=upload_progress.report, args=(7, 8))
+    with uploads.watched(lambda done, total: seen.append((done, total))):
+        uploads.report(1, 2)
+        other = threading.Thread(target=uploads.report, args=(7, 8))
         other.start()
         other.join()
-    upload_progress.report(3, 4)
+    uploads.report(3, 4)
     assert seen == [(1, 2)]
 
 
 def test_inner_one_ends() -> None:
     outer: Reports = []
-    with upload_progress.watched(lambda *at: outer.append(at)):
-        with upload_progress.watched(lambda *at: None):
-            upload_progress.report(1, 2)
-        upload_progress.report(2, 2)
+    with uploads.watched(lambda *at: outer.append(at)):
+        with uploads.watched(lambda *at: None):
+            uploads.report(1, 2)
+        uploads.report(2, 2)
     assert outer == [(2, 2)]
 
 
 def test_is_it_wanted() -> None:
     """Without a builder it is; else the one that watches this thread says so."""
-    upload_progress.check()
+    uploads.check()
 
     def given_up() -> None:
         raise UploadGivenUp("enough")
 
-    with upload_progress.watched(lambda *at: None, given_up):
-        other = threading.Thread(target=upload_progress.checker())
-        with upload_progress.watched(lambda *at: None):
-            upload_progress.check()
+    with uploads.watched(lambda *at: None, given_up):
+        other = threading.Thread(target=uploads.checker())
+        with uploads.watched(lambda *at: None):
+            uploads.check()
         with pytest.raises(UploadGivenUp, match="enough"):
-            upload_progress.check()
-    upload_progress.check()
+            uploads.check()
+    uploads.check()
     with pytest.raises(UploadGivenUp, match="enough"):
         other.run()
 
@@ -69,7 +69,7 @@ def test_is_it_wanted() -> None:
 def test_counting_file(file: Path) -> None:
     """It reports the place after each read; sent again it begins at 0."""
     seen: Reports = []
-    with file.open("rb") as opened, upload_progress.watched(lambda *at: seen.append(at)):
+    with file.open("rb") as opened, uploads.watched(lambda *at: seen.append(at)):
         counting = CountingFile(opened, chunk_bytes=4)
         assert len(counting) == 10
         assert b"".join(counting) == b"0123456789"
@@ -87,7 +87,7 @@ def test_counting_file_in_another_thread(file: Path) -> None:
     """It is bound where it is made: a library may read it in a thread of its own."""
     seen: Reports = []
     with file.open("rb") as opened:
-        with upload_progress.watched(lambda *at: seen.append(at)):
+        with uploads.watched(lambda *at: seen.append(at)):
             counting = CountingFile(opened)
         reader = threading.Thread(target=counting.read)
         reader.start()

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nodepool.driver.gce.adapter import GceAdapter
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine import instance
 from simulators.gce import GceSettings, GceSimulator
 from simulators.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROVIDER, load
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
-METADATA = metadata.for_node(NODE, "main", PROVIDER)
+METADATA = instance.for_node(NODE, "main", PROVIDER)
 Here: TypeAlias = SimulatedAdapter[GceSimulator, GceAdapter]
 
 

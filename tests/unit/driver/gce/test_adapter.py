@@ -9,18 +9,12 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import (
-    CloudAway,
-    CloudNoCapacityLater,
-    CloudQuota,
-    CloudRefused,
-    CloudSetup,
-)
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacityLater, CloudQuota, CloudRefused, CloudSetup
 from nodepool.driver.gce import creation
-from nodepool.driver.statemachine.metadata import for_node
+from nodepool.driver.statemachine.instance import for_node
 from nodepool.exceptions import CapacityException, LaunchStatusException, RuntimeConfigurationException
 from nodepool.model.request import NodeRequest
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from simulators.gce import GceBootRule, GceErrorRule, ZoneCapacity
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, section
 from tests.unit.driver.gce.support import METADATA, Here, at_simulator

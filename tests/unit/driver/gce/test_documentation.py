@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity
-from nodepool.driver.gce import tarball
+from nodepool.driver.gce import images
 from nodepool.driver.gce.client import CALLS_A_MINUTE, group_sizes
 from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
 from simulators.gce import ZoneCapacity
@@ -42,7 +42,7 @@ def permission(operation: str) -> str:
 
 def test_permissions_are_those_of_the_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The least that the service account needs: nothing is missing in the role, and nothing is too much."""
-    monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", 1024 * 1024)
+    monkeypatch.setattr(images, "DISK_UNIT_BYTES", 1024 * 1024)
     file = tmp_path / "image.raw"
     file.write_bytes(bytes(1024))
     data = section({"console-log": True}, {"subnetwork": "default"}, diskimages=[{"name": "fedora"}])

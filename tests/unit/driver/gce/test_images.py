@@ -11,16 +11,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.http.rest_calls import RestAnswer
-from nodepool.driver.framework.listed_image import ListedImage
-from nodepool.driver.framework.upload_progress import UploadGivenUp
-from nodepool.driver.gce import object_upload, tarball
-from nodepool.driver.gce.image_calls import GceImageCalls
-from nodepool.driver.gce.images import image_labels
+from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.uploads import UploadGivenUp
+from nodepool.driver.gce import images
+from nodepool.driver.gce.images import GceImageCalls, image_labels
 from nodepool.exceptions import ImageCreateException
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from simulators.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, section
 from tests.unit.driver.gce.support import Here, at_simulator
@@ -38,9 +37,9 @@ METADATA = {
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", UNIT)
+    monkeypatch.setattr(images, "DISK_UNIT_BYTES", UNIT)
     # So that there are several pieces.
-    monkeypatch.setattr(object_upload, "PIECE_BYTES", 256 * 1024)
+    monkeypatch.setattr(images, "PIECE_BYTES", 256 * 1024)
     with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}]), disk_unit_bytes=UNIT) as made:
         yield made
 
@@ -72,7 +71,7 @@ def test_upload_and_delete(here: Here, file: Path) -> None:
     """U-9, D-1, CM-1: one image with labels, and no object is left."""
     before = left(here)
     seen: list[tuple[int, int]] = []
-    with upload_progress.watched(lambda done, total: seen.append((done, total))):
+    with uploads.watched(lambda done, total: seen.append((done, total))):
         assert upload(here, file) == IMAGE
     size = file.stat().st_size
     assert seen[-1] == (size, size)
@@ -129,8 +128,8 @@ def test_name_that_does_not_fit(here: Here, file: Path) -> None:
 @pytest.mark.parametrize("change", [{"upload_cut_rate": 0.3}, {"upload_short_rate": 0.5}])
 def test_broken_connections(here: Here, file: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not stored is sent again; what arrives is what was sent."""
-    monkeypatch.setattr(object_upload, "SEND_AGAIN", Backoff(0.0, 0.0))
-    monkeypatch.setattr(object_upload, "SEND_ATTEMPTS", 100)
+    monkeypatch.setattr(images, "SEND_AGAIN", Backoff(0.0, 0.0))
+    monkeypatch.setattr(images, "SEND_ATTEMPTS", 100)
     here.simulator.change(**change)
     upload(here, file)
     here.simulator.change(**dict.fromkeys(change, 0.0))
@@ -161,7 +160,7 @@ def test_nothing_is_left_after_an_error(here: Here, file: Path, rule: GceErrorRu
 def test_image_that_google_cannot_use(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operation says why."""
     before = left(here)
-    monkeypatch.setattr(tarball, "FILE_NAME", "another.raw")
+    monkeypatch.setattr(images, "FILE_NAME", "another.raw")
     with pytest.raises(CloudRefused, match="INVALID_USAGE"):
         upload(here, file)
     assert left(here) == before
@@ -197,7 +196,7 @@ def test_abandoned(here: Here, file: Path) -> None:
     def give_up() -> None:
         raise UploadGivenUp("not wanted")
 
-    with upload_progress.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
+    with uploads.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
         upload(here, file)
     assert left(here) == before
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.labels`."""
+"""Tests of `nodepool.driver.gce.types`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from nodepool.driver.gce.labels import LabelReader, label_value, labels_of
-from nodepool.driver.statemachine.metadata import for_node
+from nodepool.driver.gce.types import LabelReader, label_value, labels_of
+from nodepool.driver.statemachine.instance import for_node
 
 
 @pytest.mark.parametrize("text", ["north", "0000000042", "a_b-c", ""])

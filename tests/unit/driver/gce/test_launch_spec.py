@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.launch_spec` and ``places``."""
+"""Tests of `nodepool.driver.gce.creation` and ``places``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nodepool.driver.gce.config import CLOUD_SCOPE
-from nodepool.driver.gce.launch_spec import instance_body
-from nodepool.driver.gce.places import places_of
-from nodepool.driver.statemachine.metadata import for_node
+from nodepool.driver.gce.creation import instance_body
+from nodepool.driver.gce.facts import places_of
+from nodepool.driver.statemachine.instance import for_node
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, load, section
 
 METADATA = for_node("0000000042", "main", PROVIDER)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.statemachine.metadata import node_id_of
+from nodepool.driver.statemachine.instance import node_id_of
 from simulators.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, section
 from tests.unit.driver.gce.support import METADATA, Here, at_simulator

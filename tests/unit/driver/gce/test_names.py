@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.names`."""
+"""Tests of `nodepool.driver.gce.types`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 
-from nodepool.driver.gce.names import image_name, record_id, request_id, zone_and_name
+from nodepool.driver.gce.types import image_name, record_id, request_id, zone_and_name
 from nodepool.driver.statemachine import CreationKey
 
 KEY = CreationKey("north", "0000000042", 1)

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.framework.interrupted_upload import InterruptedUpload
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
-from nodepool.driver.gce import object_upload, tarball
-from nodepool.driver.gce.object_upload import SEND_ATTEMPTS, ObjectUpload
+from nodepool.driver.framework.images import InterruptedUpload
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
+from nodepool.driver.gce import images
+from nodepool.driver.gce.images import SEND_ATTEMPTS, ObjectUpload
 from nodepool.exceptions import ImageCreateException
 from simulators.gce import GceErrorRule
 from simulators.gce.cloud import BUCKET
@@ -36,8 +36,8 @@ METADATA = {"nodepool_build_id": "b" * 32, "nodepool_provider_name": PROVIDER}
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is sent in several pieces."""
-    monkeypatch.setattr(tarball, "DISK_UNIT_BYTES", UNIT)
-    monkeypatch.setattr(object_upload, "PIECE_BYTES", PIECE_BYTES)
+    monkeypatch.setattr(images, "DISK_UNIT_BYTES", UNIT)
+    monkeypatch.setattr(images, "PIECE_BYTES", PIECE_BYTES)
     path = tmp_path / "image.raw"
     # Most of it cannot be compressed.
     path.write_bytes(b"".join(hashlib.sha256(number.to_bytes(4, "big")).digest() for number in range(SIZE // 32)))
@@ -130,7 +130,7 @@ def test_given_up_while_storage_is_away(small: Path) -> None:
         if storage.calls == 3:
             raise UploadGivenUp("not wanted")
 
-    with upload_progress.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
+    with uploads.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
         send(storage, small)
     storage = Storage(away=1000)
     storage.stopped.set()
@@ -162,7 +162,7 @@ def interrupted(here: Here, file: Path, error: Exception, after: int = 3) -> Non
         if here.calls("objects.upload") >= after:
             raise error
 
-    with upload_progress.watched(report), pytest.raises(type(error)):
+    with uploads.watched(report), pytest.raises(type(error)):
         upload(here, file, 1)
 
 
@@ -220,7 +220,7 @@ def test_object_that_is_complete_is_used(here: Here, small: Path) -> None:
         if here.calls("images.insert"):
             raise UploadInterrupted("the builder stops")
 
-    with upload_progress.watched(lambda done, total: None, interrupt), pytest.raises(UploadInterrupted):
+    with uploads.watched(lambda done, total: None, interrupt), pytest.raises(UploadInterrupted):
         upload(here, small, 1)
     here.simulator.change(image_seconds=0.0)
     assert sent(here, small, 2) == 1
@@ -235,7 +235,7 @@ def test_stopped_provider(here: Here, small: Path) -> None:
         if here.calls("objects.upload"):
             here.adapter.stop()
 
-    with upload_progress.watched(report), pytest.raises(UploadInterrupted, match="the provider was stopped"):
+    with uploads.watched(report), pytest.raises(UploadInterrupted, match="the provider was stopped"):
         upload(here, small, 1)
     assert InterruptedUpload(small, PROVIDER).read() is not None
 
@@ -301,13 +301,13 @@ def test_address_of_another_host(here: Here, small: Path) -> None:
 
 def test_storage_that_went_away(here: Here, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The upload fails; the next one of the build, which the builder begins later, goes on."""
-    monkeypatch.setattr(object_upload, "SEND_ATTEMPTS", 1)
+    monkeypatch.setattr(images, "SEND_ATTEMPTS", 1)
 
     def report(done: int, total: int) -> None:
         if here.calls("objects.upload"):
             here.simulator.change(errors=[GceErrorRule(operation="objects.upload", kind="503")])
 
-    with upload_progress.watched(report), pytest.raises(CloudAway):
+    with uploads.watched(report), pytest.raises(CloudAway):
         upload(here, small, 1)
     here.simulator.change(errors=[])
     upload(here, small, 2)

@@ -23,11 +23,20 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.errors import operation_failure
-from nodepool.driver.gce.image_calls import GceImageCalls
-from nodepool.driver.gce.labels import LabelReader
-from nodepool.driver.gce.proof import ended_well
-from nodepool.driver.gce.types import COMING, DONE, ENDING, RUNNING, UNREACHABLE, GceImage, GceQuota, Operation
-from nodepool.driver.statemachine.metadata import for_node
+from nodepool.driver.gce.images import GceImageCalls
+from nodepool.driver.gce.instances import ended_well
+from nodepool.driver.gce.types import (
+    COMING,
+    DONE,
+    ENDING,
+    RUNNING,
+    UNREACHABLE,
+    GceImage,
+    GceQuota,
+    LabelReader,
+    Operation,
+)
+from nodepool.driver.statemachine.instance import for_node
 from tests.unit.driver.gce.sections import PROVIDER, load, section
 
 LABELS = LabelReader(PROVIDER, ["main"])
@@ -221,7 +230,7 @@ def test_operation_that_is_not_there_yet(
     one_zone: ComputeEngine, http: Http, deletion: bool, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """404 right after 200: neither is the image gone then, nor did its import fail."""
-    monkeypatch.setattr("nodepool.driver.framework.image_time.wait_wanted", lambda *_: True)
+    monkeypatch.setattr("nodepool.driver.framework.images.wait_wanted", lambda *_: True)
     calls = GceImageCalls(one_zone, "ci", "https://storage.googleapis.com")
     answer(http, {"name": "operation-1", "status": "PENDING"})
     for _ in range(looks):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.operations`, without a cloud."""
+"""Tests of `nodepool.driver.gce.instances`, without a cloud."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudSetup
-from nodepool.driver.gce.operations import (
+from nodepool.driver.gce.instances import (
     AWAY,
     MISSING_SECONDS,
     MOST_ASKED,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.preemptions`, without a cloud."""
+"""Tests of `nodepool.driver.gce.instances`, without a cloud."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.gce import preemptions
-from nodepool.driver.gce.preemptions import Preemptions
+from nodepool.driver.gce import instances
+from nodepool.driver.gce.instances import Preemptions
 from nodepool.driver.gce.types import PREEMPTED, Operation
 
 
@@ -72,7 +72,7 @@ def test_zone_without_an_answer(calls: Calls, found: Preemptions, caplog: pytest
 
 def test_no_more_is_remembered_than_needed(calls: Calls, found: Preemptions, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of each zone."""
-    monkeypatch.setattr(preemptions, "MOST", 2)
+    monkeypatch.setattr(instances, "MOST", 2)
     calls.listed = {zone: [preemption(zone, number) for number in (3, 2, 1)] for zone in "ab"}
     found.look()
     for zone in "ab":

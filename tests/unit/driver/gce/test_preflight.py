@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import (
-    LoginRefused,
-)
+from nodepool.driver.framework.cloud_errors import LoginRefused
 from simulators.gce import GceErrorRule
 from simulators.gce.cloud import BUCKET
 from tests.unit.driver.gce.sections import PROJECT, ZONES, section

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.proof`, without a cloud."""
+"""Tests of `nodepool.driver.gce.instances`, without a cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
-from nodepool.driver.gce.proof import OPERATIONS, DeletionProof
+from nodepool.driver.gce.instances import OPERATIONS, DeletionProof
 from nodepool.driver.gce.types import GceRecord, Operation
 
 ONE, TWO, THREE, FOUR = "a/np1", "a/np2", "b/np1", "b/np4"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.quota_names` (GC-7)."""
+"""Tests of `nodepool.driver.gce.facts` (GC-7)."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.gce.quota_names import core_quotas, disk_quotas
+from nodepool.driver.gce.facts import core_quotas, disk_quotas
 from nodepool.driver.gce.types import MachineType
 
 TOLD = {"CPUS", "N2_CPUS", "CPUS_ALL_REGIONS"}

@@ -11,9 +11,9 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.framework.http import rest_calls
-from nodepool.driver.gce import client, silent_zones
-from nodepool.driver.gce.silent_zones import FAILURES, PAUSE, SilentZones
-from nodepool.plan.backoff import Backoff
+from nodepool.driver.gce import client
+from nodepool.driver.gce.client import FAILURES, PAUSE, SilentZones
+from nodepool.plan.retries import Backoff
 from simulators.gce import GceErrorRule
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, section
 from tests.unit.driver.gce.support import Here, at_simulator
@@ -148,7 +148,7 @@ def test_zone_whose_machine_types_are_not_known(here: Here) -> None:
 
 
 def test_zone_that_answers_again(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silent_zones, "PAUSE", Backoff(0.0, 0.0))
+    monkeypatch.setattr(client, "PAUSE", Backoff(0.0, 0.0))
     unanswered(here)
     here.simulator.change(unreachable=[])
     with pytest.raises(CloudRefused):
@@ -160,7 +160,7 @@ def test_zone_that_answers_again(here: Here, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_call_that_is_not_made_is_no_answer(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch may go elsewhere when its turn comes, before anything was sent."""
-    monkeypatch.setattr(silent_zones, "PAUSE", Backoff(0.0, 0.0))
+    monkeypatch.setattr(client, "PAUSE", Backoff(0.0, 0.0))
 
     def permit() -> None:
         raise CloudNoCapacity("there was no capacity for another launch")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.tarball`: what Python's own modules make of the archive."""
+"""Tests of `nodepool.driver.gce.images`: what Python's own modules make of the archive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.gce.tarball import BLOCK_BYTES, disk_size, tar_gz
+from nodepool.driver.gce.images import BLOCK_BYTES, disk_size, tar_gz
 
 UNIT = 4 * BLOCK_BYTES
 ZEROS = bytes(BLOCK_BYTES)

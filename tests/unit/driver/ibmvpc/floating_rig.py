@@ -6,11 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound
-from nodepool.driver.ibmvpc.floating import (
-    SETTLED_SECONDS,
-    Claim,
-    IbmFloatingIps,
-)
+from nodepool.driver.ibmvpc.floating import SETTLED_SECONDS, Claim, IbmFloatingIps
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.ibmvpc.support import GROUP, floating, load, refusal, section

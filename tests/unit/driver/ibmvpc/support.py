@@ -11,13 +11,13 @@ from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
 from nodepool.driver.ibmvpc.errors import IbmError, meaning
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine import instance
 from tests.support.provider_sections import load_section, section_with
 from tests.unit.driver.simulated_adapter import NODE
 
 PROVIDER = "south"
 GROUP = f"np_{PROVIDER}_main"
-METADATA = metadata.for_node(NODE, "main", PROVIDER)
+METADATA = instance.for_node(NODE, "main", PROVIDER)
 
 _SECTION: dict[str, Any] = {
     "name": PROVIDER,

@@ -17,7 +17,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
 )
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine.instance import know_installation, node_id_of, others
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from simulators.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.support.wait import wait_for
@@ -103,16 +103,16 @@ def test_name_of_somebody_else(here: Here) -> None:
 
 def test_name_of_another_installation(here: Here) -> None:
     """D-10: it has a provider, a pool and a node of the same names. Its instance is not adopted."""
-    metadata.know_installation(("0" * 16,))
+    know_installation(("0" * 16,))
     here.launch()
-    metadata.know_installation(("1" * 16,))
+    know_installation(("1" * 16,))
     with pytest.raises(CloudRefused, match="validation_unique_failed"):
         here.launch()
     assert here.contents()["instances"] == 1
     (listed,) = here.adapter.listInstances()
-    assert metadata.node_id_of(listed.metadata, PROVIDER) is None
-    assert metadata.others([listed.metadata], PROVIDER) == {"0" * 16: 1}
-    metadata.know_installation(("0" * 16,))
+    assert node_id_of(listed.metadata, PROVIDER) is None
+    assert others([listed.metadata], PROVIDER) == {"0" * 16: 1}
+    know_installation(("0" * 16,))
     here.delete(HOST)
 
 

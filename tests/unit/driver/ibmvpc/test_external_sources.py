@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.external_sources`: the IBM SDK for Python itself says what is right (IV-1)."""
+"""Tests of `nodepool.driver.ibmvpc.login`: the IBM SDK for Python itself says what is right (IV-1)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ibm_cloud_sdk_core.get_authenticator import get_authenticator_from_environm
 from ibm_cloud_sdk_core.utils import read_external_sources
 
 from nodepool.driver.framework.cloud_errors import LoginRefused
-from nodepool.driver.ibmvpc.credentials import read_credentials
-from nodepool.driver.ibmvpc.external_sources import VCAP_VARIABLE, external_sources
+from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, external_sources, read_credentials
 
 KEY = "VPC_APIKEY=of the {}\n"
 

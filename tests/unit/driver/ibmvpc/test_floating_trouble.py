@@ -6,10 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota
-from nodepool.driver.ibmvpc.floating import (
-    CHOICE_SECONDS,
-    Claim,
-)
+from nodepool.driver.ibmvpc.floating import CHOICE_SECONDS, Claim
 from nodepool.exceptions import LaunchStatusException
 from tests.unit.driver.ibmvpc.floating_rig import NIC, Here
 from tests.unit.driver.ibmvpc.support import floating, refusal

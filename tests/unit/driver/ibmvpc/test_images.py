@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
-from nodepool.driver.framework.upload_progress import UploadGivenUp, UploadInterrupted
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
-from nodepool.driver.ibmvpc.image_upload import CosUpload
-from nodepool.driver.ibmvpc.resources import OF_IMAGES
-from nodepool.driver.statemachine.metadata import upload_of
+from nodepool.driver.ibmvpc.images import CosUpload
+from nodepool.driver.ibmvpc.types import OF_IMAGES
+from nodepool.driver.statemachine.instance import upload_of
 from nodepool.exceptions import ImageCreateException
 from simulators.ibmvpc import ImageImportRule, VpcErrorRule
 from tests.support.wait import wait_for
@@ -77,7 +77,7 @@ def parts_sent(here: Here) -> int:
 def test_upload(here: Here, file: Path) -> None:
     """IV-9: parts, an object, an import that is checked; the object goes."""
     seen: list[int] = []
-    with upload_progress.watched(lambda done, total: seen.append(done)):
+    with uploads.watched(lambda done, total: seen.append(done)):
         image_id = upload(here, file, sha256=hashlib.sha256(CONTENT).hexdigest())
     assert parts_sent(here) == 3
     with here.simulator.cloud() as cloud:
@@ -237,7 +237,7 @@ def test_given_up(here: Here, file: Path) -> None:
     def give_up(done: int, total: int) -> None:
         raise UploadGivenUp("the build was deleted")
 
-    with upload_progress.watched(give_up), pytest.raises(UploadGivenUp):
+    with uploads.watched(give_up), pytest.raises(UploadGivenUp):
         upload(here, file)
     assert left(here) == {}
 
@@ -250,7 +250,7 @@ def test_given_up_during_the_import(here: Here, file: Path) -> None:
         if here.calls("vpc.create_image"):
             raise UploadGivenUp("the build was deleted")
 
-    with upload_progress.watched(give_up), pytest.raises(UploadGivenUp):
+    with uploads.watched(give_up), pytest.raises(UploadGivenUp):
         upload(here, file)
     assert left(here) == {"images": 1, "objects": 1, "pending": 1}
     (found,) = (one for one in here.adapter.listResources() if one.type in OF_IMAGES)
@@ -303,7 +303,7 @@ def interrupt_at(share: float) -> Any:
 def test_parts_are_not_sent_again(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-4: the next upload of the build sends the parts that are missing."""
     monkeypatch.setattr(CosUpload, "concurrency", 1)
-    with upload_progress.watched(interrupt_at(0.5)), pytest.raises(UploadInterrupted):
+    with uploads.watched(interrupt_at(0.5)), pytest.raises(UploadInterrupted):
         upload(here, file)
     sent = parts_sent(here)
     assert 0 < sent < 3
@@ -322,7 +322,7 @@ def test_import_is_taken_up_again(here: Here, file: Path) -> None:
         if here.calls("vpc.create_image"):
             raise UploadInterrupted("the builder stops")
 
-    with upload_progress.watched(stop_during_the_import), pytest.raises(UploadInterrupted):
+    with uploads.watched(stop_during_the_import), pytest.raises(UploadInterrupted):
         upload(here, file)
     assert left(here) == {"images": 1, "objects": 1, "pending": 1}
     with here.simulator.cloud() as cloud:
@@ -345,9 +345,9 @@ def test_import_that_was_taken_up_again_is_given_up(here: Here, file: Path) -> N
 
         return report
 
-    with upload_progress.watched(during_the_import(UploadInterrupted("it stops"))), pytest.raises(UploadInterrupted):
+    with uploads.watched(during_the_import(UploadInterrupted("it stops"))), pytest.raises(UploadInterrupted):
         upload(here, file)
-    with upload_progress.watched(during_the_import(UploadGivenUp("not wanted"))), pytest.raises(UploadGivenUp):
+    with uploads.watched(during_the_import(UploadGivenUp("not wanted"))), pytest.raises(UploadGivenUp):
         upload(here, file, "0000000002")
     (found,) = here.adapter.listImages()
     assert (dict(found.metadata), found.usable) == (metadata("0000000002"), False)
@@ -363,7 +363,7 @@ def test_import_that_was_taken_up_again_is_given_up(here: Here, file: Path) -> N
 
 def test_other_builds_are_left_alone(here: Here, file: Path) -> None:
     """R-4: what another build has left is not used."""
-    with upload_progress.watched(interrupt_at(0.1)), pytest.raises(UploadInterrupted):
+    with uploads.watched(interrupt_at(0.1)), pytest.raises(UploadInterrupted):
         upload(here, file)
     before = parts_sent(here)
     image = here.adapter.config.diskimages["debian"]

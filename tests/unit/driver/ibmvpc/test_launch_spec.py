@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.launch_spec` (IV-5)."""
+"""Tests of `nodepool.driver.ibmvpc.facts` (IV-5)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.ibmvpc.launch_spec import LaunchIds, instance_body
-from nodepool.driver.ibmvpc.places import IbmPlace
+from nodepool.driver.ibmvpc.facts import IbmPlace, LaunchIds, instance_body
 from tests.unit.driver.ibmvpc.support import METADATA, label_of, load, section
 from tests.unit.driver.simulated_adapter import HOST
 

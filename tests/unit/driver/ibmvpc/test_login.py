@@ -13,8 +13,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
-from nodepool.driver.ibmvpc.credentials import read_credentials
-from nodepool.driver.ibmvpc.login import IbmLogin, account_of
+from nodepool.driver.ibmvpc.login import IbmLogin, account_of, read_credentials
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.ibmvpc.support import Http
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.places`."""
+"""Tests of `nodepool.driver.ibmvpc.facts`."""
 
 from __future__ import annotations
 
-from nodepool.driver.ibmvpc.places import places_of
+from nodepool.driver.ibmvpc.facts import places_of
 from nodepool.driver.ibmvpc.types import IbmSubnet
 from tests.unit.driver.ibmvpc.support import label_of, load, section
 

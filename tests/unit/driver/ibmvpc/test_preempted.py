@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.preempted`."""
+"""Tests of `nodepool.driver.ibmvpc.machines`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.ibmvpc.preempted import StoppedInstances
+from nodepool.driver.ibmvpc.machines import StoppedInstances
 from tests.unit.driver.ibmvpc.test_types import record
 
 PREEMPTED: dict[str, Any] = {

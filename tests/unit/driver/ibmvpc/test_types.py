@@ -6,8 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from nodepool.driver.ibmvpc.instance import IbmInstance
-from nodepool.driver.ibmvpc.quota import limits_of, need_of
+from nodepool.driver.ibmvpc.facts import limits_of, need_of
+from nodepool.driver.ibmvpc.machines import IbmInstance
 from nodepool.driver.ibmvpc.types import IbmImage, IbmProfile, IbmRecord, IbmSubnet, IbmVolume
 from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, floating, label_of, load, section
 from tests.unit.driver.simulated_adapter import HOST

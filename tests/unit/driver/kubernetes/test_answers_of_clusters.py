@@ -16,12 +16,10 @@ import yaml
 from kubernetes.client import models
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, NotFoundByProxy
-from nodepool.driver.framework.held_time import HeldTime, TimeLimit, working_for
-from nodepool.driver.framework.rate_classes import SPREAD_SECONDS
-from nodepool.driver.kubernetes import api
-from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient
+from nodepool.driver.framework.rate import SPREAD_SECONDS, HeldTime, TimeLimit, working_for
+from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete
 from nodepool.driver.kubernetes.connection import ClusterConnection
-from nodepool.driver.kubernetes.verdicts import Verdict, of_pod
+from nodepool.driver.kubernetes.records import Verdict, of_pod
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import RecordingServer, Sent
@@ -173,7 +171,7 @@ def test_list_without_an_end(cluster: Cluster) -> None:
 )
 def test_deletions(cluster: Cluster, answer: bytes) -> None:
     cluster.answers(answer)
-    api.delete(cluster.client, "/api/v1/namespaces/n", "1")
+    delete(cluster.client, "/api/v1/namespaces/n", "1")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +197,7 @@ def test_deletions(cluster: Cluster, answer: bytes) -> None:
 def test_errors(cluster: Cluster, answer: bytes, kind: type[Exception]) -> None:
     cluster.answers(answer)
     with pytest.raises(kind) as caught:
-        api.delete(cluster.client, "/api/v1/namespaces/n", None)
+        delete(cluster.client, "/api/v1/namespaces/n", None)
     assert type(caught.value) is kind
 
 
@@ -225,8 +223,8 @@ def test_calls_that_are_put_off(cluster: Cluster, answer: bytes, pause: float, a
     with working_for((held,)):
         if not again:
             with pytest.raises(CloudAway):
-                api.create(cluster.client, "/api/v1/namespaces/n/pods", {})
-        assert api.create(cluster.client, "/api/v1/namespaces/n/pods", {}) == POD
+                create(cluster.client, "/api/v1/namespaces/n/pods", {})
+        assert create(cluster.client, "/api/v1/namespaces/n/pods", {}) == POD
     assert len(cluster.times) == 2
     assert begun + pause <= cluster.times[1] <= begun + pause + SPREAD_SECONDS
     assert limit.left == pytest.approx(5.0), "the wait counts against the time-out"
@@ -244,7 +242,7 @@ def test_permission_is_asked_when_the_turn_comes(cluster: Cluster) -> None:
 
     cluster.answers(BUSY)
     with pytest.raises(Ended):
-        api.create(cluster.client, "/api/v1/namespaces/n/pods", {}, permit)
+        create(cluster.client, "/api/v1/namespaces/n/pods", {}, permit)
     assert len(cluster.times) == 1
 
 
@@ -275,7 +273,7 @@ def test_watch_that_is_put_off(cluster: Cluster) -> None:
 def test_made_without_a_body(cluster: Cluster) -> None:
     """201 without a body: it is looked at, as one that was there."""
     cluster.answers(raw(201))
-    assert api.create(cluster.client, "/api/v1/namespaces", {}) is None
+    assert create(cluster.client, "/api/v1/namespaces", {}) is None
 
 
 class Heard(Listener):

@@ -12,8 +12,8 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.kubernetes.adapter import KubeDeletion
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.delete import KubeDeletion
 from nodepool.driver.kubernetes.records import PLACE, POD, SECRET
 from nodepool.exceptions import NotFound
 from tests.support.manual_clock import ManualClock

@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.kubernetes.api import CLUSTER_ROLES
-from nodepool.driver.kubernetes.cloud import KubeCloud
+from nodepool.driver.kubernetes.client import CLUSTER_ROLES
+from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import ACCOUNT_SECONDS, NOT_YET, NOT_YET_TIMES, NamespaceCreation
 from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
-from nodepool.driver.kubernetes.shared_roles import SharedRoles
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException
 from nodepool.logconfig import ContextLogger

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.kubernetes import delete as deletions
-from nodepool.driver.openshift import cloud as projects
+from nodepool.driver.kubernetes import adapter as deletions
+from nodepool.driver.openshift import adapter as projects
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from simulators.kubernetes import KubernetesSimulator

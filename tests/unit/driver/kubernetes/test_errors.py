@@ -16,7 +16,7 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.kubernetes.errors import InvalidObject, NoTokenYet, NotYet, error_of, exists
-from nodepool.plan.failures import Failure, classify
+from nodepool.plan.launch import Failure, classify
 
 
 def answer(status: int, reason: str, message: str) -> Exception:

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.kubernetes.names`."""
+"""Tests of `nodepool.driver.kubernetes.config`."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.kubernetes import names
+from nodepool.driver.kubernetes import config
 
 
 @pytest.mark.parametrize(
     ("name", "good"), [("a", True), ("pod-1", True), ("Pod", False), ("a_b", False), ("-a", False), ("a" * 64, False)]
 )
 def test_dns_labels(name: str, good: bool) -> None:
-    assert names.is_dns_label(name) is good
+    assert config.is_dns_label(name) is good
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_dns_labels(name: str, good: bool) -> None:
     [("team", True), ("example.com/team", True), ("a/b/c", False), ("/a", False), ("a/", False), ("", False)],
 )
 def test_keys(name: str, good: bool) -> None:
-    assert names.is_key(name) is good
+    assert config.is_key(name) is good
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_keys(name: str, good: bool) -> None:
 )
 def test_mangled(value: str, expected: str) -> None:
     """What is left is a value that the API takes."""
-    assert names.mangled(value) == expected
-    assert names.is_label_value(expected)
+    assert config.mangled(value) == expected
+    assert config.is_label_value(expected)
 
 
 def test_texts_of_yaml() -> None:
-    assert [names.as_text(value) for value in (True, 12, "x")] == ["true", "12", "x"]
+    assert [config.as_text(value) for value in (True, 12, "x")] == ["true", "12", "x"]

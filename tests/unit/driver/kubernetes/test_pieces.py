@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from nodepool.driver.kubernetes.pieces import pieces
+from nodepool.driver.kubernetes.client import pieces
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
 #: Of what a server sends, where the next part comes only when a test lets it.

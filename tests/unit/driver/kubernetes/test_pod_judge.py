@@ -7,9 +7,8 @@ import logging
 
 import pytest
 
-from nodepool.driver.kubernetes.pod_judge import MENDING_SECONDS, PodJudge
-from nodepool.driver.kubernetes.records import PodView
-from nodepool.driver.kubernetes.verdicts import Verdict
+from nodepool.driver.kubernetes.create import MENDING_SECONDS, PodJudge
+from nodepool.driver.kubernetes.records import PodView, Verdict
 from nodepool.exceptions import LaunchStatusException
 from nodepool.logconfig import ContextLogger
 

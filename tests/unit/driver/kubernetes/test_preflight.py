@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.kubernetes import KubernetesDriver
-from nodepool.driver.kubernetes.api import REVIEWS
+from nodepool.driver.kubernetes.client import REVIEWS
 from nodepool.driver.kubernetes.preflight import RBAC_GROUP, rights, told_rights
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshift.preflight import of_pods

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.kubernetes.records import (
-    PLACE,
-    POD,
-    NodeObjects,
-    PodView,
-    place_view,
-    pod_view,
-    token_view,
-)
+from nodepool.driver.kubernetes.records import PLACE, POD, NodeObjects, PodView, place_view, pod_view, token_view
 
 
 def place(name: str, uid: str = "u", **more: Any) -> Any:

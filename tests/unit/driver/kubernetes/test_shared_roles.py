@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
-from nodepool.driver.kubernetes.api import CLUSTER_ROLES
+from nodepool.driver.kubernetes.client import CLUSTER_ROLES
+from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, SharedRoles
 from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
-from nodepool.driver.kubernetes.shared_roles import AGAIN_SECONDS, SharedRoles
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.kubernetes.stand_in import StandIn
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.kubernetes.verdicts import Verdict, of_pod, why_terminating
+from nodepool.driver.kubernetes.records import Verdict, of_pod, why_terminating
 
 
 def pod(phase: str, state: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

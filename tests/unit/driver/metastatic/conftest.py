@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.metastatic import MetastaticDriver, allocator, backing_requests
+from nodepool.driver.metastatic import MetastaticDriver, allocator
+from nodepool.driver.metastatic import backing as metastatic_backing
 from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.driver.metastatic.provider import MetastaticProvider
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import launch_attempt as plan
-from nodepool.plan.backoff import Backoff
+from nodepool.plan import launch as plan
+from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
 from tests.support.driver_site import DriverSite
@@ -110,7 +111,7 @@ def place(node: Node) -> tuple[str, int]:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
-    monkeypatch.setattr(backing_requests, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(metastatic_backing, "LINGER_SECONDS", 0.05)
     monkeypatch.setattr(allocator, "ZK_RETRY_SECONDS", 0.01)
 
 

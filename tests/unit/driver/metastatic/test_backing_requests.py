@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.metastatic import claims
+from nodepool.driver.metastatic import allocator
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -147,7 +147,7 @@ def test_locked_for_long(
     make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """T-3: but not for ever; another backing node is requested."""
-    monkeypatch.setattr(claims, "CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr(allocator, "CLAIM_SECONDS", 0.0)
     pool.lock_nodes = 1
     site = make_site()
     handler = site.begin()

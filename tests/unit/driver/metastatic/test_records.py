@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodepool.driver.metastatic import records
-from nodepool.driver.metastatic.records import BackingData
+from nodepool.driver.metastatic import slots
+from nodepool.driver.metastatic.slots import BackingData
 from nodepool.model.node import Node
 
-OWNER = records.owner_of("shared")
+OWNER = slots.owner_of("shared")
 DATA = BackingData(OWNER, "small", 3, False, 12.5, ("0000000001", None, None))
 
 
@@ -117,14 +117,14 @@ def test_anything(value: dict[str, Any]) -> None:
 
 def test_driver_data() -> None:
     node = Node("small", "0000000007")
-    node.driver_data = records.driver_data({"nodepool_node_id": "0000000007"}, "0000000003", 1, "0000000007")
+    node.driver_data = slots.driver_data({"nodepool_node_id": "0000000007"}, "0000000003", 1, "0000000007")
     assert node.driver_data == {
         "metadata": {"nodepool_node_id": "0000000007"},
         "backing_node": "0000000003",
         "slot": 1,
         "node": "0000000007",
     }
-    assert records.place_of(node) == ("0000000003", 1)
+    assert slots.place_of(node) == ("0000000003", 1)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_driver_data() -> None:
 def test_no_place(data: Any) -> None:
     node = Node("small")
     node.driver_data = data
-    assert records.place_of(node) is None
+    assert slots.place_of(node) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.metastatic import release
-from nodepool.driver.metastatic.records import BackingData
+from nodepool.driver.metastatic import provider
+from nodepool.driver.metastatic.slots import BackingData
 from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -32,19 +32,19 @@ def test_its_own_and_no_others(zk: MemoryZooKeeper) -> None:
     add(zk, holder=None)
     add(zk, state=states.HOLD)
     zk.storeNode(Node("big"))
-    ((node, contender),) = release.backing_nodes(zk, "shared")
+    ((node, contender),) = provider.backing_nodes(zk, "shared")
     assert node.id == mine.id
-    release.release(zk, node, contender)
+    provider.release(zk, node, contender)
     stored = zk.getNode(mine.key)
     assert stored is not None
     assert (stored.state, zk.isNodeLocked(stored)) == (states.USED, False)
-    assert not list(release.backing_nodes(zk, "shared"))
+    assert not list(provider.backing_nodes(zk, "shared"))
 
 
 def test_changed_meanwhile(zk: MemoryZooKeeper) -> None:
     """Its provider is configured after all, and somebody has put a node on it."""
     add(zk)
-    ((node, contender),) = release.backing_nodes(zk, "shared")
+    ((node, contender),) = provider.backing_nodes(zk, "shared")
     zk.nodes.save_and_release(node.copy(), contender)
     with pytest.raises(ZKConflict):
-        release.release(zk, node, contender)
+        provider.release(zk, node, contender)

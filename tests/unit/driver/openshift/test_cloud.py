@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from nodepool.driver.kubernetes.errors import NotYet
-from nodepool.driver.openshift.cloud import FORGOTTEN_SECONDS, MANY_PROJECTS, RIGHTS_SECONDS, ProjectCloud
+from nodepool.driver.openshift.adapter import FORGOTTEN_SECONDS, MANY_PROJECTS, RIGHTS_SECONDS, ProjectCloud
 from nodepool.exceptions import NotFound
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.kubernetes.stand_in import StandIn

@@ -9,9 +9,8 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.kubernetes import limits
-from nodepool.driver.openshift import OpenShiftDriver, cluster_quotas
-from nodepool.driver.openshift.adapter import OpenShiftAdapter
-from nodepool.driver.openshift.projects import DESCRIPTION
+from nodepool.driver.openshift import OpenShiftDriver
+from nodepool.driver.openshift.adapter import DESCRIPTION, OpenShiftAdapter, left_for_us, of_all, together
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter
 from nodepool.model.quota import QuotaInformation
@@ -39,7 +38,7 @@ def test_what_others_use() -> None:
         {"requests.cpu": "7", "pods": "9"},
         {"main-1": {"requests.cpu": "3", "pods": "2"}, "theirs": {"requests.cpu": "4", "pods": "7"}},
     )
-    left = cluster_quotas.left_for_us(found, {"main-1": {"cores": 2, "instances": 1}})
+    left = left_for_us(found, {"main-1": {"cores": 2, "instances": 1}})
     assert left == {"cores": 10 - 5, "instances": 20 - 8}
 
 
@@ -47,24 +46,24 @@ def test_least_of_all() -> None:
     """KU-13: each quota holds by itself; one with scopes may not concern our pods."""
     scoped = quota({"pods": "1"}, {})
     scoped["spec"]["quota"]["scopes"] = ["BestEffort"]
-    found = cluster_quotas.of_all([quota({"pods": "9"}, {}), quota({"pods": "5", "cpu": "3"}, {}), scoped], {})
+    found = of_all([quota({"pods": "9"}, {}), quota({"pods": "5", "cpu": "3"}, {}), scoped], {})
     assert finite(found) == {"instances": 5, "cores": 3}
 
 
 def test_quota_without_a_status() -> None:
     """KU-13: a controller has not counted yet."""
     found = {"metadata": {"name": "team"}, "spec": {"quota": {"hard": {"pods": "4"}}}}
-    assert finite(cluster_quotas.of_all([found], {})) == {"instances": 4}
+    assert finite(of_all([found], {})) == {"instances": 4}
 
 
 def test_quota_of_some_of_our_projects() -> None:
     """KU-13: it counts once, however many projects show it; the others have what their own quotas leave."""
     own = {name: limits.made_of({"instances": 5.0}) for name in ("a", "b", "c")}
     shared = quota({"pods": "6"}, {"pods": "0"})
-    assert finite(cluster_quotas.together(own, {"a": [shared], "b": [shared], "c": []}, {})) == {"instances": 11}
+    assert finite(together(own, {"a": [shared], "b": [shared], "c": []}, {})) == {"instances": 11}
     own["c"] = limits.made_of({})
-    assert finite(cluster_quotas.together(own, {"a": [shared], "b": [shared], "c": []}, {})) == {}
-    assert finite(cluster_quotas.together(own, {name: [shared] for name in own}, {})) == {"instances": 6}
+    assert finite(together(own, {"a": [shared], "b": [shared], "c": []}, {})) == {}
+    assert finite(together(own, {name: [shared] for name in own}, {})) == {"instances": 6}
 
 
 @pytest.fixture

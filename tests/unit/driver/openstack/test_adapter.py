@@ -14,7 +14,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack.adapter import OpenStackAdapter
-from nodepool.driver.statemachine.signature import wants_request
+from nodepool.driver.statemachine.adapter import wants_request
 from nodepool.exceptions import RuntimeConfigurationException
 from tests.unit.driver.openstack.support import (
     LOG,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.addresses` (L-13, O-9)."""
+"""Tests of `nodepool.driver.openstack.instance` (L-13, O-9)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.addresses import CloudNetworks, ServerAddresses, classify
-from nodepool.driver.openstack.instance import OpenStackInstance, usage
+from nodepool.driver.openstack.instance import CloudNetworks, OpenStackInstance, ServerAddresses, classify, usage
 from nodepool.driver.openstack.views import FloatingIp, Network
 from tests.unit.driver.openstack.support import view
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nodepool.driver.openstack.addresses` chooses as openstacksdk does, which is asked about the same servers (O-12)."""
+"""`nodepool.driver.openstack.instance` chooses as openstacksdk does, which is asked about the same servers (O-12)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from openstack.compute.v2.server import Server as SdkServer
 from openstack.config.loader import OpenStackConfig
 from openstack.network.v2.network import Network as SdkNetwork
 
-from nodepool.driver.openstack.addresses import CloudNetworks, classify
 from nodepool.driver.openstack.clouds import settings_of
+from nodepool.driver.openstack.instance import CloudNetworks, classify
 from nodepool.driver.openstack.views import Network, Server
 
 NETWORKS: list[dict[str, Any]] = [

@@ -17,9 +17,9 @@ import yaml
 
 from nodepool.config.loader import load_config
 from nodepool.driver.openstack import OpenStackDriver
-from nodepool.driver.openstack.addresses import CloudNetworks
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds, host_has_ipv6, settings_of, statsd_of
 from nodepool.driver.openstack.config import OpenStackProviderConfig
+from nodepool.driver.openstack.instance import CloudNetworks
 from tests.unit.driver.openstack.support import load, section
 
 ENTRY = (

@@ -14,8 +14,8 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from nodepool.driver.openstack.addresses import CloudNetworks
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds, problem_of, risks_of
+from nodepool.driver.openstack.instance import CloudNetworks
 from tests.support.odd_json import damaged
 
 SECRET = "pass-W0RD"

@@ -22,11 +22,10 @@ from keystoneauth1.exceptions import ConnectFailure
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack.adapter import OpenStackAdapter
-from nodepool.driver.openstack.addresses import CloudNetworks
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of
+from nodepool.driver.openstack.instance import CloudNetworks
 from nodepool.driver.openstack.preflight import unheeded
-from nodepool.driver.openstack.session import close, make_client
-from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.openstack.transport import Transport, close, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import OK, RecordingServer, Sent
 from tests.unit.driver.openstack.support import load, section
@@ -74,7 +73,7 @@ def wire_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
                 given["compute_endpoint_override"] = f"{service.url}/v2.1"
             file = identity.write_clouds_yaml(tmp_path / "clouds.yaml", **given)
             monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-            client = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+            client = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
             yield Wire(client, service.sent)
             close(client)
 

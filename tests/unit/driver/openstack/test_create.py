@@ -13,7 +13,7 @@ from nodepool.driver.openstack import create
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.errors import refusal
 from nodepool.driver.openstack.instance import OpenStackInstance
-from nodepool.driver.statemachine import creation_machine
+from nodepool.driver.statemachine import machines
 from nodepool.exceptions import (
     LaunchNetworkException,
     LaunchNodepoolException,
@@ -226,17 +226,17 @@ class TestAbsent:
         cloud.stub.answers["GET", "/servers/s1"] = {"server": server()}
         launch = machine(cloud)
         launch.advance()
-        list_and_advance(cloud, launch, 3, creation_machine.ABSENT_SECONDS + 1)
+        list_and_advance(cloud, launch, 3, machines.ABSENT_SECONDS + 1)
         del cloud.stub.answers["GET", "/servers/s1"]
         with pytest.raises(LaunchStatusException, match="s1 was deleted by somebody else"):
-            list_and_advance(cloud, launch, 3, creation_machine.ABSENT_SECONDS + 1)
+            list_and_advance(cloud, launch, 3, machines.ABSENT_SECONDS + 1)
 
     def test_shows_up_while_it_is_asked_for(self, cloud: StubCloud) -> None:
         """The answer that is not needed any more is not taken for a floating IP."""
         launch = machine(cloud)
         launch.advance()
         cloud.others = ManualExecutor(eager=False)
-        list_and_advance(cloud, launch, 1, creation_machine.ABSENT_SECONDS + 1)
+        list_and_advance(cloud, launch, 1, machines.ABSENT_SECONDS + 1)
         cloud.show(server(status="ACTIVE"))
         instance = launch.advance()
         assert instance is not None

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.delete`, step by step (X-4, O-5)."""
+"""Tests of `nodepool.driver.openstack.adapter`, step by step (X-4, O-5)."""
 
 from __future__ import annotations
 
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.openstack.delete import ServerDeletion
+from nodepool.driver.openstack.adapter import ServerDeletion
 from tests.unit.driver.openstack.support import LOG, StubCloud, server
 
 

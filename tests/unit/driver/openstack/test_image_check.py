@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.image_check` (rules U-14, O-16)."""
+"""Tests of `nodepool.driver.openstack.images` (rules U-14, O-16)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.image_check import wrong
-from nodepool.driver.openstack.image_content import Content
+from nodepool.driver.openstack.images import Content, wrong
 from nodepool.driver.openstack.views import Image
 
 DATA = b"x" * 1000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.image_content` (rules U-4, U-5)."""
+"""Tests of `nodepool.driver.openstack.images` (rules U-4, U-5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.openstack.image_content import Content, api_properties, checksum_properties
+from nodepool.driver.openstack.images import Content, api_properties, checksum_properties
 from nodepool.exceptions import ImageCreateException
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.image_upload` (rules U-9, U-14, O-15)."""
+"""Tests of `nodepool.driver.openstack.images` (rules U-9, U-14, O-15)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import upload_progress
+from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, LoginRefused
-from nodepool.driver.framework.image_time import ImageTime
-from nodepool.driver.framework.upload_progress import UploadInterrupted
+from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.image_content import Content
-from nodepool.driver.openstack.image_upload import ATTEMPTS, NOTICE_SECONDS, GlanceUpload
+from nodepool.driver.openstack.images import ATTEMPTS, NOTICE_SECONDS, Content, GlanceUpload
 from nodepool.exceptions import ImageCreateException, LaunchError, QuotaException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.support import StubTransport
@@ -129,7 +128,7 @@ class Site:
         self.md5: str | None = MD5
 
     def upload(self, by_import: bool = False, seconds: float = 1000) -> str:
-        what, wanted = "Provider cloud-a: the upload of image name-1", upload_progress.checker()
+        what, wanted = "Provider cloud-a: the upload of image name-1", uploads.checker()
         time = ImageTime(what, seconds, self.stopped, self.clock, wanted)
         api = Api(self.glance)  # type: ignore[arg-type]
         with self.path.open("rb") as file:
@@ -339,7 +338,7 @@ def test_lock_is_lost_meanwhile(site: Site, asked: int) -> None:
         if asked < 0:
             raise UploadInterrupted("the lock is lost")
 
-    with upload_progress.watched(lambda *_: None, lost), pytest.raises(UploadInterrupted):
+    with uploads.watched(lambda *_: None, lost), pytest.raises(UploadInterrupted):
         site.upload()
     assert (site.glance.sent, site.glance.images) == (["i1"], {})
 
@@ -350,7 +349,7 @@ def test_lock_that_is_lost_before_the_first_image(site: Site) -> None:
     def lost() -> None:
         raise UploadInterrupted("the lock is lost")
 
-    with upload_progress.watched(lambda *_: None, lost), pytest.raises(UploadInterrupted):
+    with uploads.watched(lambda *_: None, lost), pytest.raises(UploadInterrupted):
         site.upload()
     assert site.glance.count("POST", "/images") == 0
 
@@ -359,7 +358,7 @@ def test_progress(site: Site) -> None:
     """The builder hears how far it is, also at a second attempt."""
     site.glance.troubles["put"] = [None]
     seen: list[tuple[int, int]] = []
-    with upload_progress.watched(lambda done, total: seen.append((done, total))):
+    with uploads.watched(lambda done, total: seen.append((done, total))):
         site.upload()
     assert seen[0] == (1024 * 1024, len(DATA))
     assert seen[-1] == (len(DATA), len(DATA))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.leaks` (rules D)."""
+"""Tests of `nodepool.driver.openstack.adapter` (rules D)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.openstack.leaks import Leaks
+from nodepool.driver.openstack.adapter import Leaks
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
 from tests.unit.driver.openstack.support import METADATA, StubCloud, label_section, server
 
@@ -19,7 +19,9 @@ MakeCloud = Callable[..., StubCloud]
 @pytest.fixture
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    monkeypatch.setattr("nodepool.metrics.leaks.report", lambda provider, kind, count=1: found.append((provider, kind)))
+    monkeypatch.setattr(
+        "nodepool.metrics.reports.report_leaks", lambda provider, kind, count=1: found.append((provider, kind))
+    )
     return found
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.quick_calls`: calls are as those of keystoneauth, which makes unusual ones."""
+"""Tests of `nodepool.driver.openstack.service_client`: calls are as those of keystoneauth, which makes unusual ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from keystoneauth1 import exceptions
 
-from nodepool.driver.framework.http.answer_reader import QuickAnswer
-from nodepool.driver.openstack import quick_calls, service_client
+from nodepool.driver.framework.http.connections import QuickAnswer
+from nodepool.driver.openstack import service_client
 from nodepool.driver.openstack.clouds import Clouds
-from nodepool.driver.openstack.quick_calls import TEMPLATE_SECONDS
-from nodepool.driver.openstack.session import close, make_client
+from nodepool.driver.openstack.service_client import TEMPLATE_SECONDS
+from nodepool.driver.openstack.transport import close, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, RecordingServer, Sent
@@ -55,7 +55,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> Callable[..., Any]:
-    monkeypatch.setattr(service_client, "QuickCalls", partial(quick_calls.QuickCalls, clock=clock))
+    monkeypatch.setattr(service_client, "QuickCalls", partial(service_client.QuickCalls, clock=clock))
 
     @contextmanager
     def make(path: str = "/v2.1", **settings: Any) -> Iterator[Site]:
@@ -63,7 +63,7 @@ def make_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: ManualCloc
             override = {"compute_endpoint_override": f"{service.url}{path}"}
             file = identity.write_clouds_yaml(tmp_path / "clouds.yaml", **override, **settings)
             monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-            client = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+            client = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
             yield Site(client, service, identity)
             close(client)
 

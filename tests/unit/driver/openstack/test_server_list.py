@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.server_list` (O-8)."""
+"""Tests of `nodepool.driver.openstack.cloud` (O-8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.openstack.server_list import LATE_SECONDS, WIDE_SECONDS, ServerLists
+from nodepool.driver.openstack.cloud import LATE_SECONDS, WIDE_SECONDS, ServerLists
 from nodepool.driver.statemachine.inventory import ChangesNotListed
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.openstack.support import StubCloud, server

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.session`: openstacksdk as a plain HTTP client."""
+"""Tests of `nodepool.driver.openstack.transport`: openstacksdk as a plain HTTP client."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
 from nodepool.driver.openstack.images import OpenStackImages
 from nodepool.driver.openstack.service_client import ENDPOINT_SECONDS, ServiceLimits, StatsdCounts, operation_name
-from nodepool.driver.openstack.session import close, make_client
-from nodepool.driver.openstack.transport import Transport
+from nodepool.driver.openstack.transport import Transport, close, make_http_client
 from nodepool.metrics.statsd import client_of
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from simulators.openstack.identity_api import IdentityApi
@@ -41,7 +40,7 @@ def test_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[
     with OpenStackSimulator() as simulator:
         file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **setting)
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
         assert client.request("/flavors", "GET").status_code == 200
         assert client.session.timeout == wanted
         close(client)
@@ -110,7 +109,7 @@ def test_no_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
         answer = client.request("/flavors", "GET")
         assert answer.status_code == 200
         assert "Authorization" not in answer.request.headers
@@ -121,7 +120,7 @@ def test_login_of_a_proxy_before_the_cloud(tmp_path: Path, monkeypatch: pytest.M
     """https://user:password@host in an address is sent as requests does it; an @ elsewhere is none."""
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
         plain = client.get_endpoint()
         for url, wanted in (
             (plain.replace("://", "://some%40body:pass@"), "Basic c29tZUBib2R5OnBhc3M="),
@@ -136,7 +135,7 @@ def test_endpoint_is_looked_up_once_in_a_while(tmp_path: Path, monkeypatch: pyte
     clock = monotonic_clock(monkeypatch, service_client)
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
         looked_up: list[str] = []
         endpoint = client.get_endpoint()
 
@@ -157,7 +156,7 @@ def test_endpoint_without_a_version_is_not_used(tmp_path: Path, monkeypatch: pyt
     clock = monotonic_clock(monkeypatch, service_client)
     with OpenStackSimulator() as simulator:
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(simulator.write_clouds_yaml(tmp_path / "clouds.yaml")))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "image")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "image")
         right = str(client.get_endpoint())
         assert "/v2" in right
         bare = right.split("/v2")[0]
@@ -233,7 +232,7 @@ def test_wall_clock_that_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with OpenStackSimulator() as simulator:
         file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **setting)
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
         true_clock = time.time
         monkeypatch.setattr("time.time", lambda: true_clock() - 600)
         for _ in range(3):
@@ -263,7 +262,7 @@ def test_calls_as_often_as_clouds_yaml_says(tmp_path: Path, monkeypatch: pytest.
         limits: dict[str, Any] = {"rate_limit": {"compute": 500.0}, "concurrency": {"compute": 3}}
         file = simulator.write_clouds_yaml(tmp_path / "clouds.yaml", **limits)
         monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(file))
-        client: Any = make_client(Clouds().region(CLOUD_NAME, None), "compute")
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "compute")
         assert client.request("/flavors", "GET").status_code == 200
         assert client._turns._limiter.rate == 500
         assert client._turns._places._initial_value == 3

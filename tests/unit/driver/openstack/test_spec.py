@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.spec`: what the cloud is asked for."""
+"""Tests of `nodepool.driver.openstack.create`: what the cloud is asked for."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from requests.utils import super_len
 
-from nodepool.driver.framework import upload_progress
-from nodepool.driver.framework.upload_progress import UploadGivenUp
-from nodepool.driver.openstack.image_content import REPORT_BYTES
-from nodepool.driver.openstack.task_data import SentData
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.uploads import UploadGivenUp
+from nodepool.driver.openstack.image_tasks import SentData
+from nodepool.driver.openstack.images import REPORT_BYTES
 from tests.support.wait import DEADLINE_SECONDS
 
 SIZE = 3 * REPORT_BYTES
@@ -31,7 +31,7 @@ def bodies(sent: SentData, *sources: Any) -> list[Any]:
 def test_what_is_sent_again_counts_once() -> None:
     """Two parts at once, one of which is repeated; what is no file is passed on."""
     told: list[int] = []
-    with upload_progress.watched(lambda done, total: told.append(done)):
+    with uploads.watched(lambda done, total: told.append(done)):
         sent = SentData(SIZE)
     first, second, manifest = bodies(sent, io.BytesIO(bytes(2 * REPORT_BYTES)), io.BytesIO(bytes(REPORT_BYTES)), "text")
     assert manifest == "text"
@@ -59,7 +59,7 @@ def test_parts_that_report_at_once() -> None:
             assert go_on.wait(DEADLINE_SECONDS)
         told.append(done)
 
-    with upload_progress.watched(listen):
+    with uploads.watched(listen):
         sent = SentData(SIZE)
     parts = bodies(sent, *(io.BytesIO(bytes(REPORT_BYTES)) for _ in range(3)))
     threads = [threading.Thread(target=part.read) for part in parts]
@@ -80,7 +80,7 @@ def test_given_up() -> None:
     def stop(done: int, total: int) -> None:
         raise UploadGivenUp(f"at {done}")
 
-    with upload_progress.watched(stop):
+    with uploads.watched(stop):
         sent = SentData(SIZE)
     first, second = bodies(sent, io.BytesIO(bytes(SIZE)), io.BytesIO(bytes(SIZE)))
     first.read(10)

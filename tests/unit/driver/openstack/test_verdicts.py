@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.verdicts`: an error names provider, label and remedy (issue: bad input)."""
+"""Tests of `nodepool.driver.openstack.create`: an error names provider, label and remedy (issue: bad input)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudQuota
+from nodepool.driver.openstack.create import error_status, refusal_of
 from nodepool.driver.openstack.errors import refusal
-from nodepool.driver.openstack.verdicts import error_status, refusal_of
 from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException, QuotaException
-from nodepool.plan.failures import Failure, classify
+from nodepool.plan.launch import Failure, classify
 from tests.unit.driver.openstack.support import StubCloud, label_section, only_label, view
 
 MakeCloud = Callable[..., StubCloud]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.volumes` (rules O-6, D-2, D-4)."""
+"""Tests of `nodepool.driver.openstack.cloud` (rules O-6, D-2, D-4)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.openstack.delete import ServerDeletion
-from nodepool.driver.openstack.leaks import OLD_VOLUMES_SECONDS, Leaks
+from nodepool.driver.openstack.adapter import OLD_VOLUMES_SECONDS, Leaks, ServerDeletion
 from tests.unit.driver.openstack.support import LOG, METADATA, StubCloud, label_section, server
 
 MARK = ("POST", "/volumes/v1/metadata")

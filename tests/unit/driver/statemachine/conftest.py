@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.statemachine import StateMachineProvider, finder, known
+from nodepool.driver.statemachine import StateMachineProvider, inventory, lost_creations
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import circuit_breaker
-from nodepool.plan import launch_attempt as plan
-from nodepool.plan.backoff import Backoff
+from nodepool.plan import launch as plan
+from nodepool.plan import retries
+from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.driver_site import DriverSite
 from tests.support.machine_driver import MachineAdapter, MachineDriver
@@ -56,9 +56,9 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that only matter to a real cloud."""
     monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
     monkeypatch.setattr(plan, "PACE", Backoff(0.1, 0.1))
-    monkeypatch.setattr(finder, "LOOK_SECONDS", (0.01, 0.02))
-    monkeypatch.setattr(circuit_breaker, "PROBE", Backoff(0.1, 30.0))
-    monkeypatch.setattr(known, "ERROR_SECONDS", 0.1)
+    monkeypatch.setattr(lost_creations, "LOOK_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(retries, "PROBE", Backoff(0.1, 30.0))
+    monkeypatch.setattr(inventory, "ERROR_SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from nodepool.driver.statemachine import metadata
+from nodepool.driver.statemachine import instance
 
 PROVIDER = "somewhere"
 NODE = "0000000042"
@@ -27,4 +27,4 @@ class Seen(NamedTuple):
 
 def seen(record_id: str, status: str = "running", *, node_id: str = NODE, provider: str = PROVIDER) -> Seen:
     """An instance of the node."""
-    return Seen(record_id, status, metadata=metadata.for_node(node_id, "main", provider))
+    return Seen(record_id, status, metadata=instance.for_node(node_id, "main", provider))

@@ -6,9 +6,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nodepool.driver.framework.check_result import CheckResult
+from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.statemachine import Adapter
-from nodepool.driver.statemachine.adapter_checks import checks
+from nodepool.driver.statemachine.provider import checks
 
 
 def config(**images: str | None) -> Any:

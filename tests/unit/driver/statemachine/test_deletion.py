@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine import StateMachine, deletion, leaks, removal
+from nodepool.driver.statemachine import StateMachine, deletion, launch, leaks
 from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException, NotFound
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, DeleteMachine
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -82,7 +82,7 @@ def test_too_slow(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.
 
 def test_swallowed_deletion_is_sent_again(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """A delete that the cloud accepted and forgot."""
-    monkeypatch.setattr(removal, "RESEND", Backoff(0.02, 60.0))
+    monkeypatch.setattr(launch, "RESEND", Backoff(0.02, 60.0))
     site = make_site()
     (node,) = site.serve("small")
     site.adapter.swallow_deletes = 2

@@ -12,13 +12,12 @@ import pytest
 from nodepool.driver.config import ImageSettings
 from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.framework.rate import RateLimiter
-from nodepool.driver.statemachine import Adapter, Instance, StateMachine, deletion
-from nodepool.driver.statemachine.phases import clean_phase
+from nodepool.driver.statemachine import Adapter, Instance, StateMachine, deletion, launch
 from nodepool.exceptions import CapacityException, LaunchStatusException
-from nodepool.metrics import launches
+from nodepool.metrics import reports
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
-from nodepool.plan.backoff import Backoff
+from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineInstance
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -29,7 +28,7 @@ from tests.unit.driver.statemachine.conftest import MakeSite
 def results(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Results of launches as they are reported."""
     found: list[str] = []
-    monkeypatch.setattr(launches, "report", lambda result, *_, **__: found.append(result))
+    monkeypatch.setattr(reports, "report", lambda result, *_, **__: found.append(result))
     return found
 
 
@@ -237,7 +236,7 @@ def test_deletion_that_fails_before_the_next_attempt(
     make_site: MakeSite, results: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """L-5: it is begun again, and uses up no attempt."""
-    monkeypatch.setattr(clean_phase, "RETRY", Backoff(0.01, 60.0))
+    monkeypatch.setattr(launch, "RETRY", Backoff(0.01, 60.0))
     site = make_site({"fail-launches": 1, "launch-retries": 2})
     failures = iter([error] * 3)
 

@@ -9,9 +9,9 @@ import pytest
 
 from nodepool.driver.fake.cloud import CloudError
 from nodepool.driver.statemachine import Resource
-from nodepool.driver.statemachine.removal import Done
+from nodepool.driver.statemachine.launch import Done
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
-from nodepool.metrics import leaks
+from nodepool.metrics import reports
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.wait import wait_for
@@ -22,7 +22,7 @@ from tests.unit.driver.statemachine.conftest import MakeSite, Site
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Leaks as they are counted."""
     found: list[tuple[str, str]] = []
-    monkeypatch.setattr(leaks, "report", lambda provider, resource, count=1: found.append((provider, resource)))
+    monkeypatch.setattr(reports, "report", lambda provider, resource, count=1: found.append((provider, resource)))
     return found
 
 

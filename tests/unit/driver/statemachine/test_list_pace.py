@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.statemachine.list_pace`."""
+"""Tests of `nodepool.driver.statemachine.inventory`."""
 
 from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.statemachine import list_pace
-from nodepool.driver.statemachine.list_pace import ListPace, Waiter, worth_a_list
+from nodepool.driver.statemachine import inventory
+from nodepool.driver.statemachine.inventory import ListPace, Waiter, worth_a_list
 
-PRICE = list_pace.PRICE_SECONDS
+PRICE = inventory.PRICE_SECONDS
 NOW = 1000.0
 
 
@@ -80,14 +80,14 @@ def test_many_waiters() -> None:
     waiters = [waiter() for _ in range(300)]
     for one in waiters:
         pace.add(one)
-    shortest = list_pace.SHORTEST_PAUSE_SECONDS * list_pace.SHORTEST_PART
+    shortest = inventory.SHORTEST_PAUSE_SECONDS * inventory.SHORTEST_PART
     assert pause(pace, NOW) == pytest.approx(shortest)
     for one in waiters[1:]:
         pace.done(one, NOW, happened=False)
     assert pause(pace, NOW) == pytest.approx(shortest)
     pauses = [pause(pace, NOW) for _ in range(60)]
     assert pauses == sorted(pauses)
-    assert pauses[-1] == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    assert pauses[-1] == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -120,17 +120,17 @@ def test_waits_that_ended_pay_for_lists() -> None:
     kept = [waiter(since=NOW - 0.1) for _ in range(2)]
     for each in kept:
         pace.add(each)
-    soon = max(PRICE / 2, list_pace.PAID_PAUSE_SECONDS)
+    soon = max(PRICE / 2, inventory.PAID_PAUSE_SECONDS)
     assert pause(pace, NOW) == pytest.approx(soon)
     new = waiter(since=NOW)
     pace.add(new)
     assert pace.next_for(new, NOW, NOW) == pytest.approx(NOW + soon)
     pauses = [pause(pace, NOW) for _ in range(20)]
-    assert sum(each < list_pace.SHORTEST_PAUSE_SECONDS for each in pauses) < list_pace.PAID_LISTS
-    assert pauses[-1] == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    assert sum(each < inventory.SHORTEST_PAUSE_SECONDS for each in pauses) < inventory.PAID_LISTS
+    assert pauses[-1] == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS)
     for _ in range(40):
         pace.done(waiter(since=NOW - 0.1), NOW, happened=True)
-    assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS), "what is owed comes first"
+    assert pause(pace, NOW) == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS), "what is owed comes first"
 
 
 def test_a_list_that_is_paid_for_is_no_burden() -> None:
@@ -139,7 +139,7 @@ def test_a_list_that_is_paid_for_is_no_burden() -> None:
     kept = [waiter(since=NOW - 5) for _ in range(30)]
     for each in kept:
         pace.add(each)
-    assert pause(pace, NOW) == pytest.approx(list_pace.PAID_PAUSE_SECONDS)
+    assert pause(pace, NOW) == pytest.approx(inventory.PAID_PAUSE_SECONDS)
     assert pause(pace, NOW, took=0.04) == pytest.approx(0.04)
     seconds = pace.failed(NOW)
     assert pace.next_list(NOW, NOW) == pytest.approx(NOW + seconds)
@@ -150,9 +150,9 @@ def test_who_was_told_waits_for_nothing() -> None:
     pace, kept = paid_pace(), waiter(since=NOW - 1, record_id="a")
     pace.add(kept)
     assert pace.to_wake({"a"}) == [kept]
-    assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    assert pause(pace, NOW) == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS)
     kept.told = False
-    assert pause(pace, NOW) == pytest.approx(max(PRICE, list_pace.PAID_PAUSE_SECONDS))
+    assert pause(pace, NOW) == pytest.approx(max(PRICE, inventory.PAID_PAUSE_SECONDS))
 
 
 def test_lists_of_many_are_not_paid_for() -> None:
@@ -161,7 +161,7 @@ def test_lists_of_many_are_not_paid_for() -> None:
     waiters = [waiter(since=NOW - 1) for _ in range(300)]
     for one in waiters:
         pace.add(one)
-    shortest = list_pace.SHORTEST_PAUSE_SECONDS * list_pace.SHORTEST_PART
+    shortest = inventory.SHORTEST_PAUSE_SECONDS * inventory.SHORTEST_PART
     assert pause(pace, NOW) == pytest.approx(shortest)
 
 
@@ -173,11 +173,11 @@ def test_learns_how_long_it_takes() -> None:
     pace.add(kept)
     for seconds in (0, 3, 6, 9):
         # It may be quicker than it was.
-        assert pause(pace, NOW + seconds) == pytest.approx(list_pace.LONGEST_PAUSE_SECONDS)
+        assert pause(pace, NOW + seconds) == pytest.approx(inventory.LONGEST_PAUSE_SECONDS)
     assert pause(pace, NOW + 12) == pytest.approx(2), "70% of 20 s are over then"
     other = waiter("delete", since=NOW + 12)
     pace.add(other)
-    assert pause(pace, NOW + 12) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    assert pause(pace, NOW + 12) == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS)
 
 
 def test_a_wait_that_was_given_up_teaches_nothing() -> None:
@@ -185,7 +185,7 @@ def test_a_wait_that_was_given_up_teaches_nothing() -> None:
     pace.done(waiter(since=NOW - 20), NOW, happened=False)
     kept = waiter()
     pace.add(kept)
-    assert pause(pace, NOW) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    assert pause(pace, NOW) == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS)
 
 
 def test_errors() -> None:
@@ -199,14 +199,14 @@ def test_errors() -> None:
     pace.add(kept)
     pace.failed(now)
     assert pace.next_for(kept, now, float("-inf")) == now + 15
-    assert pause(pace, now) == pytest.approx(list_pace.SHORTEST_PAUSE_SECONDS)
+    assert pause(pace, now) == pytest.approx(inventory.SHORTEST_PAUSE_SECONDS)
 
 
 def test_forgotten() -> None:
     """A launch that nobody drives any more does not keep the lists going."""
     pace, kept = ListPace(), waiter()
     pace.add(kept)
-    assert pace.next_list(NOW + list_pace.FORGOTTEN_SECONDS + 1, NOW) == float("inf")
+    assert pace.next_list(NOW + inventory.FORGOTTEN_SECONDS + 1, NOW) == float("inf")
     assert not pace.has(kept)
 
 

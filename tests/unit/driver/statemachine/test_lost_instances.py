@@ -12,7 +12,7 @@ from nodepool.driver import gateway
 from nodepool.driver.statemachine import lost_instances
 from nodepool.driver.statemachine.lost_instances import UNPROVED_SECONDS, LostInstances
 from nodepool.exceptions import CloudUnavailableException
-from nodepool.metrics import instances as metrics
+from nodepool.metrics import reports as metrics
 from nodepool.model import states
 from nodepool.model.node import Node
 from tests.support.machine_driver import MachineAdapter, MachineInstance

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.statemachine.resource_kinds` (rules D, AW-20)."""
+"""Tests of `nodepool.driver.statemachine.instance` (rules D, AW-20)."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine import scans as scans_module
-from nodepool.driver.statemachine.connects import ConnectWaiter
-from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
-from nodepool.metrics import launches
+from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, ConnectWaiter, Scans
+from nodepool.metrics import reports
 from nodepool.metrics.catalog import BOOT, SCAN
 from tests.support.counted import Counted
 from tests.support.odd_hosts import closes, is_silent, odd_host
@@ -223,7 +222,7 @@ def test_failed_check(
     """K-5, L-16: a failed attempt; the console is logged when enabled, and the adapter is told."""
     caplog.set_level("INFO")
     results: list[str] = []
-    monkeypatch.setattr(launches, "report", lambda result, *_, **__: results.append(result))
+    monkeypatch.setattr(reports, "report", lambda result, *_, **__: results.append(result))
     (port,) = free_ports(1)
     label = {"host-key-checking": True, "connection-port": port, "console-log": console_log}
     site = make_site({"boot-timeout": 0.1, "launch-retries": 2}, label=label)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine import Adapter, StateMachine
-from nodepool.driver.statemachine.signature import create_machine_of, wants_request
+from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
 
 
 class Machine(StateMachine):

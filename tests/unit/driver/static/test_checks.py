@@ -12,7 +12,7 @@ import pytest
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.static import checks
 from nodepool.driver.static.checks import HostChecker
-from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec
+from nodepool.plan.static import HostFacts, HostId, HostSpec
 
 HOSTS = [HostSpec(HostId(f"127.0.0.{number}", "zuul", 22), "main", ("small",)) for number in range(1, 9)]
 

@@ -11,7 +11,7 @@ import voluptuous as v
 from nodepool.config.objects import Config, Label
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
-from nodepool.plan.static_hosts import HostId, HostSpec
+from nodepool.plan.static import HostId, HostSpec
 from tests.unit.driver.static.conftest import LABELS, load
 
 

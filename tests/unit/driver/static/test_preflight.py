@@ -10,9 +10,8 @@ import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.static import checks
-from nodepool.driver.static.checks import HostKeysMissing
-from nodepool.driver.static.preflight import host_checks
-from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec
+from nodepool.driver.static.checks import HostKeysMissing, host_checks
+from nodepool.plan.static import HostFacts, HostId, HostSpec
 
 
 def host(name: str, check: bool = True) -> HostSpec:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.static.quarantine_keeper`, through the provider's passes (S-16, S-17)."""
+"""Tests of `nodepool.driver.static.provider`, through the provider's passes (S-16, S-17)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.plan.host_health import FLAP_SECONDS
-from nodepool.plan.static_hosts import HostFacts, HostSpec, is_parked
+from nodepool.plan.static import FLAP_SECONDS, HostFacts, HostSpec, is_parked
 from tests.unit.driver.static.conftest import Lab
 
 OFF = {"host-key-checking": False}
@@ -41,7 +40,7 @@ class Hosts:
 def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     made = Hosts()
     monkeypatch.setattr("nodepool.driver.static.checks.check_host", made.check)
-    monkeypatch.setattr("nodepool.driver.static.ready_checks.is_alive", made.is_alive)
+    monkeypatch.setattr("nodepool.driver.static.provider.is_alive", made.is_alive)
     return made
 
 

@@ -8,12 +8,11 @@ import threading
 
 import pytest
 
-from nodepool.driver.static.quarantines import Quarantines
-from nodepool.driver.static.registration import StaticRegistry
+from nodepool.driver.static.registration import Quarantines, StaticRegistry
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan.static_hosts import HostFacts, HostId, HostSpec, new_node
+from nodepool.plan.static import HostFacts, HostId, HostSpec, new_node
 from tests.support.failing_zk import FailingZooKeeper
 
 SPEC = HostSpec(HostId("h1", "zuul", 22), "main", ("small",), slots=2)

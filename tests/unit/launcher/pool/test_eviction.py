@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.launcher.pool.handlers import ELSEWHERE_SECONDS, EVICTION_SECONDS, Eviction
 from nodepool.model.node import Node
-from nodepool.plan.node_choice import ReadyNodes
+from nodepool.plan.nodes import ReadyNodes
 from nodepool.testing.memory_zk import MemoryZooKeeper
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.launcher.pool.handlers import AGE_SECONDS, MAX_ERRORS, SPAN_SECONDS, USUAL_OF, LaunchLog
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
+from nodepool.model.status import FailedLaunch, LaunchesStatus
 from tests.support.manual_clock import ManualClock
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from nodepool.driver.framework.worker_view import PoolWorkerView
+from nodepool.driver.framework.handler_hooks import PoolWorkerView
 from nodepool.launcher.pool.handlers import LaunchLog
 from nodepool.launcher.pool.worker import PoolServices
 from nodepool.model.node import Node
-from nodepool.model.pool_status import FailedLaunch, LaunchesStatus
+from nodepool.model.status import FailedLaunch, LaunchesStatus
 
 
 def test_each_question_goes_to_its_part() -> None:

@@ -21,7 +21,9 @@ from nodepool.launcher.pool.status import (
     StatusSources,
 )
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.pool_status import (
+from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.model.status import (
     HostStatus,
     LabelStatus,
     LaunchesStatus,
@@ -31,8 +33,6 @@ from nodepool.model.pool_status import (
     RequestStatus,
     WaitingStatus,
 )
-from nodepool.model.quota import QuotaInformation
-from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
 from nodepool.plan.queue import RequestKind
 from nodepool.plan.request_stage import Stage
 

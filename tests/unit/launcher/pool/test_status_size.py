@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from nodepool.launcher.pool.status import MAX_BYTES, MAX_ENTRIES, bounded
-from nodepool.model.pool_status import HostStatus, LabelStatus, PoolStatus, RequestStatus
+from nodepool.model.status import HostStatus, LabelStatus, PoolStatus, RequestStatus
 
 
 def length(status: PoolStatus) -> int:

@@ -15,7 +15,7 @@ from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import POOL_DISABLED, Reason, ReasonCode, ReasonText
 from nodepool.model.request import NodeRequest
 from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo
-from nodepool.plan.node_choice import ReadyNodes
+from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
 from tests.support.manual_clock import ManualClock, monotonic_clock
 

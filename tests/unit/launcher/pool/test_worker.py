@@ -9,13 +9,13 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.handler import FakeRequestHandler
+from nodepool.driver.fake.provider import FakeRequestHandler
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.pool import worker as pool_worker
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.model.node import Node
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.node_store import NodeStore
+from nodepool.zk.nodes import NodeStore
 from nodepool.zk.request_store import RequestStore
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import POOLS, PoolZnodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from starlette.datastructures import QueryParams
 
-from nodepool.listing.filters import Filter
+from nodepool.listing.nodes import Filter
 from nodepool.listing.table import Column
 from nodepool.web.pages.choices import MAX_NAMES, ROWS, Choices, Pages, choices_of
 from nodepool.web.pages.frame import PageError

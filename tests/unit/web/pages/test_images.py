@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.model.image_view import NO_IMAGES
+from nodepool.model.image import NO_IMAGES
 from nodepool.web.pages.images import image_overview
 from tests.support.web_records import NOW, full
 from tests.support.web_site import WebSite

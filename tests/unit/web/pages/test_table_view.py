@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.listing import styles
+from nodepool.listing import table as listing_table
 from nodepool.listing.table import ONLY_JSON, Column, Table
 from nodepool.web.pages.table_view import MAX_CELL, MAX_NAMES, CellText, table_view
 
 COLUMNS = (
     Column("Name", "name"),
-    Column("State", "state", style=styles.state),
+    Column("State", "state", style=listing_table.state),
     Column("Nodes", "nodes", priority=3),
     Column("Secret", "secret", places=ONLY_JSON),
     Column("Empty", "empty", priority=1),

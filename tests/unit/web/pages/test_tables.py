@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nodepool.model.event import Event
-from nodepool.model.pool_status import HostStatus
+from nodepool.model.status import HostStatus
 from nodepool.web.pages.tables import MOST_SLOTS
 from tests.support import observed
 from tests.support.web_records import NOW, full

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.zk.wire.buffered_socket import BufferedSocket, TlsSocket
-from nodepool.zk.wire.wakeup import WakeReader, WakeWriter, wake_pair
+from nodepool.zk.wire.threading_handler import BufferedSocket, TlsSocket, WakeReader, WakeWriter, wake_pair
 from tests.support.certificates import make_certificates
 
 Pair = tuple[BufferedSocket, socket.socket]

@@ -13,7 +13,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss
 
 from nodepool.exceptions import ZKTooLarge
-from nodepool.zk.codec import MOST_BYTES
+from nodepool.zk.paths import MOST_BYTES
 from nodepool.zk.reply import Reply
 from nodepool.zk.wire.watched_client import WatchedClient, make
 from tests.support.wait import DEADLINE_SECONDS, wait_for

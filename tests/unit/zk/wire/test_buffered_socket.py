@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.zk.wire.buffered_socket import MOST_WAITING_BYTES, BufferedSocket, TlsSocket
+from nodepool.zk.wire.threading_handler import MOST_WAITING_BYTES, BufferedSocket, TlsSocket
 from tests.support.certificates import make_certificates
 
 Pair = tuple[BufferedSocket, socket.socket]

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from nodepool.zk.wire.kazoo_log import KazooLog
+from nodepool.zk.wire.watched_client import KazooLog
 
 
 @pytest.mark.parametrize(

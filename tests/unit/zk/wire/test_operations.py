@@ -10,7 +10,7 @@ import pytest
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.serialization import Transaction
 
-from nodepool.zk.wire.operations import PASSED_ON, AddWatch, MultiRead, Operations
+from nodepool.zk.wire.watched_client import PASSED_ON, AddWatch, MultiRead, Operations
 
 STAT = struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
 OPERATIONS = Operations("/root")

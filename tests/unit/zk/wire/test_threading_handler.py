@@ -13,9 +13,7 @@ import pytest
 from kazoo.protocol.states import Callback
 
 from nodepool.clock import monotonic
-from nodepool.zk.wire.buffered_socket import MOST_WAITING_BYTES, BufferedSocket
-from nodepool.zk.wire.threading_handler import TlsHandler
-from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
+from nodepool.zk.wire.threading_handler import MOST_WAITING_BYTES, BufferedSocket, TlsHandler, WakeReader, WakeWriter
 
 Pair = tuple[BufferedSocket, socket.socket]
 Wake = tuple[WakeReader, WakeWriter]

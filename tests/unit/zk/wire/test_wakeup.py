@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
+from nodepool.zk.wire.threading_handler import WakeReader, WakeWriter
 
 Wake = tuple[WakeReader, WakeWriter]
 

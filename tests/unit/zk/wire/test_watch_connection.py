@@ -14,13 +14,10 @@ from kazoo.protocol.serialization import Close, Sync
 from kazoo.protocol.states import KeeperState
 
 from nodepool.clock import monotonic
-from nodepool.zk import events
-from nodepool.zk.reply import Reply
-from nodepool.zk.wire import watch_connection
-from nodepool.zk.wire.buffered_socket import BufferedSocket
-from nodepool.zk.wire.operations import MultiRead
-from nodepool.zk.wire.wakeup import WakeReader, WakeWriter
-from nodepool.zk.wire.watched_client import WatchedClient, make
+from nodepool.zk.reply import CHANGED, Reply
+from nodepool.zk.wire import watched_client
+from nodepool.zk.wire.threading_handler import BufferedSocket, WakeReader, WakeWriter
+from nodepool.zk.wire.watched_client import MultiRead, WatchedClient, make
 from tests.unit.zk.wire.conftest import Pair
 
 TIMEOUT_SECONDS = 1.0
@@ -33,7 +30,7 @@ def packet(body: bytes) -> bytes:
 
 def event(path: str) -> bytes:
     text = path.encode()
-    return packet(struct.pack("!iqiiii", WATCH_XID, -1, 0, events.CHANGED, 3, len(text)) + text)
+    return packet(struct.pack("!iqiiii", WATCH_XID, -1, 0, CHANGED, 3, len(text)) + text)
 
 
 def answer(xid: int) -> bytes:
@@ -89,7 +86,7 @@ def gathers(connection: BufferedSocket) -> bool:
 
 def test_events_gather(plain_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones are handled at once, and those that come soon after them together."""
-    monkeypatch.setattr(watch_connection, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(watched_client, "GATHER_SECONDS", 3600.0)
     client, seen = reading(*plain_pair, event("/nodes/1") + event("/nodes/2"))
     client._connection._read_socket(TIMEOUT_SECONDS)
     assert seen == ["/nodes/1", "/nodes/2"]
@@ -117,7 +114,7 @@ def test_answers_do_not_gather(
     plain_pair: Pair, monkeypatch: pytest.MonkeyPatch, request_: object, packets: bytes, gather: bool
 ) -> None:
     """Who got an answer may ask the next question soon. A cache does not, once it has read what it wanted to know."""
-    monkeypatch.setattr(watch_connection, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(watched_client, "GATHER_SECONDS", 3600.0)
     client, seen = reading(*plain_pair, packets)
     client._pending.append((request_, Reply(), 1))
     client._connection._read_socket(TIMEOUT_SECONDS)

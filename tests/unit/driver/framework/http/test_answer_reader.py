@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.answer_reader`: answers of all kinds, and what is none."""
+"""Tests of `nodepool.driver.framework.http.connections`: answers of all kinds, and what is none."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.driver.framework.http import answer_reader
-from nodepool.driver.framework.http.answer_reader import Bounds, BrokenAnswer, ClosedBefore, read_answer
+from nodepool.driver.framework.http import connections
+from nodepool.driver.framework.http.connections import Bounds, BrokenAnswer, ClosedBefore, read_answer
 from tests.support.manual_clock import monotonic_clock
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -24,7 +24,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield near, far
 
 
-def answered(pair: tuple[socket.socket, socket.socket], data: bytes, *, end: bool = False) -> answer_reader.QuickAnswer:
+def answered(pair: tuple[socket.socket, socket.socket], data: bytes, *, end: bool = False) -> connections.QuickAnswer:
     near, far = pair
     far.sendall(data)
     if end:
@@ -69,7 +69,7 @@ def test_without_content(pair: tuple[socket.socket, socket.socket]) -> None:
 
 
 def test_in_pieces(pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_reader, "_READ_BYTES", 1)
+    monkeypatch.setattr(connections, "_READ_BYTES", 1)
     assert answered(pair, HEAD + b'Content-Length: 8\r\n\r\n{"a": 1}').json() == {"a": 1}
 
 
@@ -120,16 +120,16 @@ def test_closed_before(pair: tuple[socket.socket, socket.socket], reset: bool) -
 
 def test_takes_too_long(pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
     """However often a byte comes."""
-    clock = monotonic_clock(monkeypatch, answer_reader)
+    clock = monotonic_clock(monkeypatch, connections)
     near, far = pair
     far.sendall(HEAD + b"Vary: a\r\n")
-    message = answer_reader._Message.on_header
+    message = connections._Message.on_header
 
-    def slow(self: answer_reader._Message, name: bytes, value: bytes) -> None:
+    def slow(self: connections._Message, name: bytes, value: bytes) -> None:
         clock.pass_seconds(121.0)
         message(self, name, value)
 
-    monkeypatch.setattr(answer_reader._Message, "on_header", slow)
+    monkeypatch.setattr(connections._Message, "on_header", slow)
     with pytest.raises(TimeoutError, match="takes too long"):
         read_answer(near, BOUNDS)
 

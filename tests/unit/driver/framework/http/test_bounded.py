@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.bounded`: no answer takes more memory or time than it may."""
+"""Tests of `nodepool.driver.framework.http.connections`: no answer takes more memory or time than it may."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodepool.driver.framework.http import bounded
+from nodepool.driver.framework.http import connections
 from simulators.openstack import OpenStackSimulator
 from tests.support.slow_server import Pieces, SlowServer, drip
 
@@ -44,7 +44,7 @@ ENDLESS_ANSWERS: dict[str, tuple[Pieces, float]] = {
 
 @pytest.fixture(params=sorted(ENDLESS_ANSWERS))
 def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowServer]:
-    monkeypatch.setattr(bounded, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(connections, "MAX_ANSWER_BYTES", 1 << 20)
     pieces, pause = ENDLESS_ANSWERS[request.param]
     with SlowServer(pieces, pause) as running:
         yield running
@@ -54,7 +54,7 @@ def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 def test_requests(server: SlowServer, stream: bool) -> None:
     """Any use of the session ends with an error that libraries know."""
     with requests.Session() as session:
-        bounded.mount(session, 4)
+        connections.mount(session, 4)
         with pytest.raises(requests.RequestException):
             session.get(server.url, timeout=TIMEOUT_SECONDS, stream=stream)
 
@@ -70,14 +70,14 @@ def test_good_answers() -> None:
     ]
     for answer in answers:
         with SlowServer(lambda answer=answer: [answer]) as server, requests.Session() as session:  # type: ignore[misc]
-            bounded.mount(session, 4)
+            connections.mount(session, 4)
             assert session.get(server.url, timeout=30, stream=True).json() == {"a": 1}
 
 
 def test_the_time_of_an_answer_begins_with_it() -> None:
     """A connection is kept; what was left of the time of one answer is not what the next one has."""
     with OpenStackSimulator() as simulator, requests.Session() as session:
-        bounded.mount(session, 4)
+        connections.mount(session, 4)
         url = simulator.clouds_yaml_entry()["auth"]["auth_url"]
         for timeout in (30, 60, 30):
             found: Any = session.get(url, timeout=timeout)
@@ -87,8 +87,8 @@ def test_the_time_of_an_answer_begins_with_it() -> None:
 
 def test_mounted_once() -> None:
     with requests.Session() as session:
-        bounded.mount(session, 7)
+        connections.mount(session, 7)
         mounted = dict(session.adapters)
-        bounded.mount(session, 7)
+        connections.mount(session, 7)
         assert dict(session.adapters) == mounted
-        assert {type(adapter) for adapter in mounted.values()} == {bounded.BoundedAdapter}
+        assert {type(adapter) for adapter in mounted.values()} == {connections.BoundedAdapter}

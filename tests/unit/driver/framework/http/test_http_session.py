@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.http_session`: the same calls as those of requests, for less."""
+"""Tests of `nodepool.driver.framework.http.connections`: the same calls as those of requests, for less."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodepool.driver.framework.http.http_session import HttpSession
+from nodepool.driver.framework.http.connections import HttpSession
 
 URL = "http://cloud.test:8774/v2.1/servers"
 #: As keystoneauth makes a call.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.kept_connections`: a second call over a connection is as the first one."""
+"""Tests of `nodepool.driver.framework.http.connections`: a second call over a connection is as the first one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from nodepool.driver.framework.http import bounded
-from nodepool.driver.framework.http.http_session import HttpSession
+from nodepool.driver.framework.http import connections
+from nodepool.driver.framework.http.connections import HttpSession
 from simulators.openstack import OpenStackSimulator
 from tests.support.certificates import make_certificates
 from tests.support.slow_server import SlowServer
@@ -52,7 +52,7 @@ def long_way(monkeypatch: pytest.MonkeyPatch) -> LongWay:
 @pytest.fixture
 def session() -> Iterator[requests.Session]:
     with HttpSession(requests.Session()) as made:
-        bounded.mount(made, 4)
+        connections.mount(made, 4)
         yield made
 
 
@@ -74,7 +74,7 @@ def test_answers(session: requests.Session, long_way: LongWay, answer: bytes) ->
 @pytest.mark.parametrize("name", sorted(ENDLESS_ANSWERS))
 def test_bounded(session: requests.Session, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """As over a connection that is new."""
-    monkeypatch.setattr(bounded, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(connections, "MAX_ANSWER_BYTES", 1 << 20)
     pieces, pause = ENDLESS_ANSWERS[name]
     with SlowServer(pieces, pause, first=FIRST) as server:
         call(session, server.url)
@@ -205,7 +205,7 @@ def test_after_the_session_was_closed(session: requests.Session) -> None:
 
 def test_closed_at_the_same_time() -> None:
     """Somebody closes the session after its pool was chosen."""
-    pool = bounded._HttpPool("127.0.0.1", 1)
+    pool = connections._HttpPool("127.0.0.1", 1)
     pool.close()
     request = requests.Request("GET", "http://127.0.0.1:1/").prepare()
     assert pool.exchange(request, 1.0) is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.framework.http import bounded
+from nodepool.driver.framework.http import connections
 from nodepool.driver.framework.http.plain_http import NoAnswer, PlainHttp
 from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
@@ -86,7 +86,7 @@ def test_proxy_of_the_environment(http: PlainHttp, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", sorted(ENDLESS_ANSWERS))
 def test_endless_answers(http: PlainHttp, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer takes more memory or time than it may; the call may have been carried out."""
-    monkeypatch.setattr(bounded, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(connections, "MAX_ANSWER_BYTES", 1 << 20)
     pieces: Pieces
     pieces, pause = ENDLESS_ANSWERS[name]
     with SlowServer(pieces, pause) as server, pytest.raises(NoAnswer, match="no answer from") as caught:

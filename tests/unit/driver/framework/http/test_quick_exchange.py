@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.quick_exchange`: quick calls are those that requests would make."""
+"""Tests of `nodepool.driver.framework.http.connections`: quick calls are those that requests would make."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError
 
-from nodepool.driver.framework.http import bounded
+from nodepool.driver.framework.http import connections as http_connections
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from tests.support.recording_server import OK, RecordingServer, Sent
 
@@ -130,7 +130,7 @@ def test_compressed(http: Counted) -> None:
 )
 def test_badly_compressed(http: Counted, content: bytes, how: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer takes more memory than it may; what was asked for may be done."""
-    monkeypatch.setattr(bounded, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(http_connections, "MAX_ANSWER_BYTES", 1 << 20)
     answers = [OK] * WARM_UP
     bad = answer(content, f"Content-Encoding: {how}")
     with RecordingServer(lambda _: answers.pop() if answers else bad) as server:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.tls_context`: what is shared, and that all are verified as before."""
+"""Tests of `nodepool.driver.framework.http.connections`: what is shared, and that all are verified as before."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from urllib3.exceptions import SSLError
 from urllib3.util.url import parse_url
 
-from nodepool.driver.framework.http import tls_context
-from nodepool.driver.framework.http.tls_context import TrustingConnection
+from nodepool.driver.framework.http import connections
+from nodepool.driver.framework.http.connections import TrustingConnection
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.slow_server import SlowServer
 from tests.unit.driver.framework.http.test_bounded import HEAD
@@ -127,8 +127,8 @@ def test_not_changed_by_connections(port: int, made: Certificates, monkeypatch: 
 
 
 def test_read_once(port: int, made: Certificates) -> None:
-    before = tls_context._context.cache_info()
+    before = connections._context.cache_info()
     for _ in range(3):
         connect(port, made.ca)
-    after = tls_context._context.cache_info()
+    after = connections._context.cache_info()
     assert (after.misses - before.misses, after.hits - before.hits) == (1, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.framework.http.token_login`."""
+"""Tests of `nodepool.driver.framework.http.rest_calls`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from google.auth.exceptions import TransportError
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
-from nodepool.driver.framework.http.token_login import (
+from nodepool.driver.framework.http.rest_calls import (
     REFUSED_SECONDS,
     RENEW_SECONDS,
     TokenLogin,

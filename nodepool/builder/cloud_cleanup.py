@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deletions of uploaded images in their clouds, in threads: a slow cloud delays no other (rules R-4, R-7, R-8)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final
+
+from nodepool.builder import upload_run
+from nodepool.builder.upload_run import ProviderTable, tell_error
+from nodepool.clock import monotonic
+from nodepool.driver import gateway
+from nodepool.driver.framework.images import ListedImage
+from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
+from nodepool.driver.statemachine import instance
+from nodepool.exceptions import BuilderError, ZKConflict, ZKLockException
+from nodepool.guard import settle
+from nodepool.metrics import reports
+from nodepool.metrics.catalog import UNKNOWN_IMAGES
+from nodepool.metrics.registry import Registry
+from nodepool.model import states
+from nodepool.plan.image_cleanup import DeleteUpload
+from nodepool.plan.retries import Backoff, SeenTwice
+from nodepool.zk.images import ImageStore
+
+if TYPE_CHECKING:
+    from nodepool.driver.interface import Provider
+
+#: After deletions of one upload that failed in a row. An image may be in use for long.
+BACKOFF: Final = Backoff(1.0, 60.0)
+
+#: Image, build, provider, number.
+_Key = tuple[str, str, str, str]
+
+
+class CloudDeletions:
+    """Any thread; nothing blocks. ``_lock`` guards the tables and is not held over I/O.
+
+    :param threads: for calls of providers.
+    :param on_end: called when a deletion has ended, in its thread; must not block.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: ImageStore,
+        providers: ProviderTable,
+        threads: ProviderThreads,
+        log: logging.Logger,
+        on_end: Callable[[], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self.log = log
+        self._on_end = on_end
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._threads = threads
+        self._running: set[_Key] = set()
+        #: Deletions that come later: how many failed in a row, and not before when.
+        self._later: dict[_Key, tuple[int, float]] = {}
+
+    @property
+    def running(self) -> int:
+        """Deletions that were begun and have not ended."""
+        with self._lock:
+            return len(self._running)
+
+    def begin(self, verdict: DeleteUpload) -> float | None:
+        """Delete an upload in the background, unless that runs already, has just failed, or its record stays a while.
+
+        :return: seconds until its time comes; None = it runs.
+        """
+        key = _key(verdict)
+        with self._lock:
+            if key in self._running:
+                return None
+            wait_seconds = self._later.get(key, (0, 0.0))[1] - self._clock()
+            if wait_seconds > 0:
+                return wait_seconds
+            self._running.add(key)
+        if not self._threads.submit(verdict.provider, lambda: self._run(verdict)):
+            # The builder stops.
+            with self._lock:
+                self._running.discard(key)
+        return None
+
+    def keep(self, uploads: Collection[_Key]) -> None:
+        """Forget what was to come of uploads that are gone.
+
+        One that somebody else has locked for a moment stays: builders would otherwise take turns without a pause.
+
+        :param uploads: image, build, provider and number of all that are there.
+        """
+        with self._lock:
+            self._later = {key: value for key, value in self._later.items() if key in uploads or key in self._running}
+
+    # -- in a thread of the provider --
+
+    def _run(self, verdict: DeleteUpload) -> None:
+        key = _key(verdict)
+        ended: Future[float] = Future()
+        settle([ended], lambda: self._delete_unless_changed(verdict))
+        error = ended.exception()
+        stays_seconds = 0.0 if error is not None else ended.result()
+        if error is not None and not self._threads.closed:
+            # It is tried again, and keeps no other. At the end of the builder it is left to whoever comes next.
+            tell_error(self.log, error, "%s stays for now", _shown(verdict))
+        with self._lock:
+            self._running.discard(key)
+            if error is not None:
+                failures = self._later.get(key, (0, 0.0))[0] + 1
+                self._later[key] = failures, self._clock() + BACKOFF.pause(failures)
+            elif stays_seconds > 0:
+                self._later[key] = 0, self._clock() + stays_seconds
+            else:
+                self._later.pop(key, None)
+        self._on_end()
+
+    def _delete_unless_changed(self, verdict: DeleteUpload) -> float:
+        try:
+            return self._delete(verdict)
+        except (ZKLockException, ZKConflict) as reason:
+            self.log.debug("%s is left to the next look: %s", _shown(verdict), reason)
+            return 0.0
+
+    def _delete(self, verdict: DeleteUpload) -> float:
+        """The lock is held all the time: nobody else deletes the same. Blocks; raises what the driver raises.
+
+        :return: seconds for which the record stays; 0 = it is gone.
+        """
+        place = (verdict.image, verdict.build_id, verdict.provider, verdict.upload_id)
+        with self._store.upload_id_lock(*place) as lock:
+            record = None if verdict.record is None else verdict.record.copy()
+            if record is not None and not self._store.upload_has_data(*place):
+                # Another builder has just removed it.
+                self._store.delete_upload(*place, under=lock)
+                return 0.0
+            if record is not None and record.state != states.DELETING:
+                # Written with the version that was seen: what has changed since is judged again.
+                record.state = states.DELETING
+                self._store.store_upload(record)
+            provider = self._providers.get(verdict.provider)
+            if provider is None:
+                raise BuilderError(f"provider {verdict.provider} does not run")
+            self.log.info("Deleting %s: %s", _shown(verdict), verdict.reason)
+            if verdict.find:
+                self._delete_found(provider, verdict)
+            elif record is not None:
+                gateway.delete_image(provider, record.external_name or "", record.external_id)
+            if verdict.stays_seconds <= 0:
+                self._store.delete_upload(*place, under=lock)
+            return verdict.stays_seconds
+
+    def _delete_found(self, provider: Provider, verdict: DeleteUpload) -> None:
+        """Delete what an upload left of which nobody knows the id (R-4, D-3)."""
+        try:
+            images = gateway.list_images(provider)
+        except NotImplementedError:
+            # How a driver says that it cannot list images. Nothing can be found then, now or later: the record goes.
+            return
+        for image in images:
+            if upload_run.is_of_upload(image, verdict.provider, verdict.build_id, verdict.upload_id, verdict.record):
+                self.log.warning("Deleting image %s, which %s has left", image.shown_id, _shown(verdict))
+                gateway.delete_image(provider, image.name, image.id)
+                reports.report_leaks(verdict.provider, "images")
+
+
+def _key(verdict: DeleteUpload) -> _Key:
+    return verdict.image, verdict.build_id, verdict.provider, verdict.upload_id
+
+
+def _shown(verdict: DeleteUpload) -> str:
+    of_image = f"build {verdict.build_id} of image {verdict.image}"
+    return f"upload {verdict.upload_id} of {of_image} to provider {verdict.provider}"
+
+
+# Images in clouds that are marked as ours and have no record (rule D-3).
+
+#: So often each cloud is asked for its images.
+LOOK_SECONDS: Final = 600.0
+#: The second look comes so soon after one that shows something new.
+LOOK_AGAIN_SECONDS: Final = 10.0
+
+
+class _LooksAt:
+    """Of one provider."""
+
+    def __init__(self) -> None:
+        self.seen: SeenTwice[str] = SeenTwice()
+        self.told: set[str] = set()
+        #: Monotonic time of the next look.
+        self.due = 0.0
+        self.running = False
+
+
+class UnknownImages:
+    """Any thread; nothing blocks. ``_lock`` guards the table; one look of a provider runs at a time.
+
+    :param on_end: called when a look has ended, in its thread; must not block.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        store: ImageStore,
+        providers: ProviderTable,
+        threads: ProviderThreads,
+        registry: Registry,
+        log: logging.Logger,
+        on_end: Callable[[], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self._threads = threads
+        self._registry = registry
+        self.log = log
+        self._on_end = on_end
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looks: dict[str, _LooksAt] = {}
+
+    @property
+    def running(self) -> int:
+        """Looks that run now."""
+        with self._lock:
+            return sum(looks.running for looks in self._looks.values())
+
+    def begin(self, names: Iterable[str]) -> float | None:
+        """Look at the providers whose time it is, in the background.
+
+        :param names: of all providers that images are uploaded to.
+        :return: seconds until the next one is due; None = there is no provider.
+        """
+        waits = []
+        for name in names:
+            provider, now = self._providers.get(name), self._clock()
+            if provider is None:
+                continue
+            with self._lock:
+                looks = self._looks.setdefault(name, _LooksAt())
+                if looks.running:
+                    continue
+                waits.append(max(0.0, looks.due - now))
+                if looks.due > now:
+                    continue
+                looks.running = self._threads.submit(name, lambda it=looks, of=provider: self._look(it, of))  # type: ignore[misc]
+        return min(waits, default=None)
+
+    def _look(self, looks: _LooksAt, provider: Provider) -> None:
+        ended: Future[None] = Future()
+        settle([ended], lambda: self._look_once(looks, provider))
+        error = ended.exception()
+        # NotImplementedError is how a driver says that it cannot list images: no trouble.
+        if error is not None and not isinstance(error, NotImplementedError) and not self._threads.closed:
+            tell_error(self.log, error, "Provider %s: images could not be looked for", provider.name)
+        again = LOOK_AGAIN_SECONDS if error is None and looks.seen.new else LOOK_SECONDS
+        with self._lock:
+            looks.due = self._clock() + again
+            looks.running = False
+        self._on_end()
+
+    def _look_once(self, looks: _LooksAt, provider: Provider) -> None:
+        # First the cloud, then ZooKeeper: a record is there before its image.
+        ours = {found.shown_id: found for found in gateway.list_images(provider) if _upload(found, provider)}
+        known = self._store.upload_ids(provider.name)
+        unknown = {shown for shown, found in ours.items() if _upload(found, provider) not in known}
+        self._registry.set(UNKNOWN_IMAGES.series(provider.name), len(unknown))
+        certain = looks.seen.look(unknown)
+        section: Any = provider.provider
+        for shown in sorted(certain):
+            if getattr(section, "clean_leaked_images", False) is True or not ours[shown].usable:
+                self.log.warning("Provider %s: deleting image %s, which has no record", provider.name, shown)
+                gateway.delete_image(provider, ours[shown].name, ours[shown].id)
+                reports.report_leaks(provider.name, "images")
+            elif shown not in looks.told:
+                self.log.warning(
+                    "Provider %s: image %s (%s) is marked as ours and has no record. It stays unless the provider says "
+                    "clean-leaked-images: true; nodepool alien-image-list lists all",
+                    *(provider.name, shown, ours[shown].name),
+                )
+        looks.told = certain
+
+
+def _upload(image: ListedImage, provider: Provider) -> tuple[str, str] | None:
+    return instance.upload_of(image.metadata, provider.name)
+
+
+# `ProviderThreads`: a few threads for each provider, so that a slow cloud delays only itself.
+
+#: Of one provider: the clouds bound it anyway, and its API serves other purposes, too.
+THREADS: Final = 2
+
+
+class ProviderThreads:
+    """Any thread; nothing blocks. Threads begin with the first work and end without any. ``_lock`` guards the table.
+
+    :param kind: of the work, for the names of the threads.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._lock = threading.Lock()
+        self._shares: dict[str, ThreadShare] = {}
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed? What runs may fail then because providers are stopped, too."""
+        return self._closed
+
+    def submit(self, provider: str, call: Callable[[], None]) -> bool:
+        """Make a call in a thread of the provider, as soon as one is free. It must not raise.
+
+        :return: False = after `close`: it is not made.
+        """
+        with self._lock:
+            if self._closed:
+                return False
+            share = self._shares.get(provider)
+            if share is None:
+                threads = SharedThreads(f"{provider}-images", THREADS)
+                share = self._shares[provider] = threads.share(self._kind, THREADS, THREADS)
+            share.submit(call)
+            return True
+
+    def close(self) -> None:
+        """Begin nothing more, and forget what waits. What runs ends in the background."""
+        with self._lock:
+            self._closed = True
+            shares = list(self._shares.values())
+        for share in shares:
+            share.shutdown(wait=False, cancel_futures=True)

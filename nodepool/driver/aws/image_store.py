@@ -1,0 +1,631 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ObjectStore`: our objects in a bucket of S3, through which images are imported (AW-17, AW-20)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import logging
+import math
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from urllib.parse import quote, unquote, urlencode
+
+from nodepool.clock import monotonic
+from nodepool.driver.aws import transport as t
+from nodepool.driver.aws.errors import AwsNotFound
+from nodepool.driver.aws.transport import MOST_PAGES
+from nodepool.driver.aws.types import COMPLETED, PENDING, tag_list
+from nodepool.driver.framework import uploads
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
+from nodepool.driver.framework.images import WANTED_SECONDS, ImageTime
+from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, UploadInterrupted, crc32_of
+from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
+from nodepool.exceptions import ImageCreateException
+from nodepool.guard import Guard
+
+if TYPE_CHECKING:
+    from nodepool.driver.aws.client import Ec2, ImageCalls, ImportKind
+    from nodepool.driver.aws.config import AwsDiskImage
+    from nodepool.driver.framework.uploads import Segment
+
+
+class S3Object(NamedTuple):
+    """An object.
+
+    :param tag: its entity tag.
+    :param crc32: over the checksums of its parts; "" = S3 does not say.
+    """
+
+    key: str
+    size: int
+    tag: str
+    crc32: str
+
+
+class ObjectStore:
+    """One bucket: a `nodepool.driver.framework.uploads.PartsBucket`.
+
+    All methods block; any thread may call them. They raise what `nodepool.driver.aws.errors` has.
+    """
+
+    def __init__(self, transport: t.AwsTransport, bucket: str) -> None:
+        self.bucket = bucket
+        #: Set when the provider ends.
+        self.stopped = transport.stopped
+        self._transport = transport
+
+    # -- uploads in parts --
+
+    def begin(self, key: str, tags: Mapping[str, str]) -> str:
+        """Begin an upload; returns its id."""
+        given = {"Key": key, "Tagging": object_tagging(tags), "ChecksumAlgorithm": "CRC32"}
+        return str(self._call("CreateMultipartUpload", given)["UploadId"])
+
+    def put_part(self, upload: PartsUpload, number: int, data: bytes) -> StoredPart:
+        checksum = crc32_of(data)
+        given = {**_named(upload), "PartNumber": number, "Body": data, "ChecksumCRC32": checksum}
+        answer = self._call("UploadPart", given)
+        return StoredPart(number, _plain(answer["ETag"]), len(data), checksum)
+
+    def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
+        found = {}
+        for answer in self._pages("ListParts", _named(upload), {"PartNumberMarker": "NextPartNumberMarker"}):
+            for part in answer.get("Parts") or ():
+                number, checksum = part["PartNumber"], part.get("ChecksumCRC32", "")
+                found[number] = StoredPart(number, _plain(part["ETag"]), part["Size"], checksum)
+        return found
+
+    def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
+        told = [
+            {"PartNumber": number, "ETag": f'"{part.tag}"', **({"ChecksumCRC32": part.crc32} if part.crc32 else {})}
+            for number, part in sorted(parts.items())
+        ]
+        self._call("CompleteMultipartUpload", {**_named(upload), "MultipartUpload": {"Parts": told}})
+
+    def abort(self, upload: PartsUpload) -> None:
+        with contextlib.suppress(AwsNotFound):
+            self._call("AbortMultipartUpload", _named(upload))
+
+    def open_uploads(self, prefix: str) -> Iterator[PartsUpload]:
+        marks = {"KeyMarker": "NextKeyMarker", "UploadIdMarker": "NextUploadIdMarker"}
+        for answer in self._pages("ListMultipartUploads", {"Prefix": prefix}, marks):
+            yield from (PartsUpload(found["Key"], found["UploadId"]) for found in answer.get("Uploads") or ())
+
+    # -- objects --
+
+    def stored(self, key: str) -> S3Object:
+        """An object; raises `CloudRefused` if there is none."""
+        answer = self._call("HeadObject", {"Key": key, "ChecksumMode": "ENABLED"})
+        return S3Object(key, answer["ContentLength"], _plain(answer["ETag"]), answer.get("ChecksumCRC32", ""))
+
+    def delete(self, key: str) -> None:
+        """Delete an object; one that is gone already is no error."""
+        with contextlib.suppress(AwsNotFound):
+            self._call("DeleteObject", {"Key": key})
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Of all objects whose keys begin so."""
+        for answer in self._pages("ListObjectsV2", {"Prefix": prefix}, {"ContinuationToken": "NextContinuationToken"}):
+            yield from (found["Key"] for found in answer.get("Contents") or ())
+
+    def _pages(self, operation: str, arguments: dict[str, Any], marks: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The pages of a list; each is a call.
+
+        :param marks: arguments for the next page, and where a page has them.
+        """
+        given = dict(arguments)
+        for _ in range(MOST_PAGES):
+            answer = self._call(operation, given)
+            yield answer
+            if not answer.get("IsTruncated"):
+                return
+            given |= {name: answer[told] for name, told in marks.items() if told in answer}
+        raise CloudAway(f"Provider {self._transport.provider}: {operation} failed: the list does not end")
+
+    def _call(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._transport.call("s3", t.STORE, operation, {"Bucket": self.bucket, **arguments})
+
+
+def _named(upload: PartsUpload) -> dict[str, Any]:
+    return {"Key": upload.key, "UploadId": upload.upload_id}
+
+
+def _plain(tag: str) -> str:
+    return tag.strip('"')
+
+
+# `S3Upload`: sends a file to S3, or finds out that an interrupted upload of the build has sent it (AW-17).
+
+log = logging.getLogger("nodepool.driver.aws.images")
+
+#: Size of a part. S3 takes at most 10 000 of an object.
+PART_BYTES: Final = 8 * 1024 * 1024
+_MOST_PARTS: Final = 9_000
+
+
+def part_bytes(size: int) -> int:
+    """Size of the parts of a file: the same for each upload of it."""
+    return max(PART_BYTES, -(-size // _MOST_PARTS))
+
+
+def send_file(store: ObjectStore, job: ImageJob, wait: UploadWait) -> str:
+    """Have a file in the bucket; returns the key of its object. Blocks.
+
+    After an error nothing is left of it, unless the upload was interrupted.
+
+    :param wait: made by the thread that calls this.
+    :raises ImageCreateException: it is not the file that was built, or S3 has not got all of it.
+    :raises UploadGivenUp: nobody wants it any more.
+    :raises LaunchError: AWS refused it, or is away.
+    :raises OSError: the file cannot be read.
+    """
+    upload = S3Upload(store, job, wait)
+    key = upload.sent_before()
+    if key is None:
+        key = str(upload.upload())
+    wait.sent(job.size)
+    return key
+
+
+class S3Upload(PartsUploader):
+    """One upload. ``upload()`` returns the key of the object."""
+
+    #: Parts that are under way at once, and so in memory.
+    concurrency: ClassVar[int] = 4
+    error_retries: ClassVar[int] = 5
+
+    def __init__(self, store: ObjectStore, job: ImageJob, wait: UploadWait) -> None:
+        super().__init__(store, log, job.path, job.name, wait.head, job.key, store.stopped)
+        self.segment_size = part_bytes(job.size)
+        self._store = store
+        self._job = job
+        self._wait = wait
+        self._digest = hashlib.sha256()
+        self._read = 0
+
+    # -- what an interrupted upload has sent --
+
+    def sent_before(self) -> str | None:
+        """The key of an object of the build that has the whole file; None = there is none. Blocks.
+
+        The file is read: AWS has made checksums of the parts when they came.
+        """
+        content: FileContent | None = None
+        with self.unless_refused("an object of an interrupted upload"):
+            for key in self.retry(lambda: list(self._store.keys(self._job.build_prefix))):
+                if not key.endswith(f".{self._job.format}"):
+                    continue
+                stored = self.retry(self._store.stored, key)
+                if stored.size == self._job.size:
+                    content = content or read_file(self._job, self.segment_size, self._wait)
+                    self._check_file(content.size, content.sha256)
+                    if content.is_in(stored):
+                        log.info("%s: the file is in the bucket already, as %s", self.head, key)
+                        return key
+                log.info("%s: object %s is not the file, it is deleted", self.head, key)
+                self.retry(self._store.delete, key)
+        return None
+
+    # -- hooks --
+
+    def startUpload(self) -> None:
+        self._wait.check()
+        self.begin_parts(self._job.build_prefix, f".{self._job.format}")
+
+    def new_upload(self) -> str:
+        return self._store.begin(self.key, self._job.tags)
+
+    def segmentRead(self, segment: Segment) -> None:
+        self._digest.update(segment.data)
+        self._read += len(segment.data)
+
+    def finishUpload(self) -> str:
+        self._check_file(self._read, self._digest.hexdigest())
+        self.complete_parts()
+        stored = self.retry(self._store.stored, self.key)
+        if stored.size != self._job.size:
+            text = f"{stored.size} of {self._job.size} bytes are in the bucket"
+            raise ImageCreateException(f"{self.head} did not arrive as it was built: {text}")
+        return self.key
+
+    def abortUpload(self) -> None:
+        if isinstance(self.error, UploadInterrupted) or self.stopped:
+            return
+        with Guard(log, "%s: parts of %s may be left over", self.head, self.key, traceback=False):
+            self.abort_parts()
+            if self.key != self._job.key:
+                # Of the interrupted upload; that of this one the caller deletes.
+                self._store.delete(self.key)
+
+    def _check_file(self, size: int, sha256: str) -> None:
+        problem = file_problem(self._job, size, sha256)
+        if problem is not None:
+            raise ImageCreateException(f"{self.head} did not arrive as it was built: {problem}")
+
+
+class FileContent(NamedTuple):
+    """A file that was read.
+
+    :param tag: as S3 makes the entity tag of an object of such parts, unless it encrypts.
+    :param crc32: as S3 makes the checksum of the checksums.
+    """
+
+    size: int
+    sha256: str
+    tag: str
+    crc32: str
+
+    def is_in(self, stored: S3Object) -> bool:
+        """Is it what an object has? If S3 does not say, the answer is no."""
+        if stored.size != self.size:
+            return False
+        if stored.crc32:
+            # After it stands the number of parts.
+            return stored.crc32.partition("-")[0] == self.crc32
+        return stored.tag == self.tag
+
+
+def read_file(job: ImageJob, piece_bytes: int, wait: UploadWait) -> FileContent:
+    """Read the file of an upload. Blocks; raises UploadGivenUp, OSError.
+
+    :param piece_bytes: of each part.
+    """
+    whole, size, count = hashlib.sha256(), 0, 0
+    tags, checksums = hashlib.md5(usedforsecurity=False), 0
+    with open(job.path, "rb") as file:
+        while data := file.read(piece_bytes):
+            wait.go_on()
+            whole.update(data)
+            size += len(data)
+            count += 1
+            tags.update(hashlib.md5(data, usedforsecurity=False).digest())
+            checksums = zlib.crc32(zlib.crc32(data).to_bytes(4, "big"), checksums)
+    crc32 = base64.b64encode(checksums.to_bytes(4, "big")).decode()
+    return FileContent(size, whole.hexdigest(), f"{tags.hexdigest()}-{count}", crc32)
+
+
+# `UploadWait`: what an upload does while it waits: it says how far it is, and hears whether it is still wanted.
+
+T = TypeVar("T")
+
+
+#: Between two attempts to begin what AWS refuses because too much of it is under way (AW-17).
+LIMIT_PAUSE_SECONDS: Final = 30.0
+
+
+class UploadWait:
+    """Of one upload; made in the thread that called ``uploadImage()``.
+
+    :param head: whose upload it is, for texts.
+    :param size: of the file, in bytes.
+    :param stopped: set when the provider ends.
+    """
+
+    def __init__(self, head: str, size: int, stopped: threading.Event, clock: Callable[[], float] = monotonic) -> None:
+        self.head = head
+        self._size = size
+        self._stopped = stopped
+        self._clock = clock
+        self._report = uploads.reporter()
+        self._check = uploads.checker()
+        self._done = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Has the provider ended?"""
+        return self._stopped.is_set()
+
+    def sent(self, done: int) -> None:
+        """So many bytes are there. Raises UploadGivenUp: nobody wants the upload any more."""
+        self._done = min(done, self._size)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Say so again. Raises UploadGivenUp."""
+        self._stop_now()
+        self._report(self._done, self._size)
+
+    def check(self) -> None:
+        """Before something is made: is it still wanted? Blocks while nobody knows. Raises UploadGivenUp."""
+        self._stop_now()
+        self._check()
+
+    def _stop_now(self) -> None:
+        if self._stopped.is_set():
+            raise UploadInterrupted("the provider was stopped")
+
+    def looks(self, what: str, seconds: float) -> Iterator[None]:
+        """Times to look: now, and after growing pauses.
+
+        :param what: is waited for, for the error.
+        :raises ImageCreateException: it is over.
+        :raises UploadGivenUp: nobody wants the upload any more.
+        """
+        time = ImageTime(f"{self.head}: {what}", seconds, self._stopped, self._clock, self.go_on)
+        self.go_on()
+        yield from time.looks()
+        self.go_on()
+        raise time.over()
+
+    def pause(self, seconds: float) -> None:
+        """Block for a while. Raises UploadGivenUp."""
+        left = seconds
+        while left > 0:
+            self.go_on()
+            self._stopped.wait(min(WANTED_SECONDS, left))
+            left -= WANTED_SECONDS
+        self.go_on()
+
+    def when_allowed(self, begin: Callable[[], T], timeout: float | None) -> T:
+        """Begin something as soon as the limits of the account allow it.
+
+        :param timeout: ``image-import-timeout``; None = the first refusal is an error.
+        :raises ImageCreateException: AWS refused it for so long.
+        """
+        time = ImageTime(self.head, timeout or 0.0, self._stopped, self._clock)
+        told = False
+        while True:
+            self.check()
+            try:
+                return begin()
+            except CloudQuota as error:
+                if timeout is None:
+                    raise ImageCreateException(
+                        f"{self.head}: {error}; set image-import-timeout, and uploads wait for that long"
+                    ) from error
+                if not told:
+                    log.info("%s waits for a limit of the account: %s", self.head, error)
+                    told = True
+                pause = min(LIMIT_PAUSE_SECONDS, time.left())
+                if pause <= 0:
+                    raise ImageCreateException(
+                        f"{self.head}: AWS refused it for image-import-timeout ({timeout:g} s): {error}"
+                    ) from error
+                self.pause(pause)
+
+
+# What an uploaded image is to be like: tags, object in S3, and arguments of the calls (AW-17, AW-18). Pure.
+
+GIB: Final = 2**30
+#: The root of an AMI that is made of a snapshot.
+ROOT_DEVICE: Final = "/dev/sda1"
+#: Before the keys of our objects in a bucket.
+PREFIX: Final = "nodepool/"
+#: What says of which upload a thing is.
+UPLOAD_TAGS: Final = (PROVIDER_KEY, BUILD_KEY, UPLOAD_KEY)
+_INSTALLATION: Final = re.compile(r"[0-9a-f]{16}")
+#: Tags that an object of S3 can have, and what can stand in them.
+_OBJECT_TAGS: Final = 10
+_OBJECT_TAG: Final = re.compile(r"[\w \-+=.:/@]*")
+
+
+@dataclass(frozen=True)
+class ImageJob:
+    """One upload.
+
+    :param name: of the image, unique.
+    :param path: of the file.
+    :param size: of the file, in bytes.
+    :param format: of the file.
+    :param image: what the configuration says.
+    :param tags: of all that is made.
+    :param sha256: of the file, hexadecimal; None = it is not known.
+    """
+
+    name: str
+    path: str
+    size: int
+    format: str
+    image: AwsDiskImage
+    tags: Mapping[str, str]
+    sha256: str | None
+
+    @property
+    def build_tags(self) -> dict[str, str]:
+        """What all uploads of the build to the provider have."""
+        return {key: self.tags.get(key, "") for key in (PROVIDER_KEY, BUILD_KEY)}
+
+    @property
+    def upload_tags(self) -> dict[str, str]:
+        """What says of which upload a thing is."""
+        return {key: self.tags.get(key, "") for key in UPLOAD_TAGS}
+
+    @property
+    def size_gib(self) -> int:
+        """Of a volume that has room for the file."""
+        return max(1, math.ceil(self.size / GIB))
+
+    @property
+    def token(self) -> str:
+        """What AWS knows the upload by: the same call again makes nothing new. 64 characters."""
+        return hashlib.sha256(repr(sorted(self.upload_tags.items())).encode()).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """Of the object in S3. It says whose it is: nobody has to ask for the tags of each object."""
+        whose = [self.tags[key] for key in (UPLOAD_KEY, INSTALLATION_KEY) if key in self.tags]
+        return f"{self.build_prefix}{'/'.join(quote(one, safe='') for one in whose)}/{self.name}.{self.format}"
+
+    @property
+    def build_prefix(self) -> str:
+        """Before the keys of all objects of the build at the provider."""
+        return f"{PREFIX}{'/'.join(quote(value, safe='') for value in self.build_tags.values())}/"
+
+
+def image_tags(image: AwsDiskImage, metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Tags: the build's, then the image's, then what says whose it is; the later one wins (U-4, CM-1)."""
+    ours = {key: value for key, value in metadata.items() if key in (*UPLOAD_TAGS, INSTALLATION_KEY)}
+    return {str(key): str(value) for key, value in {**metadata, **image.tags, **ours}.items()}
+
+
+def metadata_of_key(key: str) -> dict[str, str]:
+    """Of which upload an object is, by its key; empty = it is not ours."""
+    parts = key.removeprefix(PREFIX).split("/")
+    if not key.startswith(PREFIX) or len(parts) < len(UPLOAD_TAGS) + 1:
+        return {}
+    found = dict(zip(UPLOAD_TAGS, map(unquote, parts), strict=False))
+    # Earlier releases had none in it (D-10).
+    installation = parts[len(UPLOAD_TAGS)]
+    return {**found, INSTALLATION_KEY: installation} if _INSTALLATION.fullmatch(installation) else found
+
+
+def provider_prefix(provider: str) -> str:
+    """Before the keys of all objects of a provider."""
+    return f"{PREFIX}{quote(provider, safe='')}/"
+
+
+def object_tagging(tags: Mapping[str, str]) -> str:
+    """Tags as S3 takes them with an object: ours, then others as long as there is room for them."""
+    first = {key: tags[key] for key in (*UPLOAD_TAGS, INSTALLATION_KEY) if key in tags}
+    usable = {key: value for key, value in tags.items() if _OBJECT_TAG.fullmatch(key) and _OBJECT_TAG.fullmatch(value)}
+    return urlencode(dict(list({**first, **usable}.items())[:_OBJECT_TAGS]))
+
+
+def file_problem(job: ImageJob, size: int, sha256: str) -> str | None:
+    """In what a file that was read differs from the one that was built, for people; None = in nothing that is known."""
+    if size != job.size:
+        return f"the file had {job.size} bytes at first, and {size} when it was read"
+    if job.sha256 is not None and job.sha256.strip().lower() != sha256:
+        return f"the sha256 of the file was {job.sha256} when it was built, and is {sha256} now; is the disk well?"
+    return None
+
+
+def tag_specifications(kind: str, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Tags of what a call makes."""
+    return [{"ResourceType": kind, "Tags": tag_list(tags)}]
+
+
+def snapshot_import(job: ImageJob, bucket: str, key: str) -> dict[str, Any]:
+    """Arguments of ImportSnapshot.
+
+    :param key: of the object.
+    """
+    return {
+        "ClientToken": job.token,
+        "DiskContainer": {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}},
+        "TagSpecifications": tag_specifications("import-snapshot-task", job.tags),
+    }
+
+
+def image_import(job: ImageJob, bucket: str, key: str) -> dict[str, Any]:
+    """Arguments of ImportImage.
+
+    :param key: of the object.
+    """
+    return {
+        "ClientToken": job.token,
+        "Architecture": job.image.architecture,
+        "DiskContainers": [{"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}}],
+        "TagSpecifications": tag_specifications("import-image-task", job.tags),
+    }
+
+
+def snapshot_start(job: ImageJob, timeout_minutes: int, tags: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of StartSnapshot.
+
+    :param timeout_minutes: after so long without a block AWS gives the snapshot up.
+    :param tags: of the snapshot, beside those of the upload.
+    """
+    return {
+        "VolumeSize": job.size_gib,
+        "ClientToken": job.token,
+        "Timeout": timeout_minutes,
+        "Tags": tag_list({**job.tags, **tags}),
+    }
+
+
+def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
+    """Arguments of RegisterImage."""
+    image = job.image
+    volume = {
+        "VolumeType": image.volume_type,
+        "VolumeSize": image.volume_size,
+        "Iops": image.iops,
+        "Throughput": image.throughput,
+    }
+    ebs = {
+        "SnapshotId": snapshot_id,
+        "DeleteOnTermination": True,
+        **{name: value for name, value in volume.items() if value},
+    }
+    arguments: dict[str, Any] = {
+        "Name": job.name,
+        "Architecture": image.architecture,
+        "RootDeviceName": ROOT_DEVICE,
+        "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": ebs}],
+        "VirtualizationType": "hvm",
+        "EnaSupport": image.ena_support,
+        "TagSpecifications": tag_specifications("image", job.tags),
+    }
+    if image.imds_support:
+        arguments["ImdsSupport"] = image.imds_support
+    return arguments
+
+
+# How AMIs, snapshots and imports are deleted (AW-18, AW-19). What is gone already is no error.
+
+#: An AMI is made of the snapshot.
+IN_USE: Final = "InvalidSnapshot.InUse"
+_GONE: Final = "InvalidAMIID.Unavailable"
+
+
+def discard_image(ec2: Ec2, calls: ImageCalls, image_id: str) -> None:
+    """Delete an AMI, and the snapshots of its volumes (AW-19). Blocks; raises what the client raises."""
+    try:
+        image = ec2.image(image_id)
+    except AwsNotFound:
+        return
+    try:
+        calls.deregister(image_id)
+    except AwsNotFound:
+        log.debug("Image %s is gone already", image_id)
+    except CloudRefused as error:
+        if error.code != _GONE:
+            raise
+    for _, volume in image.devices:
+        if volume.get("SnapshotId"):
+            discard_snapshot(calls, volume["SnapshotId"])
+
+
+def discard_snapshot(calls: ImageCalls, snapshot_id: str) -> None:
+    """Delete a snapshot. Blocks; raises what the client raises.
+
+    One that is in use by another AMI stays. One that gets its blocks from outside may have to be completed first.
+    """
+    try:
+        calls.delete_snapshot(snapshot_id)
+    except AwsNotFound:
+        return
+    except CloudRefused as error:
+        if error.code == IN_USE:
+            log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
+            return
+        snapshot = calls.snapshot(snapshot_id)
+        if snapshot is None or snapshot.status != PENDING:
+            raise
+        calls.complete_snapshot(snapshot_id, 0, None)
+        calls.delete_snapshot(snapshot_id)
+
+
+def discard_import(ec2: Ec2, calls: ImageCalls, kind: ImportKind, task_id: str) -> None:
+    """End an import, and delete what it has made. Blocks; raises what the client raises."""
+    try:
+        calls.cancel_import(task_id)
+    except AwsNotFound:
+        return
+    except CloudRefused as error:
+        # It has ended by itself.
+        log.debug("Import %s: %s", task_id, error)
+    task = kind.task(task_id)
+    if task.status != COMPLETED:
+        return
+    if task.image_id:
+        discard_image(ec2, calls, task.image_id)
+    for snapshot_id in task.snapshot_ids:
+        discard_snapshot(calls, snapshot_id)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`CheckResult`: what ``nodepool check`` found out about one thing that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, ParamSpec, TypeVar
+
+from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+
+#: How errors of `nodepool.driver.framework.http` begin when nobody answers, and what to do then.
+_NO_ANSWER: Final = "no answer from "
+_REACH: Final = "correct the address, or let this machine reach it: network, firewall, proxy"
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One line of the command.
+
+    :param subject: what was looked at, such as ``label small`` or ``host node9:22``.
+    :param ok: False: nothing can be served with it as it is.
+    :param text: what was found, in one line.
+    :param remedy: what to do about it. With ``ok`` it makes the result a warning.
+    """
+
+    subject: str
+    ok: bool
+    text: str
+    remedy: str = ""
+
+    @property
+    def status(self) -> str:
+        """``ok``, ``warning`` or ``failed``."""
+        if not self.ok:
+            return "failed"
+        return "warning" if self.remedy else "ok"
+
+
+def failure(subject: str, error: object) -> CheckResult:
+    """The result for an error; what its text says after its last semicolon is the remedy."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    said, found, remedy = text.rpartition("; ")
+    if found:
+        return CheckResult(subject, False, said, remedy)
+    return CheckResult(subject, False, text, _REACH if _NO_ANSWER in text else "")
+
+
+# Checks that the classes of a driver implement everything that their base classes require.
+#
+# One error lists everything that is missing.
+
+T = TypeVar("T")
+
+
+class ContractError(TypeError):
+    """A driver's class is not complete, or not of the right kind."""
+
+
+def missing_members(cls: type[Any]) -> list[str]:
+    """Names of abstract members that a class must still implement, sorted."""
+    return sorted(getattr(cls, "__abstractmethods__", ()))
+
+
+def check(cls: type[Any], origin: str) -> None:
+    """Refuse an incomplete class.
+
+    :param origin: what the class belongs to, for the message, e.g. ``driver 'aws'``.
+    :raises ContractError: names all that is missing.
+    """
+    missing = missing_members(cls)
+    if missing:
+        raise ContractError(f"{origin}: class {cls.__name__} must implement {', '.join(missing)}")
+
+
+def check_instance(value: T, base: type[Any], origin: str) -> T:
+    """Refuse what a driver returned if it is not an object of the class that the contract asks for.
+
+    :return: ``value``.
+    :raises ContractError: it is not.
+    """
+    if not isinstance(value, base):
+        raise ContractError(f"{origin} must return a {base.__name__}, not {type(value).__name__}")
+    return value
+
+
+# `CloudChecks`: how the checks of a provider end for ``nodepool check`` when its cloud refuses to answer.
+
+P = ParamSpec("P")
+
+
+class CloudChecks:
+    """
+    :param provider: its name, with which errors of its cloud may begin. The table of results says it already.
+    """
+
+    def __init__(self, provider: str) -> None:
+        self._heads = (f"Provider {provider}: ", f"provider {provider}, ")
+
+    def results(
+        self, subject: str, check: Callable[P, list[CheckResult]], *args: P.args, **kwargs: P.kwargs
+    ) -> list[CheckResult]:
+        """Calls a check. The results, or one that says what the cloud refused, or that the configuration cannot work.
+
+        :param subject: what is looked at, as in `CheckResult`.
+        """
+        try:
+            return check(*args, **kwargs)
+        except (LaunchError, RuntimeConfigurationException) as error:
+            return [self.failure(subject, error)]
+
+    def failure(self, subject: str, error: Exception) -> CheckResult:
+        """The result for an error, without the name of the provider."""
+        return failure(subject, self.said(error))
+
+    def said(self, error: Exception) -> str:
+        """The text of an error, without the name of the provider."""
+        text = str(error)
+        for head in self._heads:
+            text = text.removeprefix(head)
+        return text

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`JoinedOrders`: orders that wait for the turn of a call; equal ones go to the cloud in one call.
+
+For a cloud that takes few calls, and many orders in each of them. Other than in `nodepool.driver.framework.orders`,
+several calls may be under way, each order gets an answer of its own, and a call may do a part of what was ordered.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.rate import Hold, working_for
+from nodepool.exceptions import CloudUnavailableException
+from nodepool.guard import as_exception, settle
+
+#: So long a call waits for more orders when the cloud takes no other call now; less while it takes some.
+GATHER_SECONDS: Final = 0.25
+
+
+class CallTurn(Protocol):
+    """A call may begin now."""
+
+    @property
+    def spare(self) -> float:
+        """The part of the calls that may begin at once that there was before it. 1 = all: nothing is short; 0 = it had
+        to wait, so the cloud is asked as often as it allows.
+        """
+        ...
+
+
+class JoinedOrder(Protocol):
+    """One order, for which a caller waits."""
+
+    @property
+    def future(self) -> Future[Any]:
+        """Gets the answer to this order; in any thread."""
+        ...
+
+    def permit(self) -> None:
+        """Is it still wanted? Asked right before the call. :raises Exception: no; the future gets this error."""
+        ...
+
+
+OrderT = TypeVar("OrderT", bound=JoinedOrder)
+Turn = TypeVar("Turn", bound=CallTurn)
+
+
+class JoinedOrders(Generic[OrderT, Turn]):
+    """An order is a call of its own as long as the cloud takes as many calls at once as ever. The fewer it still takes,
+    the longer a call waits for more orders; those that gather, also while it waits for its turn, go together, if they
+    are equal. Thread-safe.
+
+    ``_lock`` guards the orders; it is not held during a call. One thread at a time waits for a turn: a turn is taken
+    only for orders that are there.
+
+    :param wait_turn: blocks until a call may begin.
+    :param send: makes a call for orders that are equal; blocks. Returns the answers, and errors of single orders; what
+        it raises is the error of all. Orders that are missing in what it returns were not carried out: each of them
+        goes again, alone.
+    :param executor: runs both; as many calls are under way at once as it has threads.
+    :param most: orders in a call.
+    :param sleep: blocks for some seconds; may raise, as ``wait_turn``.
+    """
+
+    def __init__(
+        self,
+        wait_turn: Callable[[], Turn],
+        send: Callable[[Sequence[OrderT], Turn], Mapping[OrderT, Any]],
+        executor: Executor,
+        most: int,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._wait_turn = wait_turn
+        self._send = send
+        self._executor = executor
+        self._most = most
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        #: By what the orders have in common; the group whose turn is next is first.
+        self._waiting: dict[Hashable, list[OrderT]] = {}
+        #: Those who ordered wait until their order is sent.
+        self._holds: dict[OrderT, Hold] = {}
+        #: Does a thread wait for a turn, or will one?
+        self._gathering = False
+
+    def add(self, order: OrderT, common: Hashable) -> None:
+        """Order something; does not block.
+
+        :param common: equal for orders that may go in one call.
+        """
+        with self._lock:
+            known = self._holds.get(order)
+        # Not under the lock, because holds and futures call others.
+        if known is not None:
+            known.begin()
+        hold = known or Hold()
+        with self._lock:
+            self._waiting.setdefault(common, []).append(order)
+            self._holds[order] = hold
+            begin, self._gathering = not self._gathering, True
+        if known is None:
+            order.future.add_done_callback(lambda _: self._over(order))
+        if begin:
+            self._begin()
+
+    def add_alone(self, order: OrderT) -> None:
+        """Order something that goes together with nothing else; does not block."""
+        self.add(order, object())
+
+    def _over(self, order: OrderT) -> None:
+        with self._lock:
+            hold = self._holds.pop(order, None)
+        if hold is not None:
+            hold.end()
+
+    def _begin(self) -> None:
+        try:
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
+        except RuntimeError:
+            # The executor was shut down.
+            self._fail_all(_stopped())
+
+    def _run(self) -> None:
+        """One call."""
+        turn: Future[Turn] = Future()
+        settle((turn,), self._wait)
+        error = turn.exception()
+        if error is not None:
+            self._fail_all(error)
+            return
+        orders = self._take(self._most if turn.result().spare < 1 else 1)
+        with self._lock:
+            self._gathering = more = bool(self._waiting)
+        if more:
+            # While this call is under way the next one waits for its turn.
+            self._begin()
+        if orders:
+            self._call(orders, turn.result())
+
+    def _wait(self) -> Turn:
+        """For a turn, and then for more orders, unless there are enough, or calls are not short."""
+        turn = self._wait_turn()
+        with self._lock:
+            enough = not self._waiting or len(next(iter(self._waiting.values()))) >= self._most
+        if turn.spare < 1 and not enough:
+            self._sleep(GATHER_SECONDS * (1 - turn.spare))
+        return turn
+
+    def _call(self, orders: list[OrderT], turn: Turn) -> None:
+        outcome: Future[Mapping[OrderT, Any]] = Future()
+        settle((outcome,), lambda: self._send(orders, turn))
+        error = outcome.exception()
+        if error is not None:
+            for order in orders:
+                order.future.set_exception(error)
+            return
+        answers = outcome.result()
+        for order in orders:
+            if order in answers:
+                _tell(order, answers[order])
+            elif len(orders) > 1:
+                self.add_alone(order)
+            else:
+                order.future.set_exception(RuntimeError("the only order of a call was not carried out"))
+
+    def _take(self, most: int) -> list[OrderT]:
+        """Equal orders that are still wanted; those of the others are told. Empty = nothing is left."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return []
+                common = next(iter(self._waiting))
+                group = self._waiting.pop(common)
+                taken, rest = group[:most], group[most:]
+                if rest:
+                    # The other groups come first now.
+                    self._waiting[common] = rest
+                holds = [self._holds[order] for order in taken if order in self._holds]
+            for hold in holds:
+                hold.end()
+            wanted = [order for order in taken if _permitted(order)]
+            if wanted:
+                return wanted
+
+    def _fail_all(self, error: BaseException) -> None:
+        with self._lock:
+            left, self._waiting = self._waiting, {}
+            self._gathering = False
+        for group in left.values():
+            for order in group:
+                order.future.set_exception(error)
+
+    def _ended(self, run: Future[None]) -> None:
+        """Orders that are never sent, because the executor was shut down, must not be waited for."""
+        if run.cancelled():
+            self._fail_all(_stopped())
+
+
+def _stopped() -> CloudUnavailableException:
+    error = CloudUnavailableException("the provider was stopped")
+    error.maybe_done = False
+    return error
+
+
+def _permitted(order: JoinedOrder) -> bool:
+    asked: Future[None] = Future()
+    settle((asked,), order.permit)
+    error = asked.exception()
+    if error is not None:
+        order.future.set_exception(as_exception(error))
+    return error is None
+
+
+def _tell(order: JoinedOrder, answer: Any) -> None:
+    if isinstance(answer, BaseException):
+        order.future.set_exception(answer)
+    else:
+        order.future.set_result(answer)
+
+
+# `SharedCall`: one call of several who wait for its answer, and who may send it again.
+
+Result = TypeVar("Result")
+
+
+class SharedCall(Generic[Result]):
+    """The same call again is the same call: it is made again only if it failed. Thread-safe.
+
+    ``_lock`` guards the latest future; it is not held during the call.
+
+    :param call: makes it again; blocks.
+    :param executor: runs that.
+    """
+
+    def __init__(self, call: Callable[[], Result], executor: Executor) -> None:
+        self._call = call
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._answer: Future[Result] = Future()
+
+    def make(self, call: Callable[[], Result]) -> Result:
+        """Make it for the first time, in this thread; blocks. Raises what it raises."""
+        settle((self._answer,), call)
+        return self._answer.result()
+
+    def again(self) -> Future[Result]:
+        """Its answer: of the call that is under way or was answered, else of a new one. Does not block.
+
+        After the end of the executor there is no other call: the answer is an error then.
+        """
+        with self._lock:
+            answer = self._answer
+            if not answer.done() or answer.exception() is None:
+                return answer
+            self._answer = answer = Future()
+        try:
+            run = self._executor.submit(settle, (answer,), self._call)
+        except RuntimeError:
+            # The executor was shut down.
+            answer.set_exception(_stopped_unknown())
+        else:
+            run.add_done_callback(lambda run: answer.set_exception(_stopped_unknown()) if run.cancelled() else None)
+        return answer
+
+
+def _stopped_unknown() -> CloudUnavailableException:
+    """It was not made again: what the first one did is not known."""
+    return CloudUnavailableException("the provider was stopped")
+
+
+# `Batches`: orders of many that go to a cloud in one call.
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Batches(Generic[K]):
+    """Gathers what is ordered while a call waits for its turn, or is under way. Thread-safe.
+
+    ``_lock`` guards the orders; it is not held during a call. Calls are made one after the other.
+
+    :param send: makes one call: waits for its turn, asks its argument for the orders, and returns the errors of those
+        that failed. What it raises is the error of all of them. Blocks.
+    :param executor: runs it.
+    :param most: orders in a call.
+    """
+
+    def __init__(
+        self, send: Callable[[Callable[[], list[K]]], Mapping[K, Exception]], executor: Executor, most: int
+    ) -> None:
+        self._send = send
+        self._executor = executor
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: dict[K, Future[None]] = {}
+        #: Those who ordered wait until their order is sent.
+        self._holds: dict[K, list[Hold]] = {}
+        self._running = False
+
+    def add(self, order: K) -> Future[None]:
+        """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
+        # Not under the lock, because it calls others.
+        hold = Hold()
+        with self._lock:
+            future = self._waiting.setdefault(order, Future())
+            self._holds.setdefault(order, []).append(hold)
+            begin, self._running = not self._running, True
+        if begin:
+            # For all that order.
+            with working_for(()):
+                self._executor.submit(self._run).add_done_callback(self._ended)
+        return future
+
+    def _run(self) -> None:
+        while self._go_on():
+            taken: dict[K, Future[None]] = {}
+            outcome: Future[Mapping[K, Exception]] = Future()
+            settle((outcome,), lambda taken=taken: self._send(lambda: self._take(taken)))  # type: ignore[misc]
+            if not taken:
+                # It failed before its turn came: all that wait hear of it.
+                self._take(taken)
+            error = outcome.exception()
+            errors: Mapping[K, BaseException] = {} if error is not None else outcome.result()
+            for order, future in taken.items():
+                failed = error or errors.get(order)
+                if failed is not None:
+                    future.set_exception(failed)
+                else:
+                    future.set_result(None)
+
+    def _go_on(self) -> bool:
+        with self._lock:
+            self._running = bool(self._waiting)
+            return self._running
+
+    def _take(self, taken: dict[K, Future[None]]) -> list[K]:
+        with self._lock:
+            holds: list[Hold] = []
+            for order in list(self._waiting)[: self._most]:
+                taken[order] = self._waiting.pop(order)
+                holds += self._holds.pop(order, ())
+        for hold in holds:
+            hold.end()
+        return list(taken)
+
+    def _ended(self, run: Future[None]) -> None:
+        """Orders that are never sent, because the executor was shut down, must not be waited for."""
+        if run.cancelled():
+            error = CloudUnavailableException("the provider was stopped")
+            error.maybe_done = False
+            with self._lock:
+                left, self._waiting = self._waiting, {}
+                holds, self._holds = self._holds, {}
+                self._running = False
+            for hold in [hold for held in holds.values() for hold in held]:
+                hold.end()
+            for future in left.values():
+                future.set_exception(error)
+
+
+# `CallSpacing`: time between calls in which more orders gather.
+
+
+class CallSpacing:
+    """The first call begins at once. Later calls begin after a pause. For one thread at a time.
+
+    :param seconds: the least time from the beginning of a call to that of the next one.
+    :param sleep: blocks for some seconds; may raise, then there is no call.
+    """
+
+    def __init__(self, seconds: float, sleep: Callable[[float], None], clock: Callable[[], float] = monotonic) -> None:
+        self._seconds = seconds
+        self._sleep = sleep
+        self._clock = clock
+        self._not_before = float("-inf")
+
+    def wait(self) -> None:
+        """Block until a call may begin. Raises what ``sleep`` raises."""
+        left = self._not_before - self._clock()
+        if left > 0:
+            self._sleep(left)
+        self._not_before = self._clock() + self._seconds

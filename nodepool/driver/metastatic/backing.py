@@ -1,0 +1,587 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`BackingView`: the backing nodes of one provider and who is on them, as ZooKeeper has it (reference/zookeeper 5.6).
+
+Nothing is remembered that is not in ZooKeeper, so a launcher that starts, and one that shares the provider with
+others, sees the same. A slot belongs to the node that ``user_data`` of the backing node names, as long as that node's
+znode exists; or to the node whose ``driver_data`` says so, which is all that older launchers write.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.quota_support import ChangedNodes
+from nodepool.driver.metastatic.slots import BackingData, owner_of, place_of
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException
+from nodepool.guard import OnError
+from nodepool.model import states
+from nodepool.model.request import NodeRequest
+from nodepool.plan import backing, maintenance
+from nodepool.plan.backing import Backing, BackingKind
+
+if TYPE_CHECKING:
+    from nodepool.driver.statemachine.adapter import Log
+    from nodepool.model.maintenance import MaintenanceRecords
+    from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
+    from nodepool.zk.zookeeper import ZooKeeper
+
+#: Nodes in these states have not stored yet where they are.
+NOT_PLACED = (states.INIT, states.BUILDING)
+
+
+class Entry:
+    """One backing node that is ours.
+
+    :param contender: path of the contender by which the provider holds the lock.
+    """
+
+    def __init__(self, node: Node, data: BackingData, contender: str) -> None:
+        self.id = node.key
+        self.node = node
+        self.data = data
+        self.contender = contender
+        self.kind: BackingKind | None = None
+        #: By slot; as long as their znodes exist.
+        self.holders: list[str | None] = []
+        #: Seconds since the epoch; None = somebody is on it.
+        self.idle_since: float | None = None
+        #: Everybody who is on it, or was when it was counted last.
+        self.users: set[str] = set()
+
+
+class BackingView:
+    """Used by one thread, except for the cache's listener. `update` costs what has changed, not what there is.
+
+    :param kinds: the kinds that are configured.
+    :param is_held: has an operator taken out of service where a backing node with a label comes from?
+    :param on_change: called in the cache thread when `update` will find something of interest; must not block.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        provider_name: str,
+        kinds: Collection[BackingKind],
+        is_held: Callable[[Node, str], bool],
+        on_change: Callable[[], None],
+        log: Log,
+        clock: Callable[[], float],
+    ) -> None:
+        self._zk = zk
+        self._nodes = zk.cache.nodes if zk.cache is not None else None
+        self._provider_name = provider_name
+        self._owner = owner_of(provider_name)
+        #: As it stands in ``user_data``.
+        self._owner_text = json.dumps(self._owner)
+        self._kinds = kinds
+        self._is_held = is_held
+        self._on_change = on_change
+        self.log = log
+        self._clock = clock
+        self._changes = ChangedNodes()
+        self.entries: dict[str, Entry] = {}
+        #: node -> backing nodes on which it may have a slot.
+        self._backings_of: dict[str, set[str]] = {}
+        #: node -> (backing node, slot), as its ``driver_data`` says.
+        self._places: dict[str, tuple[str, int]] = {}
+        #: backing node -> nodes that say that they are on it.
+        self._guests: dict[str, set[str]] = {}
+        #: Nodes that the cache does not show although their znodes exist: unreadable, or very new.
+        self._hidden: set[str] = set()
+        #: node -> the backing request that it was made for.
+        self._made_for: dict[str, str] = {}
+        #: Contenders that are known to be ours.
+        self._ours: dict[str, str] = {}
+        if self._nodes is not None:
+            self._nodes.add_listener(self._note)
+
+    def close(self) -> None:
+        """Follow the cache no more."""
+        if self._nodes is not None:
+            self._nodes.remove_listener(self._note)
+
+    # -- cache thread --
+
+    def _note(self, node_id: str) -> None:
+        node = self._nodes.get(node_id) if self._nodes is not None else None
+        if node is None:
+            # Always noted: a pass may be about to put this node where it is looked for here (see `is_behind`).
+            self._changes.note(node_id)
+            if self._is_known(node_id):
+                self._on_change()
+            return
+        if not self._may_be_backing(node):
+            if node.provider == self._provider_name:
+                # Where it is will be read when there is another reason to look.
+                self._changes.note(node_id)
+            return
+        self._changes.note(node_id)
+        self._on_change()
+
+    def _is_known(self, node_id: str) -> bool:
+        """Does it matter that this node is gone? '' = any may be."""
+        known = (self._backings_of, self.entries, self._places, self._made_for)
+        return not node_id or any(node_id in nodes for nodes in known)
+
+    def _may_be_backing(self, node: Node) -> bool:
+        data = node.user_data
+        return node.requestor == self._owner or (isinstance(data, str) and self._owner_text in data)
+
+    # -- following --
+
+    def update(self) -> None:
+        """Take in what has changed. Blocks for a look at the lock of each backing node that is new."""
+        if self._nodes is None:
+            return
+        changed = self._changes.take()
+        if "" in changed:
+            changed = {*self._nodes.ids(), *self.entries, *self._places, *self._backings_of, *self._made_for}
+        dirty: set[str] = set()
+
+        def once_more(_: BaseException) -> None:
+            for node_id in changed | dirty:
+                self._changes.note(node_id)
+
+        # The connection breaks, perhaps.
+        with OnError(once_more):
+            for node_id in changed:
+                node = self._nodes.get(node_id)
+                self._hidden.discard(node_id)
+                self._place(node_id, node, dirty)
+                self._follow(node_id, node)
+                dirty |= {node_id, *self._backings_of.get(node_id, ())}
+            self._recount(dirty)
+
+    def is_behind(self) -> bool:
+        """Has a node gone since the last `update` that matters? To be asked at the end of a pass.
+
+        A node may go after `update` found it and before it is known to be on a backing node. Nobody is woken then.
+        """
+        nodes = self._nodes
+        return nodes is not None and any(
+            nodes.get(node_id) is None and self._is_known(node_id) for node_id in self._changes.pending()
+        )
+
+    def _place(self, node_id: str, node: Node | None, dirty: set[str]) -> None:
+        """Note where a requested node says it is."""
+        place = None
+        if node is not None and node.provider == self._provider_name and node.state not in NOT_PLACED:
+            place = place_of(node)
+        old = self._places.pop(node_id, None)
+        if old is not None:
+            self._guests[old[0]].discard(node_id)
+            dirty.add(old[0])
+        if place is not None:
+            self._places[node_id] = place
+            self._guests.setdefault(place[0], set()).add(node_id)
+            dirty.add(place[0])
+
+    def _follow(self, node_id: str, node: Node | None) -> None:
+        """Is this a backing node of ours, or is it none any more?"""
+        self._made_for.pop(node_id, None)
+        if node is not None and node.allocated_to is not None and node.requestor == self._owner:
+            self._made_for[node_id] = node.allocated_to
+        data = None if node is None or node.state != states.IN_USE else BackingData.decode(node.user_data)
+        contender = None
+        if node is not None and data is not None and data.owner == self._owner:
+            contender = self._our_contender(node_id)
+        entry = self.entries.get(node_id)
+        if node is None or data is None or contender is None:
+            if entry is not None:
+                self._forget(entry)
+        elif entry is None:
+            self._add(node, data, contender)
+        else:
+            entry.contender = contender
+            if (node.version or 0) > (entry.node.version or 0):
+                if data.nodes != entry.data.nodes:
+                    # Used, and perhaps free again before we heard of it: its idle time begins anew.
+                    entry.idle_since = None
+                entry.node, entry.data = node, data
+
+    def _our_contender(self, node_id: str) -> str | None:
+        """Path of the contender that holds a node's lock, if that is this provider."""
+        names = self._nodes.contenders(node_id) if self._nodes is not None else []
+        if not names:
+            return None
+        if names[0] not in self._ours:
+            holder = self._zk.nodes.lock_holder(node_id)
+            if holder is None or holder[1] != self._owner:
+                return None
+            self.trust(holder[0])
+            return holder[0]
+        return self._ours[names[0]]
+
+    def trust(self, contender: str) -> None:
+        """This contender is ours: it need not be read."""
+        self._ours[contender.rpartition("/")[2]] = contender
+
+    def _add(self, node: Node, data: BackingData, contender: str) -> None:
+        entry = self.entries[node.key] = Entry(node, data, contender)
+        kinds = (kind for kind in self._kinds if kind.label == data.label and kind.backing_label in node.type)
+        entry.kind = next(kinds, None)
+        if data.idle_since is not None:
+            entry.idle_since = min(data.idle_since, self._clock())
+
+    def _forget(self, entry: Entry) -> None:
+        """T-12."""
+        left = sorted(node_id for node_id in entry.users if self._is_on(node_id, entry))
+        if left:
+            self.log.warning(
+                "Backing node %s does not exist any more, although nodes are on it: %s", entry.id, ", ".join(left)
+            )
+        self.drop(entry)
+
+    def drop(self, entry: Entry) -> None:
+        """It is not ours any more."""
+        self.entries.pop(entry.id, None)
+        self._ours.pop(entry.contender.rpartition("/")[2], None)
+        self._unlink(entry)
+
+    # -- who is where --
+
+    def _unlink(self, entry: Entry) -> None:
+        for node_id in entry.users:
+            backings = self._backings_of.get(node_id, set())
+            backings.discard(entry.id)
+            if not backings:
+                self._backings_of.pop(node_id, None)
+        entry.users = set()
+
+    def _recount(self, backing_ids: Iterable[str]) -> None:
+        for backing_id in backing_ids:
+            entry = self.entries.get(backing_id)
+            if entry is not None:
+                self.count(entry)
+            elif not self._guests.get(backing_id, True):
+                del self._guests[backing_id]
+
+    def count(self, entry: Entry) -> None:
+        """See anew who is on a backing node."""
+        guests = self._guests.get(entry.id, set())
+        entry.holders = [node_id if self._is_on(node_id, entry) else None for node_id in entry.data.nodes]
+        for node_id in sorted(guests):
+            slot = self._places[node_id][1]
+            if 0 <= slot < len(entry.holders) and entry.holders[slot] is None:
+                entry.holders[slot] = node_id
+        living = {node_id for node_id in entry.holders if node_id is not None} | guests
+        if living:
+            entry.idle_since = None
+        elif entry.idle_since is None:
+            entry.idle_since = self._clock()
+        self._unlink(entry)
+        # Those who are gone, too: should they come back, e.g. because they are readable again, they count.
+        entry.users = living | {node_id for node_id in entry.data.nodes if node_id is not None}
+        for node_id in entry.users:
+            self._backings_of.setdefault(node_id, set()).add(entry.id)
+
+    def _is_on(self, node_id: str | None, entry: Entry) -> bool:
+        if node_id is None or self._nodes is None:
+            return False
+        if node_id in self._hidden:
+            return True
+        place = self._places.get(node_id)
+        if place is not None and place[0] != entry.id:
+            return False
+        node = self._nodes.get(node_id)
+        return node is not None and node.provider == self._provider_name
+
+    def is_free(self, entry: Entry, slots: Iterable[int]) -> bool:
+        """Is it sure that nobody has these slots? Blocks for a look at the znodes that the cache says are gone."""
+        gone = []
+        for slot in slots:
+            node_id = entry.data.nodes[slot]
+            if entry.holders[slot] is not None:
+                return False
+            # One that the cache has is not here.
+            if node_id is not None and (self._nodes is None or self._nodes.get(node_id) is None):
+                gone.append(node_id)
+        hidden = self._zk.nodes.existing(gone)
+        if hidden:
+            self._hidden |= hidden
+            self.count(entry)
+        return not hidden
+
+    def check_hidden(self) -> None:
+        """Look again for nodes that the cache does not show. Blocks."""
+        for node_id in self._hidden - self._zk.nodes.existing(self._hidden):
+            self._changes.note(node_id)
+
+    def backing_of(self, node_id: str) -> tuple[Entry, int] | None:
+        """Where a node has a slot."""
+        for backing_id in self._backings_of.get(node_id, ()):
+            entry = self.entries.get(backing_id)
+            if entry is not None and node_id in entry.holders:
+                return entry, entry.holders.index(node_id)
+        return None
+
+    def guests_of(self, backing_id: str) -> set[str]:
+        """Nodes that say that they are on a backing node, whether that is ours or not."""
+        return set(self._guests.get(backing_id, ()))
+
+    def has_node_for(self, request_id: str) -> bool:
+        """Has anybody begun to make a node for a backing request?"""
+        return request_id in self._made_for.values()
+
+    # -- writing --
+
+    def write(self, entry: Entry, data: BackingData) -> bool:
+        """Store ``user_data``; False = somebody else wrote first, look again."""
+        node = entry.node.copy()
+        node.user_data = data.encode()
+        try:
+            self._zk.nodes.save(node)
+        except ZKConflict as conflict:
+            self.log.info("Backing node %s: %s", entry.id, conflict)
+            self.refresh(entry)
+            return False
+        entry.node, entry.data = node, data
+        self.count(entry)
+        return True
+
+    def refresh(self, entry: Entry) -> None:
+        """Read a backing node now: a cache may be a second behind with a node that is locked."""
+        self._follow(entry.id, self._zk.getNode(entry.id))
+        if entry.id in self.entries:
+            self.count(entry)
+
+    def backings(self) -> list[Backing]:
+        """All of them, for a decision."""
+        now = self._clock()
+        return [
+            Backing(
+                entry.id,
+                entry.kind,
+                tuple(entry.holders),
+                entry.data.failed,
+                now - entry.data.launched,
+                None if entry.idle_since is None else now - entry.idle_since,
+                entry.kind is not None and self._is_held(entry.node, entry.kind.backing_label),
+            )
+            for entry in self.entries.values()
+        ]
+
+
+# `BackingRequests`: the node requests by which a provider gets backing nodes (rules T-1 to T-4).
+
+PRIORITY: Final = "100"
+#: Seconds from the end of a request until it is deleted. Kazoo's TreeCache, which Zuul uses, may keep a znode for ever
+#: that is deleted while the cache still reads its last change.
+LINGER_SECONDS: Final = 1.0
+
+
+@dataclass
+class OpenRequest:
+    """A request of ours that has not ended.
+
+    :param claim_until: its node could not be had at once; until then it is tried again (monotonic seconds).
+    """
+
+    id: str
+    kind: BackingKind
+    claim_until: float | None = None
+
+
+class BackingRequests:
+    """Requests are ephemeral: they go with our session. Used by one thread, except for the cache's listener.
+
+    :param owner: goes into the requests as their requestor.
+    :param on_change: called in the cache thread when one of ours changed; must not block.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        owner: str,
+        log: Log,
+        on_change: Callable[[], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._zk = zk
+        self._owner = owner
+        self.log = log
+        self._on_change = on_change
+        self._clock = clock
+        #: Oldest first.
+        self.open: dict[str, OpenRequest] = {}
+        #: Requests that have ended, and when they are to be deleted.
+        self._ended: dict[str, float] = {}
+        #: event id -> kind, of requests whose creation gave no answer.
+        self._unanswered: dict[str, BackingKind] = {}
+        if zk.cache is not None:
+            zk.cache.requests.add_listener(self._note)
+
+    def _note(self, request_id: str) -> None:
+        if not request_id or request_id in self.open:
+            self._on_change()
+
+    @property
+    def busy(self) -> bool:
+        """Is there anything left to do?"""
+        return bool(self.open or self._ended or self._unanswered)
+
+    def of(self, kind: BackingKind) -> list[str]:
+        """Ids of open requests for one kind of backing node, oldest first."""
+        return [request.id for request in self.open.values() if request.kind == kind]
+
+    def submit(self, kind: BackingKind, waiting: int) -> str:
+        """Ask for one more backing node; blocks for a round trip.
+
+        :param waiting: how many nodes it is for.
+        """
+        request = NodeRequest()
+        request.state = states.REQUESTED
+        request.node_types = [kind.backing_label]
+        request.requestor = self._owner
+        request.event_id = uuid.uuid4().hex
+        try:
+            self._zk.storeNodeRequest(request, PRIORITY)
+        except ZKConnectionError:
+            self._unanswered[request.event_id] = kind
+            raise
+        request_id = request.key
+        self.open[request_id] = OpenRequest(request_id, kind)
+        self.log.info(
+            "Request %s for a backing node of label %s: %d node(s) of label %s wait",
+            request_id,
+            kind.backing_label,
+            waiting,
+            kind.label,
+        )
+        return request_id
+
+    def find_unanswered(self) -> None:
+        """After a lost connection: is there a request of whose creation we have not heard? Needs a complete cache."""
+        if not self._unanswered:
+            return
+        for request in self._zk.nodeRequestIterator():
+            kind = self._unanswered.get(request.event_id or "")
+            if kind is not None and request.requestor == self._owner and request.id is not None:
+                self.open[request.id] = OpenRequest(request.id, kind)
+        self._unanswered.clear()
+
+    def look(self, request_id: str) -> NodeRequest | None:
+        """The request as it is now; None = it is gone. Blocks only if the cache does not have it."""
+        cached = None if self._zk.cache is None else self._zk.cache.requests.get(request_id)
+        return cached or self._zk.getNodeRequest(request_id)
+
+    def end(self, request_id: str) -> None:
+        """Nothing more is wanted of a request that has ended: it will be deleted."""
+        self.open.pop(request_id, None)
+        self._ended[request_id] = self._clock() + LINGER_SECONDS
+
+    def cancel(self, request_id: str) -> None:
+        """Take back a request that nobody waits for; blocks for a round trip."""
+        self.log.info("Withdrawing request %s: no node waits for it any more", request_id)
+        self._delete(request_id)
+        self.open.pop(request_id, None)
+
+    def forget(self, request_id: str) -> None:
+        """It is gone."""
+        self.open.pop(request_id, None)
+
+    def delete_ended(self) -> float:
+        """Delete what is due; seconds until the next is."""
+        now = self._clock()
+        for request_id in [request_id for request_id, when in self._ended.items() if when <= now]:
+            self._delete(request_id)
+            del self._ended[request_id]
+        return min((when - now for when in self._ended.values()), default=float("inf"))
+
+    def _delete(self, request_id: str) -> None:
+        self._zk.deleteNodeRequest(NodeRequest(id=request_id))
+
+    def close(self) -> None:
+        """Take everything back. What cannot be deleted goes with the session."""
+        if self._zk.cache is not None:
+            self._zk.cache.requests.remove_listener(self._note)
+        self.find_unanswered()
+        for request_id in [*self.open, *self._ended]:
+            try:
+                self._delete(request_id)
+            except ZKException as error:
+                self.log.debug("Request %s: %s", request_id, error)
+        self.open.clear()
+        self._ended.clear()
+
+
+# `BackingHolds`: what operators have taken out of service, as far as backing nodes are concerned (T-13, T-14).
+
+#: So long a pool is not expected to make a backing node that it declined to make.
+DECLINED_SECONDS: Final = 60.0
+
+
+class BackingHolds:
+    """Notes are written by one thread; any thread may ask. Nothing blocks.
+
+    :param zk: with a cache.
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, zk: ZooKeeper, clock: Callable[[], float]) -> None:
+        self._zk = zk
+        self._clock = clock
+        #: Pools that declined to make a backing node, and until when that counts.
+        self._declined: dict[BackingKind, tuple[frozenset[str], float]] = {}
+        self._free: frozenset[BackingKind] = frozenset()
+
+    @property
+    def active(self) -> bool:
+        """Is anything out of service at all?"""
+        return bool(self._records)
+
+    @property
+    def _records(self) -> MaintenanceRecords:
+        cache = self._zk.cache
+        return {} if cache is None else cache.maintenance.snapshot()
+
+    def note_declined(self, kind: BackingKind, pool_ids: Collection[str]) -> None:
+        """These pools declined a backing request that is still open; empty = there is none, or it was served."""
+        if pool_ids:
+            self._declined[kind] = (frozenset(pool_ids), self._clock() + DECLINED_SECONDS)
+        else:
+            self._declined.pop(kind, None)
+
+    def note_free(self, kinds: frozenset[BackingKind]) -> bool:
+        """There are free slots on backing nodes of these kinds.
+
+        :return: has that changed?
+        """
+        changed, self._free = kinds != self._free, kinds
+        return changed
+
+    def of_labels(self, kinds: Iterable[BackingKind]) -> dict[str, Reason]:
+        """Labels for which there is no slot, and nobody makes a backing node now."""
+        records = self._records
+        # Those of static hosts keep no pool from making a node, and may stay for weeks.
+        if all(kind == "host" for kind, _ in records):
+            return {}
+        now, pools = self._clock(), self._zk.getRegisteredPools()
+        found = {}
+        for kind in kinds:
+            if kind in self._free:
+                continue
+            declined, until = self._declined.get(kind, (frozenset[str](), 0.0))
+            declined_by = declined if now < until else frozenset[str]()
+            held = backing.makers_held(kind.backing_label, pools, declined_by, records, now)
+            if held:
+                found[kind.label] = backing.reason(kind.label, kind.backing_label, held)
+        return found
+
+    def of_node(self, node: Node, backing_label: str) -> bool:
+        """Does a backing node get no new nodes?"""
+        return maintenance.of_node(self._records, node, backing_label, self._clock()) is not None
+
+    def next_end(self) -> float:
+        """Seconds until a record ends by itself."""
+        now = self._clock()
+        end = maintenance.next_end(self._records, now)
+        return math.inf if end is None else end - now

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of events (reference/commands 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodepool.listing import table, times
+from nodepool.listing.table import Column, Place, Table
+from nodepool.listing.times import printable
+
+if TYPE_CHECKING:
+    from nodepool.model.event import Event
+    from nodepool.model.maintenance import Maintenance
+    from nodepool.model.status import LauncherStatus
+    from nodepool.plan.attention import Registered
+
+
+def event_table(events: Iterable[Event], now: float) -> Table:
+    """The table of events, in the order in which they come.
+
+    :param now: seconds since the epoch.
+    """
+    columns = (
+        Column("Time", "at", lambda at: times.moment(at, now)),
+        Column("Subject", "subject"),
+        Column("What", "what"),
+        Column("Why", "text"),
+        Column("Code", "code", priority=2),
+        Column("Launcher", "actor", priority=1),
+        Column("Count", "count", priority=3),
+    )
+    return Table(
+        columns,
+        [[event.at, event.subject, event.what, event.text, event.code, event.actor, event.count] for event in events],
+    )
+
+
+def is_about(event: Event, text: str) -> bool:
+    """Is an event about something, as ``--subject`` names it?
+
+    The words of its subject are looked for, and the pool in which it happened; of pools also the parts of their names.
+    """
+    about = f"{event.subject} {event.actor.partition(' ')[2]}"
+    return text in about.split() or text in about.replace("/", " ").split()
+
+
+def event_line(event: Event, now: float) -> str:
+    """An event in one line, for a list that goes on."""
+    more = f" (and {event.count - 1} more)" if event.count > 1 else ""
+    code = f" [{event.code}]" if event.code else ""
+    why = f": {event.text}" if event.text else ""
+    line = f"{times.moment(event.at, now)} {event.actor}: {event.subject}{more} {event.what}{code}{why}"
+    return printable(line)
+
+
+# The table of launchers (reference/commands 2).
+
+
+def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Registered], now: float) -> Table:
+    """The table of launchers.
+
+    :param launchers: their status records.
+    :param registered: all launchers; those of older releases have no record.
+    :param now: seconds since the epoch.
+    """
+    columns = (
+        Column("Launcher", "host"),
+        Column("PID", "pid", priority=5),
+        Column("Version", "version"),
+        Column("State", "state", style=table.state),
+        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Configuration", "config"),
+        Column("Pools", "pools", priority=3),
+        Column("Last reload", "reload", _reload(now), priority=2),
+        Column("Maintenance", "maintenance", priority=4),
+        Column("Leader", "leader", lambda leads: "yes" if leads else "", priority=6),
+        Column("File", "config_file", places=Place.WIDE),
+        Column("ZooKeeper", "servers", places=Place.WIDE),
+    )
+    rows = [_row(launcher) for launcher in launchers]
+    known = {launcher.host for launcher in launchers}
+    for entry in registered:
+        if entry.host not in known:
+            rows.append([entry.host, None, entry.version, entry.state, *[None] * (len(columns) - 4)])
+    return Table(columns, sorted(rows, key=lambda row: (row[0], row[1] or 0)))
+
+
+def _row(launcher: LauncherStatus) -> list[Any]:
+    last = launcher.reload
+    return [
+        *(launcher.host, launcher.pid, launcher.version, launcher.state, launcher.since or None),
+        *(launcher.config or None, list(launcher.pools)),
+        None if last is None else {"at": last.at, "ok": last.ok, "text": last.text},
+        *(launcher.maintenance, launcher.leader, launcher.config_file or None, launcher.servers or None),
+    ]
+
+
+def _reload(now: float) -> Any:
+    def show(last: dict[str, Any]) -> str:
+        return f"{times.moment(last['at'], now)} {'' if last['ok'] else 'failed: '}{last['text']}"
+
+    return show
+
+
+# The table of maintenance records (reference/commands 2).
+
+
+def maintenance_table(records: Iterable[Maintenance], now: float) -> Table:
+    """The table of records that hold, by kind and name.
+
+    :param now: seconds since the epoch.
+    """
+    columns = (
+        Column("Kind", "kind"),
+        Column("Name", "name"),
+        Column("State", "state", style=table.state),
+        Column("Reason", "reason", priority=1),
+        Column("By", "by", priority=2),
+        Column("Since", "since", times.since(now), priority=3, moves=True),
+        Column("Until", "until", lambda at: times.moment(at, now)),
+    )
+    holding = sorted((record for record in records if not record.is_over(now)), key=lambda each: (each.kind, each.name))
+    rows = [
+        [
+            *(record.kind, record.name, record.mode.done, record.reason or None, record.by or None),
+            *(record.since or None, record.until),
+        ]
+        for record in holding
+    ]
+    return Table(columns, rows)

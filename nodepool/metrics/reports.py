@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gauges as pure values: series -> number (reference/metrics 1, 2, 5)."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from nodepool.metrics import catalog
+from nodepool.metrics.catalog import (
+    BOOT,
+    CIRCUIT_OPEN,
+    CIRCUIT_OPENED,
+    INSTANCES_ENDED,
+    LAUNCH,
+    LEAKED,
+    REQUEST_WAIT,
+    SCAN,
+)
+from nodepool.metrics.registry import Series
+from nodepool.metrics.statsd import REGISTRY
+from nodepool.model import states
+from nodepool.model.component import PoolComponent
+from nodepool.model.image import ImagesView, ImageView
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+
+Gauges = dict[Series, float]
+
+#: Limits of a tenant that are always sent.
+_TENANT_LIMITS: Final = ("cores", "instances", "ram")
+
+
+def node_gauges(nodes: Iterable[Node], pools: Iterable[PoolComponent]) -> Gauges:
+    """Nodes by state: of the system, by label, by provider. Every known name is there, with 0 if need be.
+
+    :param nodes: all nodes of the system.
+    :param pools: all registered pools; their labels and providers are known even without nodes.
+    """
+    total: Counter[str] = Counter()
+    by_label: Counter[tuple[str, str]] = Counter()
+    by_provider: Counter[tuple[str, str]] = Counter()
+    labels: set[str] = set()
+    providers: set[str] = set()
+    for pool in pools:
+        labels.update(pool.supported_labels)
+        providers.add(pool.provider_name)
+    for node in nodes:
+        state = node.state
+        total[state] += 1
+        for label in set(node.type):
+            labels.add(label)
+            by_label[label, state] += 1
+        if node.provider:
+            providers.add(node.provider)
+            by_provider[node.provider, state] += 1
+    gauges: Gauges = {catalog.NODES.series(state): total[state] for state in states.NODE_STATES}
+    for label in sorted(labels):
+        for state in states.NODE_STATES:
+            gauges[catalog.NODES_BY_LABEL.series(label, state)] = by_label[label, state]
+    for provider in sorted(providers):
+        for state in states.NODE_STATES:
+            gauges[catalog.NODES_BY_PROVIDER.series(provider, state)] = by_provider[provider, state]
+    return gauges
+
+
+def request_gauges(requests: Iterable[NodeRequest], pools: Iterable[PoolComponent]) -> Gauges:
+    """Requests in any state that each pool could serve, because it supports all their labels.
+
+    Pools of several launchers with the same provider and name are one pool.
+    """
+    by_labels: Counter[frozenset[str]] = Counter(frozenset(request.node_types) for request in requests)
+    supported: dict[Series, list[frozenset[str]]] = {}
+    for pool in pools:
+        key = catalog.ADDRESSABLE_REQUESTS.series(pool.provider_name, pool.name)
+        supported.setdefault(key, []).append(frozenset(pool.supported_labels))
+    return {
+        key: sum(n for wanted, n in by_labels.items() if any(wanted <= labels for labels in choices))
+        for key, choices in supported.items()
+    }
+
+
+def limit_gauges(
+    max_servers: Mapping[str, Iterable[float]], tenant_limits: Mapping[str, Mapping[str, float]]
+) -> Gauges:
+    """Configured limits.
+
+    Unlimited is sent as ``inf``, as Nodepool always did: statsd_exporter understands it, and a gauge that is not
+    sent any more would go on showing the old limit.
+
+    :param max_servers: provider -> ``max-servers`` of each of its pools (``math.inf``: unlimited).
+    :param tenant_limits: tenant -> quota name (``cores``, ``instances``, ``ram``, ...) -> limit.
+    """
+    gauges: Gauges = {catalog.MAX_SERVERS.series(provider): sum(values) for provider, values in max_servers.items()}
+    for tenant, limits in tenant_limits.items():
+        for limit in _TENANT_LIMITS:
+            gauges[catalog.TENANT_LIMIT.series(tenant, limit)] = limits.get(limit, math.inf)
+        for limit, value in limits.items():
+            gauges[catalog.TENANT_LIMIT.series(tenant, limit)] = value
+    return gauges
+
+
+def circuit_gauges(hostname: str, is_open: Mapping[str, bool]) -> Gauges:
+    """Which providers one launcher launches nothing in, because their clouds keep failing.
+
+    :param hostname: of the launcher, as ``gethostname()`` returns it.
+    :param is_open: provider -> is its circuit breaker open?
+    """
+    return {catalog.CIRCUIT_OPEN.series(hostname, provider): int(opened) for provider, opened in is_open.items()}
+
+
+def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, tuple[int, int]]) -> Gauges:
+    """The inside of one launcher.
+
+    :param hostname: of the launcher, as ``gethostname()`` returns it.
+    :param connection_queue: calls that wait to be sent to ZooKeeper.
+    :param caches: ``node``, ``request`` and ``image`` -> (changes that are being read, changes noted for later).
+    """
+    gauges: Gauges = {catalog.ZK_QUEUE.series(hostname, "client.connection_queue"): connection_queue}
+    for cache, (event_queue, playback_queue) in caches.items():
+        gauges[catalog.ZK_QUEUE.series(hostname, f"{cache}_cache.event_queue")] = event_queue
+        gauges[catalog.ZK_QUEUE.series(hostname, f"{cache}_cache.playback_queue")] = playback_queue
+    return gauges
+
+
+# Builds of images: their ends, and what a builder does with each image (reference/metrics 6).
+
+#: Values of the state of an image.
+IDLE, BUILDING, PAUSED = 0, 1, 3
+#: What diskimage-builder does, in its own words, and what a builder calls the rest.
+STEPS: Final = frozenset(
+    {
+        *("starting", "root", "extra-data", "pre-install", "install", "post-install", "post-root", "block-device"),
+        *("pre-finalise", "finalise", "cleanup", "converting", "finishing", "completed"),
+    }
+)
+OTHER_STEP: Final = "other"
+
+
+def report_build_end(image: str, status: int, seconds: float, now: float) -> None:
+    """Note the end of a build. Neither blocks nor raises.
+
+    :param status: exit code; 0 = it succeeded.
+    :param seconds: how long it took.
+    :param now: seconds since the epoch.
+    """
+    REGISTRY.set(catalog.BUILD_RESULT.series(image), status)
+    REGISTRY.time(catalog.BUILD_DURATION.series(image), seconds)
+    REGISTRY.set(catalog.LAST_BUILD.series(image), int(now))
+
+
+def report_steps(image: str, steps: Iterable[tuple[str, float]]) -> None:
+    """Note how long the steps of a build took; one that was done more than once counts once, with its whole time.
+
+    :param steps: name, seconds. Neither blocks nor raises.
+    """
+    times: dict[str, float] = {}
+    for name, seconds in steps:
+        # Any output may look like the begin of a step: names must not become without end.
+        known = name if name in STEPS else OTHER_STEP
+        times[known] = times.get(known, 0.0) + seconds
+    for name, seconds in times.items():
+        REGISTRY.time(catalog.BUILD_STEP.series(image, name), seconds)
+
+
+def report_sizes(image: str, sizes: Mapping[str, int]) -> None:
+    """Note the size of a ready build.
+
+    :param sizes: format -> bytes on the disk.
+    """
+    for image_format, size in sizes.items():
+        REGISTRY.set(catalog.BUILD_SIZE.series(image, image_format), size)
+
+
+def is_pending(view: ImageView) -> bool:
+    """Is a request for a build still to be served (reference/zookeeper 6.3)?"""
+    served = view.build_locked and bool(view.builds_in(states.BUILDING))
+    return view.build_requested is not None and not served
+
+
+def build_gauges(
+    builder: str, workers: int, view: ImagesView, paused: Mapping[str, bool], building: Collection[str]
+) -> Gauges:
+    """What a builder does with its images.
+
+    :param builder: FQDN of its host.
+    :param workers: threads that build.
+    :param paused: image of its configuration -> is it paused there?
+    :param building: images that are being built here, each as often as it is.
+    """
+    pending = {name: is_pending(image) for name, image in view.images.items()}
+    gauges: Gauges = {
+        catalog.BUILD_REQUESTS.series(): sum(pending.values()),
+        catalog.CURRENT_BUILDS.series(builder): len(building),
+        catalog.BUILD_WORKERS.series(builder): workers,
+    }
+    for name in {*paused, *pending}:
+        gauges[catalog.BUILD_REQUESTS_OF_IMAGE.series(name)] = int(pending.get(name, False))
+    for name, is_paused in paused.items():
+        state = BUILDING if name in building else PAUSED if is_paused or view.image(name).paused else IDLE
+        gauges[catalog.BUILD_STATE.series(builder, name)] = state
+    return gauges
+
+
+def running_gauges(builder: str, running: Mapping[str, tuple[float, float | None]]) -> Gauges:
+    """How far the builds of a builder are.
+
+    :param builder: FQDN of its host.
+    :param running: image -> seconds since its build began, and how long that may take; None = nobody knows.
+    """
+    gauges: Gauges = {}
+    for image, (seconds, estimate) in running.items():
+        gauges[catalog.BUILD_SECONDS.series(builder, image)] = seconds
+        if estimate is not None:
+            gauges[catalog.BUILD_ESTIMATE.series(builder, image)] = estimate
+    return gauges
+
+
+# Gauges of the uploads of a builder as pure values (reference/metrics 6).
+
+UPLOADS_IDLE: Final = 0
+UPLOADING: Final = 2
+UPLOADS_PAUSED: Final = 3
+
+#: Image and provider.
+_Place = tuple[str, str]
+
+
+def upload_gauges(
+    builder: str, paused: Mapping[_Place, bool], running: Collection[_Place], workers: int
+) -> dict[Series, float]:
+    """What a builder uploads.
+
+    :param builder: FQDN.
+    :param paused: every image that a provider uses -> are its uploads paused?
+    :param running: uploads that run now.
+    :param workers: threads that upload.
+    """
+    gauges: dict[Series, float] = {}
+    for place, is_paused in paused.items():
+        state = UPLOADING if place in running else UPLOADS_PAUSED if is_paused else UPLOADS_IDLE
+        gauges[catalog.UPLOAD_STATE.series(builder, *place)] = state
+    gauges[catalog.CURRENT_UPLOADS.series(builder)] = len(running)
+    gauges[catalog.UPLOAD_WORKERS.series(builder)] = workers
+    return gauges
+
+
+def progress_gauges(builder: str, running: Mapping[_Place, tuple[float, float]]) -> dict[Series, float]:
+    """How far the uploads of a builder are.
+
+    :param running: uploads that run now -> percent, bytes per second.
+    """
+    gauges: dict[Series, float] = {}
+    for place, (percent, speed) in running.items():
+        gauges[catalog.UPLOAD_PROGRESS.series(builder, *place)] = percent
+        gauges[catalog.UPLOAD_SPEED.series(builder, *place)] = speed
+    return gauges
+
+
+# Results of launches (reference/metrics 3).
+
+
+def report_launch(
+    result: str, duration_ms: float, *, provider: str, az: str | None = None, requestor: str | None = None
+) -> None:
+    """Note the result of a launch and how long it took. Neither blocks nor raises.
+
+    :param result: ``ready`` or ``error.<class>``.
+    :param duration_ms: milliseconds since the launch began, over all its attempts.
+    :param provider: name of the provider.
+    :param az: availability zone of the node, if it has one.
+    :param requestor: of the request, if it has one.
+    """
+    REGISTRY.time(LAUNCH.series(result, provider, az or "", requestor or ""), duration_ms / 1000)
+
+
+def report_boot(provider: str, seconds: float) -> None:
+    """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report`."""
+    REGISTRY.time(BOOT.series(provider), seconds)
+
+
+def report_scan(provider: str, seconds: float) -> None:
+    """Note that an instance could be logged in to, so long after that. As `report`."""
+    REGISTRY.time(SCAN.series(provider), seconds)
+
+
+# Leaked resources that were deleted (reference/metrics 4).
+
+
+def report_leaks(provider: str, resource: str, count: int = 1) -> None:
+    """Count deleted resources. Neither blocks nor raises.
+
+    :param provider: name of the provider.
+    :param resource: plural, e.g. ``instances``, ``ports``.
+    """
+    if count > 0:
+        REGISTRY.count(LEAKED.series(provider, resource), count)
+
+
+# Instances that ended, and why (reference/metrics 9).
+
+
+def report_instance_end(provider: str, reason: str) -> None:
+    """Count an instance that ended. Neither blocks nor raises.
+
+    :param provider: name of the provider.
+    :param reason: code of the cloud, e.g. ``Server.SpotInstanceTermination``; "" = it gives none.
+    """
+    REGISTRY.count(INSTANCES_ENDED.series(provider, reason or "none"))
+
+
+# How long requests waited (reference/metrics 9).
+
+
+def report_wait(labels: Iterable[str], outcome: str, seconds: float) -> None:
+    """Note that a request ended. Neither blocks nor raises.
+
+    :param labels: of its nodes.
+    :param outcome: ``fulfilled`` or ``failed``.
+    :param seconds: since it was submitted; of clocks of two hosts, so it may be a little less than 0.
+    """
+    for label in sorted(set(labels)):
+        REGISTRY.time(REQUEST_WAIT.series(label, outcome), max(0.0, seconds))
+
+
+# Providers whose circuit breaker is open, because their cloud keeps failing. Nodepool 11 has no such metric.
+
+
+def report_circuit_breaker(provider: str, opens: bool) -> None:
+    """Note that a circuit breaker opens or closes. Neither blocks nor raises.
+
+    :param provider: name of the provider.
+    """
+    REGISTRY.set(CIRCUIT_OPEN.series(socket.gethostname(), provider), int(opens))
+    if opens:
+        REGISTRY.count(CIRCUIT_OPENED.series(provider))

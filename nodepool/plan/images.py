@@ -1,0 +1,514 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a build of an image due, and when after builds that failed? (rules B-1 to B-4, B-13, P-1)"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from nodepool.model import states
+from nodepool.model.image import BuildView, ImagesView, ImageUpload, ImageView
+from nodepool.plan.retries import Backoff
+
+#: Pause after the first failed build.
+FIRST_PAUSE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Due:
+    """Build it now."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class NotDue:
+    """Leave it.
+
+    :param look_again_at: seconds since the epoch; None = only a change makes it due.
+    """
+
+    reason: str
+    look_again_at: float | None = None
+
+
+@dataclass(frozen=True)
+class BuildHistory:
+    """Failed builds of an image in a row, as one builder has seen them. Their records are removed soon.
+
+    :param failures: since the last ready build, of any builder.
+    :param last_failure: seconds since the epoch.
+    :param last_begun_zxid: ZooKeeper's number of when the last of them was begun.
+    :param counted: ids of failed builds that are there still, so that none counts twice.
+    :param settings: what was configured then, see `WantedImage`.
+    """
+
+    failures: int = 0
+    last_failure: float = 0.0
+    last_begun_zxid: int = 0
+    counted: frozenset[str] = frozenset()
+    settings: Hashable = None
+
+
+@dataclass(frozen=True)
+class OwnBuilds:
+    """Builds whose files one builder should have.
+
+    :param builder_id: of that builder.
+    :param formats: image and build id -> formats on its disk.
+    """
+
+    builder_id: str
+    formats: Mapping[tuple[str, str], Collection[str]]
+
+
+def observe_builds(history: BuildHistory, view: ImageView, settings: Hashable, now: float) -> BuildHistory:
+    """Count builds that failed since the last look; a ready build that is newer ends the row.
+
+    :param now: seconds since the epoch.
+    """
+    failed = view.builds_in(states.FAILED)
+    new = [build for build in failed if build.id not in history.counted]
+    failures, last, begun, known = (
+        *(history.failures, history.last_failure, history.last_begun_zxid),
+        history.settings,
+    )
+    if new:
+        failures += len(new)
+        # Clocks differ between builders: a time that is still to come would make the pause longer.
+        last = max(last, min(now, max(build.time for build in new)))
+        begun = max(begun, *(build.created_zxid for build in new))
+        known = settings
+    if any(build.created_zxid > begun for build in view.ready_builds()):
+        failures = 0
+    return BuildHistory(failures, last, begun, frozenset(build.id for build in failed), known)
+
+
+def build_due(
+    wanted: WantedImage,
+    view: ImageView,
+    history: BuildHistory,
+    now: float,
+    users: Mapping[str, WantedUpload] | None = None,
+    own: OwnBuilds | None = None,
+) -> Due | NotDue:
+    """Is it time to build an image?
+
+    :param history: as `observe` returned it for this view.
+    :param now: seconds since the epoch.
+    :param users: providers that use the image; with ``own`` an image is built again that can be uploaded no more.
+    :param own: of the builder that asks.
+    """
+    if wanted.paused or view.paused:
+        return NotDue("paused in the configuration" if wanted.paused else "paused by image-pause")
+    if not wanted.formats:
+        return NotDue("no format is configured, and no provider uses it")
+    if view.build_locked:
+        return NotDue("it is being built")
+    reason = _reason(wanted, view, now, users or {}, own)
+    if isinstance(reason, NotDue):
+        return reason
+    again_at = _back_off_ends(wanted, view, history)
+    if now < again_at:
+        return NotDue(f"{reason}, but {history.failures} builds in a row have failed", again_at)
+    return Due(reason)
+
+
+def _reason(
+    wanted: WantedImage, view: ImageView, now: float, users: Mapping[str, WantedUpload], own: OwnBuilds | None
+) -> str | NotDue:
+    if view.build_requested is not None:
+        return "a build was requested"
+    newest = next(iter(view.ready_builds()), None)
+    if newest is None or newest.record is None:
+        return "there is no ready build"
+    due_at = newest.time + wanted.rebuild_age_seconds
+    if now >= due_at:
+        return f"the newest build is {now - newest.time:.0f} s old, rebuild-age is {wanted.rebuild_age_seconds:g} s"
+    lacking = sorted(wanted.formats - set(newest.record.formats))
+    if lacking:
+        return f"the newest build has no {', '.join(lacking)}"
+    stranded = _stranded(newest, users, own)
+    if stranded:
+        return f"the files of the newest build are gone, and {', '.join(stranded)} has no upload of it"
+    return NotDue("the newest build is young enough", due_at)
+
+
+def _stranded(build: BuildView, users: Mapping[str, WantedUpload], own: OwnBuilds | None) -> list[str]:
+    """Providers to which nobody can upload a build: it was built here, and the files are gone."""
+    if own is None or build.record is None or build.record.builder_id != own.builder_id:
+        return []
+    formats = own.formats.get((build.record.image_name, build.id), ())
+    return sorted(
+        provider
+        for provider, use in users.items()
+        if not use.paused and use.format not in formats and not build.ready_uploads(provider)
+    )
+
+
+def _back_off_ends(wanted: WantedImage, view: ImageView, history: BuildHistory) -> float:
+    """When the next attempt may begin. A request that came after the last attempt begins is worth one at once."""
+    if history.settings != wanted.settings:
+        return 0.0
+    if view.build_requested is not None and view.request_zxid > history.last_begun_zxid:
+        return 0.0
+    longest = max(FIRST_PAUSE_SECONDS, wanted.rebuild_age_seconds)
+    return history.last_failure + Backoff(FIRST_PAUSE_SECONDS, longest).pause(history.failures)
+
+
+# What is to be uploaded where, in which order, and what is not worth it any more? (U-1, U-6, U-10, U-12, U-13)
+
+#: After uploads of a build to a provider that failed in a row.
+BACKOFF: Final = Backoff(5.0, 60.0)
+#: Numbers of so many failed uploads are kept, however long a provider refuses a build.
+REMEMBERED: Final = 32
+
+
+@dataclass(frozen=True)
+class UploadJob:
+    """Upload a build to a provider.
+
+    :param build_time: when the build became ready, seconds since the epoch.
+    :param failures: uploads of this build to this provider that have failed in a row.
+    """
+
+    image: str
+    build_id: str
+    provider: str
+    format: str
+    build_time: float
+    failures: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Image, build and provider: there is one upload of these at a time (U-2)."""
+        return self.image, self.build_id, self.provider
+
+
+@dataclass(frozen=True)
+class UploadsDue:
+    """What can be begun now.
+
+    :param jobs: the newest build first.
+    :param look_again_at: when a back-off ends, seconds since the epoch; None = only a change brings more.
+    """
+
+    jobs: tuple[UploadJob, ...] = ()
+    look_again_at: float | None = None
+
+
+@dataclass(frozen=True)
+class UploadFailures:
+    """Failed uploads of one build to one provider. Their records are removed soon.
+
+    :param last: when the last one failed, seconds since the epoch.
+    :param failures: how many failed.
+    :param counted: numbers of the latest that were counted; the pause does not grow any more after so many.
+    """
+
+    last: float = 0.0
+    failures: int = 0
+    counted: frozenset[str] = frozenset()
+
+    def and_one(self, upload_id: str, when: float) -> UploadFailures:
+        """With a further one, unless it was counted."""
+        more = 0 if upload_id in self.counted else 1
+        latest = frozenset(sorted(self.counted | {upload_id})[-REMEMBERED:])
+        return UploadFailures(max(self.last, when), self.failures + more, latest)
+
+
+@dataclass(frozen=True)
+class UploadHistory:
+    """Failed uploads by image, build and provider, as one builder has seen them."""
+
+    failures: Mapping[tuple[str, str, str], UploadFailures] = field(default_factory=dict)
+
+    def of(self, image: str, build_id: str, provider: str) -> UploadFailures:
+        return self.failures.get((image, build_id, provider)) or UploadFailures()
+
+
+def observe_uploads(history: UploadHistory, view: ImagesView, now: float) -> UploadHistory:
+    """Count uploads that failed since the last look; builds that are gone are forgotten.
+
+    :param now: seconds since the epoch.
+    """
+    found: dict[tuple[str, str, str], UploadFailures] = {}
+    for image in view.images.values():
+        for build in image.builds.values():
+            known = {key: value for key, value in history.failures.items() if key[:2] == (image.name, build.id)}
+            found |= known
+            for upload in build.all_uploads():
+                if upload.state == states.FAILED:
+                    key = (image.name, build.id, upload.provider_name)
+                    found[key] = _counted(found.get(key) or UploadFailures(), upload, now)
+    return UploadHistory(found)
+
+
+def _counted(failures: UploadFailures, upload: ImageUpload, now: float) -> UploadFailures:
+    if upload.key in failures.counted:
+        return failures
+    # Clocks differ between builders: a time that is still to come would make the pause longer.
+    last = min(now, upload.state_time or 0.0)
+    return failures.and_one(upload.key, last)
+
+
+def uploads_due(
+    wanted: WantedImages,
+    view: ImagesView,
+    formats: Mapping[tuple[str, str], Collection[str]],
+    history: UploadHistory,
+    now: float,
+) -> UploadsDue:
+    """Which uploads can this builder begin?
+
+    :param formats: image and build id -> formats on the disk of this builder.
+    :param history: as `observe` returned it for this view.
+    :param now: seconds since the epoch.
+    """
+    jobs, later = [], []
+    for provider, images in wanted.providers.items():
+        for image, use in images.items():
+            job = _candidate(view.image(image), provider, use, formats, history)
+            if job is None or image not in wanted.images:
+                continue
+            begin_at = history.of(*job.key).last + BACKOFF.pause(job.failures)
+            if now < begin_at:
+                later.append(begin_at)
+            else:
+                jobs.append(job)
+    jobs.sort(key=lambda job: (-job.build_time, job.image, job.provider))
+    return UploadsDue(tuple(jobs), min(later, default=None))
+
+
+def _candidate(
+    view: ImageView,
+    provider: str,
+    use: WantedUpload,
+    formats: Mapping[tuple[str, str], Collection[str]],
+    history: UploadHistory,
+) -> UploadJob | None:
+    """The newest ready build of an image, if it is to be uploaded to a provider and is not being so (U-1)."""
+    newest = next(iter(view.ready_builds()), None)
+    if use.paused or newest is None or newest.locked or provider in newest.uploading:
+        return None
+    if newest.ready_uploads(provider) or use.format not in formats.get((view.name, newest.id), ()):
+        return None
+    failures = history.of(view.name, newest.id, provider).failures
+    return UploadJob(view.name, newest.id, provider, use.format, newest.time, failures)
+
+
+def next_upload(
+    jobs: Iterable[UploadJob], running: Collection[UploadJob], workers: int, providers: int
+) -> UploadJob | None:
+    """Which upload does a free worker begin? None = none.
+
+    The provider with the fewest uploads under way is served first, of that the newest build. With several providers
+    none gets all workers: one that is slow would hold up the others.
+
+    :param jobs: see `UploadsDue`.
+    :param running: uploads that this builder makes now.
+    :param workers: of this builder, busy or not.
+    :param providers: how many have images.
+    """
+    busy: dict[str, int] = {}
+    for job in running:
+        busy[job.provider] = busy.get(job.provider, 0) + 1
+    most = workers if providers < 2 else max(1, workers - 1)
+    begun = {job.key for job in running}
+    open_jobs = [job for job in jobs if job.key not in begun and busy.get(job.provider, 0) < most]
+    return min(
+        open_jobs, key=lambda job: (busy.get(job.provider, 0), -job.build_time, job.image, job.provider), default=None
+    )
+
+
+def overtaken(build: BuildView | None, view: ImageView, provider: str) -> str | None:
+    """Why is an upload of a build not worth finishing any more (U-12)? None = it is.
+
+    :param build: None = it is gone.
+    """
+    if build is None or build.state != states.READY:
+        return "the build is gone or being deleted"
+    for other in view.builds.values():
+        newer = other.state == states.READY and (other.time, other.id) > (build.time, build.id)
+        if newer and any(not upload.rolled_back for upload in other.ready_uploads(provider)):
+            return f"the newer build {other.id} is ready in {provider}"
+    return None
+
+
+# Back to an older upload: which one, and what becomes of the newer one?
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """Store ``to`` with a new time, so that launchers use it, and mark ``current`` as rolled back."""
+
+    to: ImageUpload
+    current: ImageUpload
+
+
+@dataclass(frozen=True)
+class NoRollback:
+    """Nothing to go back to."""
+
+    reason: str
+
+
+def choose_rollback(view: ImageView, provider: str) -> Rollback | NoRollback:
+    """The ready upload before the current one.
+
+    One that somebody went back from is not preferred again; nor is one whose build is being deleted.
+    """
+    ready = view.ready_uploads(provider)
+    if not ready:
+        return NoRollback(f"image {view.name} has no ready upload in {provider}")
+    current = ready[0]
+    doomed = {build.id for build in view.builds_in(states.DELETING)}
+    older = [upload for upload in ready[1:] if not upload.rolled_back and upload.build_id not in doomed]
+    if not older:
+        return NoRollback(f"image {view.name} has no ready upload in {provider} before {current.build_id}/{current.id}")
+    return Rollback(older[0], current)
+
+
+# When a command that waits for a build, or for uploads, has what it waits for.
+
+
+@dataclass(frozen=True)
+class End:
+    """There is nothing to wait for any more.
+
+    :param good: what was asked for is there.
+    :param text: what happened, for people.
+    """
+
+    good: bool
+    text: str
+
+
+class BuildWait:
+    """Waits for the first build that ends after it was asked for. For one thread.
+
+    :param before: the image before. A build that runs then is waited for: the request is for that one, too (6.3).
+    """
+
+    def __init__(self, before: ImageView) -> None:
+        self._old = {build.id for build in before.builds.values() if build.state != states.BUILDING}
+        self._seen: set[str] = set()
+
+    def running(self, image: ImageView) -> list[BuildView]:
+        """Builds that run, the newest first."""
+        return image.builds_in(states.BUILDING)
+
+    def look(self, image: ImageView) -> End | None:
+        """None = go on waiting."""
+        new = {build.id: build for build in image.builds.values() if build.id not in self._old}
+        gone = self._seen - new.keys()
+        self._seen |= new.keys()
+        ended = sorted(
+            (build for build in new.values() if build.state not in (states.BUILDING, None)),
+            key=lambda build: (build.state != states.READY, -build.time),
+        )
+        if ended:
+            return _build_end(image.name, ended[0])
+        if gone:
+            return End(False, f"Build {image.name}-{min(gone)} was not finished: its record is gone")
+        return None
+
+
+def _build_end(image: str, build: BuildView) -> End:
+    name = f"{image}-{build.id}"
+    if build.state == states.READY:
+        return End(True, f"Build {name} is ready")
+    if build.state == states.DELETING:
+        return End(False, f"Build {name} is being deleted")
+    where = build.record.builder if build.record is not None and build.record.builder else "its builder"
+    return End(False, f"Build {name} has failed; its log is on {where}")
+
+
+@dataclass(frozen=True)
+class ProviderUpload:
+    """How far a provider is with the newest build.
+
+    :param upload: the one that counts; None = it has not begun.
+    :param failures: uploads of this build that have failed.
+    """
+
+    provider: str
+    upload: ImageUpload | None
+    failures: int = 0
+
+    @property
+    def ready(self) -> bool:
+        return self.upload is not None and self.upload.state == states.READY
+
+
+def provider_uploads(image: ImageView, providers: Collection[str]) -> list[ProviderUpload]:
+    """How far these providers are with the newest ready build, in their order; all without upload = there is none."""
+    build = next(iter(image.ready_builds()), None)
+    found = []
+    for provider in providers:
+        views = () if build is None else build.uploads.get(provider, ())
+        records = [view.record for view in views if view.record is not None]
+        ready = [record for record in records if record.state == states.READY]
+        running = [record for record in records if record.state == states.UPLOADING]
+        failures = sum(record.state == states.FAILED for record in records)
+        found.append(ProviderUpload(provider, next(iter(ready + running), None), failures))
+    return found
+
+
+def uploads_end(image: ImageView, providers: Collection[str]) -> End | None:
+    """Does every provider have the newest ready build? None = go on waiting."""
+    builds = image.ready_builds()
+    if not builds:
+        return None
+    if all(one.ready for one in provider_uploads(image, providers)):
+        return End(True, f"Build {image.name}-{builds[0].id} is ready in {', '.join(providers)}")
+    return None
+
+
+# What the configuration wants of images, as values for decisions.
+
+
+@dataclass(frozen=True, slots=True)
+class WantedUpload:
+    """A provider uses an image.
+
+    :param format: in which the provider wants it.
+    :param paused: nothing is uploaded there (P-2).
+    :param resumes: an upload goes on with what an interrupted one of the same build has done (R-4).
+    """
+
+    format: str
+    paused: bool = False
+    resumes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedImage:
+    """An image of ``diskimages`` that is not abstract.
+
+    :param formats: configured ones and those of every provider that uses the image (B-2).
+    :param paused: nothing is built (P-1).
+    :param keep_formats: formats that ``delete_after_upload`` keeps.
+    :param settings: equal = a build makes the same; another value makes a failed build worth another attempt at once.
+    """
+
+    name: str
+    formats: frozenset[str] = frozenset()
+    rebuild_age_seconds: float = 86400.0
+    paused: bool = False
+    keep_formats: frozenset[str] = frozenset()
+    delete_after_upload: bool = False
+    settings: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class WantedImages:
+    """:param providers: every configured provider whose images are managed -> image -> how it is used."""
+
+    images: Mapping[str, WantedImage] = field(default_factory=dict)
+    providers: Mapping[str, Mapping[str, WantedUpload]] = field(default_factory=dict)
+
+    def users(self, image: str) -> dict[str, WantedUpload]:
+        """Providers that use an image, and how."""
+        return {name: images[image] for name, images in self.providers.items() if image in images}

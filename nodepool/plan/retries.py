@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long to wait before something that failed is tried again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from nodepool.model.reasons import ReasonCode
+
+#: Stands for no longest pause.
+NEVER_SECONDS: Final = 1e100
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """Pauses that grow with each failure in a row, up to a longest one.
+
+    :param first_seconds: pause after the first failure.
+    :param longest_seconds: no pause is longer; may be infinite.
+    :param factor: each pause is so many times as long as the one before it; at least 1.
+    """
+
+    first_seconds: float
+    longest_seconds: float
+    factor: float = 2.0
+
+    def pause(self, failures: int) -> float:
+        """Seconds from the last failure to the next attempt.
+
+        :param failures: how many there were in a row, the last one included; with less than one there is no pause.
+        """
+        if failures < 1 or self.first_seconds <= 0:
+            return 0.0
+        longest = min(self.longest_seconds, NEVER_SECONDS)
+        if failures > self._steps(longest):
+            return longest
+        return min(longest, self.first_seconds * self.factor ** (failures - 1))
+
+    def _steps(self, longest: float) -> float:
+        """So many growths lead to the longest pause or past it: a float holds no power of some thousands."""
+        if longest <= self.first_seconds:
+            return 0
+        if self.factor <= 1:
+            return math.inf
+        return math.ceil(math.log(longest / self.first_seconds, self.factor))
+
+
+# An answer that may be a little old: when to ask again, and what counts after an error.
+
+T = TypeVar("T")
+
+
+class AgedAnswer(Generic[T]):
+    """The last answer to a question that somebody asks in the background. An error leaves the old answer.
+
+    Pure: each method gets the time, in seconds. The owner serializes the calls.
+
+    :param age_seconds: after so long it is time to ask again.
+    :param error_age_seconds: the same after an error.
+    """
+
+    def __init__(self, age_seconds: float, error_age_seconds: float) -> None:
+        self._age_seconds = age_seconds
+        self._error_age_seconds = error_age_seconds
+        #: Is there an answer?
+        self.known = False
+        #: The last error, unless there was an answer since.
+        self.error: Exception | None = None
+        self._value: T | None = None
+        self._asking = False
+        self._expired = False
+        self._due = float("-inf")
+
+    @property
+    def value(self) -> T:
+        """The last answer; there must be one."""
+        assert self.known
+        return self._value  # type: ignore[return-value]
+
+    def begin(self, now: float) -> bool:
+        """Is it time to ask, and does nobody yet? Then who calls asks, and tells what came of it."""
+        if self._asking or now < self._due:
+            return False
+        self._asking = True
+        self._expired = False
+        return True
+
+    def answered(self, value: T, now: float) -> None:
+        """The question was answered."""
+        self.known, self._value, self.error = True, value, None
+        self._end(now, self._age_seconds)
+
+    def failed(self, error: Exception, now: float) -> None:
+        """It was not: what was known before stays."""
+        self.error = error
+        self._end(now, self._error_age_seconds)
+
+    def gave_up(self) -> None:
+        """It could not even be asked: the next one may try."""
+        self._asking = False
+
+    def expire(self) -> None:
+        """What is known is out of date, also what is being asked for just now."""
+        self._due = float("-inf")
+        self._expired = True
+
+    def _end(self, now: float, seconds: float) -> None:
+        self._asking = False
+        if not self._expired:
+            self._due = now + seconds
+
+
+# The circuit breaker: when is a cloud that keeps failing not called any more, and when is it tried again?
+#
+# *Closed*: all is well. After `TRIP_FAILURES` calls in a row failed, over at least `TRIP_SECONDS`, it is *open*:
+# nothing
+# new is begun. When the pause is over one call, the probe, finds out whether the cloud is back. Each probe that fails
+# doubles the pause.
+
+#: Calls that must fail in a row, with no call that worked in between...
+TRIP_FAILURES: Final = 5
+#: ...and seconds from the first to the last of them: a moment's trouble in many calls at once is no outage.
+TRIP_SECONDS: Final = 2.0
+#: From a probe that failed, or the failure that opened it, to the next probe.
+PROBE: Final = Backoff(2.0, 30.0)
+
+
+class CircuitBreaker:
+    """Pure: each method gets the time, in seconds. The owner serializes the calls."""
+
+    def __init__(self) -> None:
+        #: What the last failure was, while it is open; else empty.
+        self.reason = ""
+        self._failures = 0
+        self._first_failure = 0.0
+        #: Since it opened; the failure that opened it counts as the first.
+        self._probes_failed = 0
+        self._probe_at = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self._probes_failed > 0
+
+    def failed(self, now: float, reason: str) -> bool:
+        """Note a call that failed because of the cloud.
+
+        :param reason: one line.
+        :return: it opens with this failure.
+        """
+        if self.is_open:
+            self.reason = reason
+            if now >= self._probe_at:
+                self._plan_probe(now)
+            return False
+        if not self._failures:
+            self._first_failure = now
+        self._failures += 1
+        if self._failures < TRIP_FAILURES or now - self._first_failure < TRIP_SECONDS:
+            return False
+        self.reason = reason
+        self._plan_probe(now)
+        return True
+
+    def _plan_probe(self, now: float) -> None:
+        self._probes_failed += 1
+        self._probe_at = now + PROBE.pause(self._probes_failed)
+
+    def worked(self) -> bool:
+        """Note a call that worked; did it close the circuit breaker?"""
+        ended = self.is_open
+        self._failures = 0
+        self._probes_failed = 0
+        self.reason = ""
+        return ended
+
+    def probe_due(self, now: float) -> float | None:
+        """Seconds until the probe, 0 = now; None = it is closed."""
+        return max(0.0, self._probe_at - now) if self.is_open else None
+
+
+# When is a state that lasts logged again? (rule J-6)
+
+#: What lasts is told again after so many seconds, and then as often as `LATER_SECONDS` says.
+STEPS: Final = (60.0, 300.0, 900.0)
+LATER_SECONDS: Final = 3600.0
+#: What begins again within so many seconds has not ended.
+GAP_SECONDS: Final = 60.0
+
+#: Reasons to wait that are logged. With the others a request is for another pool, or looked at again in a moment.
+TOLD: Final = frozenset(
+    code
+    for code in ReasonCode
+    if not code.value.startswith(("turn.", "declined.", "request.", "served.")) and code is not ReasonCode.WAIT_ORDER
+)
+
+K = TypeVar("K", bound=Hashable)
+
+
+def next_reminder(lasted: float) -> float:
+    """How long something has lasted when it is told next, in seconds.
+
+    :param lasted: how long it has now.
+    """
+    later = next((step for step in STEPS if step > lasted), None)
+    return (lasted // LATER_SECONDS + 1) * LATER_SECONDS if later is None else later
+
+
+@dataclass
+class _Lasting:
+    since: float
+    due: float
+    seen: float
+
+
+class Reminders(Generic[K]):
+    """Keeps since when each of many things lasts. Times are monotonic seconds.
+
+    :param first: how long something lasts when it is reported for the first time, in seconds.
+    """
+
+    def __init__(self, first: float) -> None:
+        self._first = first
+        self._lasting: dict[K, _Lasting] = {}
+        #: When the next of what lasts now is to be told; None = nothing lasts.
+        self.next_due: float | None = None
+
+    def due(self, lasting: Iterable[K], now: float) -> list[K]:
+        """What is to be told now.
+
+        :param lasting: everything that lasts now.
+        """
+        found: list[K] = []
+        dues: list[float] = []
+        for thing in lasting:
+            known = self._lasting.get(thing)
+            if known is None:
+                known = self._lasting[thing] = _Lasting(now, now + self._first, now)
+            known.seen = now
+            if now >= known.due:
+                found.append(thing)
+                known.due = known.since + next_reminder(now - known.since)
+            dues.append(known.due)
+        self.next_due = min(dues, default=None)
+        for thing in [thing for thing, known in self._lasting.items() if now - known.seen > GAP_SECONDS]:
+            del self._lasting[thing]
+        return found
+
+
+# What one look shows may be about to change, or be known late. What the next one shows again is so.
+
+
+class SeenTwice(Generic[K]):
+    """Compares each look with the one before. The owner serializes the calls.
+
+    :param apart_seconds: the first of the looks in a row that show something must be so long ago.
+    """
+
+    def __init__(self, apart_seconds: float = 0.0) -> None:
+        self._apart_seconds = apart_seconds
+        #: When each was seen for the first time, in looks without a gap.
+        self._since: dict[K, float] = {}
+        #: Did the last look show anything that the one before did not?
+        self.new = False
+
+    def seen_for(self, key: K, now: float) -> float:
+        """Seconds since something was seen for the first time, in looks without a gap."""
+        return now - self._since.get(key, now)
+
+    def look(self, found: Iterable[K], now: float = 0.0) -> set[K]:
+        """Note a look; returns what was seen before, too.
+
+        :param found: all that it shows.
+        :param now: seconds; needed only with ``apart_seconds``.
+        """
+        before = self._since
+        self._since = {key: before.get(key, now) for key in found}
+        self.new = not self._since.keys() <= before.keys()
+        return {key for key, since in self._since.items() if key in before and now - since >= self._apart_seconds}

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A span, and the ids that follow from records: whoever takes a request over continues its trace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeGuard
+
+from nodepool.clock import wall_time
+from nodepool.model import states
+from nodepool.model.request import origin_of
+from nodepool.plan.request_stage import Progress, Stage
+
+if TYPE_CHECKING:
+    from nodepool.model.node import Node
+    from nodepool.model.reasons import Reason
+    from nodepool.model.request import NodeRequest
+
+#: Bits of ids, as W3C Trace Context has them.
+TRACE_ID_BITS: Final = 128
+SPAN_ID_BITS: Final = 64
+#: Flag of a trace that is recorded.
+SAMPLED: Final = 1
+
+AttributeValue = str | int | float | tuple[str, ...]
+
+
+class Trace(NamedTuple):
+    """Where the spans of a request, or of a build, belong.
+
+    :param trace_id: 128 bits, not 0.
+    :param parent_id: span of whoever asked, 64 bits; 0 = there is none.
+    :param sampled: False: whoever began the trace does not want it recorded.
+    """
+
+    trace_id: int
+    parent_id: int = 0
+    sampled: bool = True
+
+    @property
+    def text(self) -> str:
+        """The id of the trace as OpenTelemetry writes it: 32 hexadecimal digits."""
+        return f"{self.trace_id:032x}"
+
+
+class Span(NamedTuple):
+    """Something that took time, and has ended.
+
+    :param parent_id: 0 = it has no parent.
+    :param begin, end: seconds since the epoch.
+    :param error: why it failed; empty = it did not.
+    """
+
+    name: str
+    trace_id: int
+    span_id: int
+    parent_id: int
+    begin: float
+    end: float
+    attributes: Mapping[str, AttributeValue] = MappingProxyType({})
+    error: str = ""
+
+
+def derived_id(bits: int, *parts: object) -> int:
+    """An id that is the same whenever and wherever it is made of the same parts. Never 0.
+
+    :param bits: `TRACE_ID_BITS` or `SPAN_ID_BITS`.
+    """
+    text = "\0".join(map(str, parts)).encode(errors="backslashreplace")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=bits // 8).digest(), "big") or 1
+
+
+def trace_of(request: NodeRequest) -> Trace:
+    """The trace of a request: that of ``span_info`` in its ``requestor_data``, else one of its own.
+
+    Zuul 14.3 writes ``span_info`` as ``zuul.lib.tracing.getSpanInfo`` makes it.
+    """
+    data = request.requestor_data
+    info = data.get("span_info") if isinstance(data, dict) else None
+    if isinstance(info, dict):
+        trace_id, parent_id = info.get("trace_id"), info.get("span_id")
+        if is_id(trace_id, TRACE_ID_BITS) and is_id(parent_id, SPAN_ID_BITS):
+            flags = info.get("trace_flags", SAMPLED)
+            return Trace(trace_id, parent_id, not isinstance(flags, int) or bool(flags & SAMPLED))
+    return Trace(derived_id(TRACE_ID_BITS, "request", request.id, request.created_time))
+
+
+def is_id(value: Any, bits: int) -> TypeGuard[int]:
+    """Is it a valid id? 0 is none."""
+    return type(value) is int and 0 < value < 1 << bits
+
+
+# Where spans go, of the whole process: nowhere, until something takes them.
+
+
+class SpanSink(Protocol):
+    """Takes spans. Must neither block nor raise. Called by any thread."""
+
+    def record(self, span: Span) -> None: ...
+
+
+_sink: SpanSink | None = None
+
+
+def use(sink: SpanSink) -> None:
+    """Give all spans of this process to a sink from now on."""
+    global _sink
+    _sink = sink
+
+
+def stop_using(sink: SpanSink) -> None:
+    """Record nothing from now on, unless another sink took its place."""
+    global _sink
+    if _sink is sink:
+        _sink = None
+
+
+def enabled() -> bool:
+    """Are spans recorded? Whoever makes one asks this first: nothing is computed for nobody."""
+    return _sink is not None
+
+
+def record(
+    trace: Trace,
+    name: str,
+    key: tuple[object, ...],
+    begin: float,
+    end: float,
+    *,
+    parent: int | None = None,
+    error: str = "",
+    attributes: Mapping[str, AttributeValue] | None = None,
+) -> int:
+    """Record a span that has ended. Neither blocks nor raises.
+
+    :param key: makes it differ from others of that name in its trace, such as the id of the node: its id is made of it.
+    :param begin, end: seconds since the epoch.
+    :param parent: id of the parent span; None = that of the trace.
+    :param error: why it failed; empty = it did not.
+    :return: the id of the span.
+    """
+    span_id = span_id_of(trace, name, *key)
+    sink = _sink
+    if sink is not None and trace.sampled:
+        parent_id = trace.parent_id if parent is None else parent
+        sink.record(
+            Span(name, trace.trace_id, span_id, parent_id, begin, max(begin, end), dict(attributes or {}), error)
+        )
+    return span_id
+
+
+def span_id_of(trace: Trace, name: str, *key: object) -> int:
+    """The id of a span, also of one that has not ended yet."""
+    return derived_id(SPAN_ID_BITS, trace.trace_id, name, *key)
+
+
+def log_id(request: NodeRequest) -> str | None:
+    """The id of a request's trace, for the log; None = nothing is recorded."""
+    if _sink is None:
+        return None
+    trace = trace_of(request)
+    return trace.text if trace.sampled else None
+
+
+# Spans of a request: the whole of it, and what pools do with it.
+
+REQUEST: Final = "nodepool.request"
+QUEUE: Final = "nodepool.queue"
+SERVICE: Final = "nodepool.service"
+FULFILMENT: Final = "nodepool.fulfilment"
+DECLINE: Final = "nodepool.decline"
+#: Stages of a pool that have a span each.
+_STAGES: Final = {
+    Stage.CHECKING: "nodepool.check",
+    Stage.FULFILLING: FULFILMENT,
+    Stage.LOCKING: "nodepool.lock",
+    Stage.PAUSED: "nodepool.wait",
+}
+
+
+def request_span(request: NodeRequest, trace: Trace) -> int:
+    """The id of the span of the whole request, the parent of all others."""
+    return span_id_of(trace, REQUEST, request.id)
+
+
+def ended(request: NodeRequest, outcome: str) -> None:
+    """A request has ended: the span of the whole. Does not block.
+
+    :param outcome: ``fulfilled``, ``failed`` or ``cancelled``.
+    """
+    if not enabled():
+        return
+    now = wall_time()
+    begin = now if request.created_time is None else min(request.created_time, now)
+    attributes: dict[str, AttributeValue] = {
+        "nodepool.request": request.key,
+        "nodepool.labels": tuple(request.node_types),
+        "nodepool.nodes": tuple(request.nodes),
+        "nodepool.outcome": outcome,
+        "nodepool.requestor": request.requestor or "",
+        "nodepool.event": request.event_id or "",
+        **{f"nodepool.{name}": value for name, value in origin_of(request).items()},
+    }
+    error = "every pool declined it" if outcome == states.FAILED else ""
+    record(trace_of(request), REQUEST, (request.id,), begin, now, error=error, attributes=attributes)
+
+
+def declined(request: NodeRequest, reason: Reason, pool: str) -> None:
+    """A pool has declined a request: a span without length. Does not block.
+
+    :param pool: such as ``cloud-1/main``.
+    """
+    if not enabled():
+        return
+    trace, now = trace_of(request), wall_time()
+    record(
+        trace,
+        DECLINE,
+        (request.id, pool, now),
+        now,
+        now,
+        parent=request_span(request, trace),
+        attributes={"nodepool.pool": pool, "nodepool.reason": reason.code.value, "nodepool.text": reason.text},
+    )
+
+
+def fulfilment(request: NodeRequest, begin: float) -> None:
+    """A request was fulfilled with nodes that were launched: how long its write took. Does not block.
+
+    :param begin: seconds since the epoch.
+    """
+    if enabled():
+        trace = trace_of(request)
+        parent = request_span(request, trace)
+        record(trace, FULFILMENT, (request.id, begin), begin, wall_time(), parent=parent)
+
+
+class ServiceSpans:
+    """Spans of one pool that serves a request, from the queue on. For the thread of the pool.
+
+    :param launcher_id: of the pool.
+    :param reason: why it waited in the queue.
+    """
+
+    def __init__(self, request: NodeRequest, launcher_id: str, pool: str, reason: Reason | None) -> None:
+        self._trace = trace_of(request)
+        self._begin = wall_time()
+        self._parent = request_span(request, self._trace)
+        self._key = (request.id, launcher_id, self._begin)
+        self._id = span_id_of(self._trace, SERVICE, *self._key)
+        self._pool = pool
+        self._since = self._begin
+        self._reason: Reason | None = None
+        #: Of a request that was given back: since then.
+        waits_since = request.state_time if request.state == states.REQUESTED else None
+        waits_since = waits_since or request.created_time or self._begin
+        self._record(QUEUE, min(waits_since, self._begin), self._begin, self._parent, reason)
+
+    def moved(self, progress: Progress) -> None:
+        """The request went to another stage. Does not block."""
+        now, left = progress.since, progress.moves[-1].origin
+        if left in _STAGES:
+            self._record(_STAGES[left], self._since, now, self._id, self._reason)
+        self._since, self._reason = now, progress.reason
+
+    def end(self, stage: Stage) -> None:
+        """The pool has let go of the request. Does not block."""
+        record(
+            self._trace,
+            SERVICE,
+            self._key,
+            self._begin,
+            wall_time(),
+            parent=self._parent,
+            attributes={"nodepool.pool": self._pool, "nodepool.stage": stage.value},
+        )
+
+    def _record(self, name: str, begin: float, end: float, parent: int, reason: Reason | None) -> None:
+        attributes: dict[str, AttributeValue] = {"nodepool.pool": self._pool}
+        if reason is not None:
+            attributes |= {"nodepool.reason": reason.code.value, "nodepool.text": reason.text}
+        record(self._trace, name, (*self._key, begin), begin, end, parent=parent, attributes=attributes)
+
+
+# Spans of launches: each attempt, and in it the boot and the scan.
+
+LAUNCH: Final = "nodepool.launch"
+BOOT: Final = "nodepool.boot"
+SCAN: Final = "nodepool.scan"
+
+
+def attempt_ended(request: NodeRequest, node: Node, provider: str, attempt: int, seconds: float, error: str) -> None:
+    """An attempt to launch a node has ended just now. Does not block.
+
+    :param attempt: from 1.
+    :param seconds: how long it took.
+    :param error: why it failed; empty = it did not.
+    """
+    if not enabled():
+        return
+    trace, now = trace_of(request), wall_time()
+    record(
+        trace,
+        LAUNCH,
+        (node.id, attempt),
+        now - max(0.0, seconds),
+        now,
+        parent=request_span(request, trace),
+        error=error,
+        attributes={
+            "nodepool.node": node.key,
+            "nodepool.provider": provider,
+            "nodepool.label": node.type[0] if node.type else "",
+            "nodepool.attempt": attempt,
+            "nodepool.external_id": str(node.external_id or ""),
+        },
+    )
+
+
+def part_ended(name: str, request: NodeRequest, node: Node, attempt: int, seconds: float) -> None:
+    """A part of an attempt has ended just now. Does not block.
+
+    :param name: `BOOT` or `SCAN`.
+    """
+    if enabled():
+        trace, now = trace_of(request), wall_time()
+        parent = span_id_of(trace, LAUNCH, node.id, attempt)
+        record(trace, name, (node.id, attempt), now - max(0.0, seconds), now, parent=parent)
+
+
+# Spans of images: each build is a trace, and its uploads belong to it.
+
+BUILD: Final = "nodepool.build"
+UPLOAD: Final = "nodepool.upload"
+
+
+def _trace(image: str, build: str) -> Trace:
+    return Trace(derived_id(TRACE_ID_BITS, "build", image, build))
+
+
+def build_ended(image: str, build: str, seconds: float, error: str) -> None:
+    """A build has ended just now. Does not block.
+
+    :param build: id of the build.
+    :param error: why it failed; empty = it did not.
+    """
+    if enabled():
+        now = wall_time()
+        attributes = {"nodepool.image": image, "nodepool.build": build}
+        record(_trace(image, build), BUILD, (image, build), now - seconds, now, error=error, attributes=attributes)
+
+
+def upload_ended(image: str, build: str, provider: str, upload: str, seconds: float, outcome: str, error: str) -> None:
+    """An upload has ended just now. Does not block.
+
+    :param upload: number of the upload.
+    :param outcome: in a word or two.
+    :param error: why it failed; empty = it did not.
+    """
+    if not enabled():
+        return
+    trace, now = _trace(image, build), wall_time()
+    record(
+        trace,
+        UPLOAD,
+        (provider, upload),
+        now - seconds,
+        now,
+        parent=span_id_of(trace, BUILD, image, build),
+        error=error,
+        attributes={
+            "nodepool.image": image,
+            "nodepool.build": build,
+            "nodepool.provider": provider,
+            "nodepool.upload": upload,
+            "nodepool.outcome": outcome,
+        },
+    )

@@ -1,0 +1,555 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The caches of a launcher: nodes, requests, registered pools, images and maintenance records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from nodepool import log_names
+from nodepool.clock import monotonic
+from nodepool.model.component import PoolComponent
+from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.maintenance import MODES, Maintenance, MaintenanceRecords
+from nodepool.model.node import Node
+from nodepool.model.record import InvalidRecord, Record
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
+from nodepool.zk import paths, status
+from nodepool.zk.cache import LockedRecordCache, RecordCache, RecordsByKind, SubtreeCache
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.maintenance_store import decode
+from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
+
+
+class NodepoolCache:
+    """Follows ZooKeeper and our own writes. It is the `WriteObserver` of every transaction."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self.nodes: LockedRecordCache[Node] = LockedRecordCache(client, paths.NODES, Node.from_dict)
+        self.requests: RecordCache[NodeRequest] = RecordCache(client, paths.REQUESTS, NodeRequest.from_dict)
+        self.pools: RecordCache[PoolComponent] = RecordCache(
+            client, f"{paths.COMPONENTS}/{PoolComponent.kind}", PoolComponent.from_dict
+        )
+        self.images = ImageCache(client)
+        self.maintenance = MaintenanceCache(client)
+
+    @property
+    def ready(self) -> bool:
+        return all(cache.ready.is_set() for cache in self._all())
+
+    def wait_ready(self, timeout: float) -> bool:
+        """Wait until all caches are complete, at most ``timeout`` seconds."""
+        deadline = monotonic() + timeout
+        return all(cache.wait_ready(max(0.0, deadline - monotonic())) for cache in self._all())
+
+    def _all(self) -> tuple[RecordCache[Any] | ImageCache | MaintenanceCache, ...]:
+        return (self.nodes, self.requests, self.pools, self.images, self.maintenance)
+
+    def wait_settled(self, timeout: float) -> bool:
+        """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""
+        return all([self.nodes.wait_settled(timeout), self.requests.wait_settled(timeout)])
+
+    # -- WriteObserver --
+
+    def expect(self, record: Record) -> None:
+        if record.id is not None:
+            if isinstance(record, Node):
+                self.nodes.expect(record.id)
+            else:
+                self.requests.expect(record.id)
+
+    def settle(self, record: Record, written: bool) -> None:
+        if record.id is not None:
+            if isinstance(record, Node):
+                self.nodes.settle(record.id, record.copy() if written else None)
+            elif isinstance(record, NodeRequest):
+                self.requests.settle(record.id, record.copy() if written else None)
+
+    def expect_create(self, record: Record) -> None:
+        if isinstance(record, Node):
+            self.nodes.expect_create()
+        else:
+            self.requests.expect_create()
+
+    def settle_create(self, record: Record, created: bool) -> None:
+        if isinstance(record, Node):
+            self.nodes.settle_create(record.id if created else None, record.copy() if created else None)
+        elif isinstance(record, NodeRequest):
+            self.requests.settle_create(record.id if created else None, record.copy() if created else None)
+
+
+# `ImageCache`: the records of images in ZooKeeper, kept up to date by one recursive watch.
+#
+# Everything is changed in the connection thread, where events and answers arrive. Readers get views, which never
+# change.
+#
+# The view of an image is renewed when nothing of the image is being read, so that no view shows a lock that is free
+# beside the record that its holder has just overwritten.
+
+#: Called with the name of an image that changed, "" = any may have; in the connection thread, must not block.
+ImageListener = Callable[[str], None]
+
+
+class ImageCache(SubtreeCache[[str]]):
+    """Follows all images. Made before or after the client is connected; does not block."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        super().__init__(client, IMAGES, "Error in a listener of images")
+        self._tree = ImageTree()
+        self._view = NO_IMAGES
+        self._changed: set[str] = set()
+        #: Was everything read once, so that there is a view, be it old?
+        self.complete = False
+        self.start()
+
+    def snapshot(self) -> ImagesView:
+        """All images as they were last known; does not block, any thread. Empty before everything was read once."""
+        return self._view
+
+    # -- connection thread --
+
+    def _has_data(self, path: str) -> bool:
+        return kind(parts(path)).has_data
+
+    def _has_children(self, path: str) -> bool:
+        return kind(parts(path)).has_children
+
+    def _part_of(self, path: str) -> str:
+        """Name of the image."""
+        return "".join(parts(path)[:1])
+
+    def _forget_questions(self) -> None:
+        self._changed.clear()
+        super()._forget_questions()
+
+    def _on_there(self, path: str) -> None:
+        self._tree.add(path)
+
+    def _on_gone(self, path: str) -> None:
+        self._tree.remove(path)
+
+    def _on_children(self, path: str, names: list[str]) -> None:
+        self._tree.set_children(path, names)
+
+    def _on_data(self, path: str, data: bytes, stat: Any) -> None:
+        self._tree.load(path, data, stat)
+
+    def _on_change(self, path: str) -> None:
+        self._changed.update(parts(path)[:1] or self._tree.image_names() or list(self._view.images))
+
+    def _on_settled(self) -> None:
+        """Renew the views of changed images of which nothing is being read."""
+        for image in [image for image in self._changed if not self._is_open(image)]:
+            self._changed.discard(image)
+            self._view = self._view.with_image(image, self._tree.view(image))
+            self._notify(image)
+
+    def _on_complete(self) -> None:
+        views = {name: view for name in self._tree.image_names() if (view := self._tree.view(name)) is not None}
+        self._view = ImagesView(views)
+        self.complete = True
+        self.ready.set()
+        self._notify("")
+
+
+# The znodes of images as far as they are known, and the views that follow from them. Nothing here asks ZooKeeper.
+
+
+class _Znode:
+    """One znode.
+
+    :param changed: when its data were written last, seconds since the epoch.
+    :param created: when it was made, seconds since the epoch.
+    :param created_zxid: ZooKeeper's number of the change that made it.
+    :param changed_zxid: of the one that wrote its data last.
+    :param problem: why its data are no record.
+    """
+
+    __slots__ = ("changed", "changed_zxid", "children", "created", "created_zxid", "problem", "record")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Znode] = {}
+        self.changed = 0.0
+        self.created = 0.0
+        self.created_zxid = 0
+        self.changed_zxid = 0
+        self.record: Any = None
+        self.problem = ""
+
+    def below(self, *names: str) -> _Znode | None:
+        found: _Znode | None = self
+        for name in names:
+            found = None if found is None else found.children.get(name)
+        return found
+
+    def is_locked(self) -> bool:
+        """Does somebody hold or wait for the lock in it?"""
+        lock = self.children.get(paths.LOCK)
+        return lock is not None and bool(lock.children)
+
+
+class ImageTree:
+    """Owned by one thread. Paths are whole ones, at or below `image_paths.IMAGES`."""
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self) -> None:
+        self._root = _Znode()
+
+    def image_names(self) -> list[str]:
+        return list(self._root.children)
+
+    def add(self, path: str) -> None:
+        """A znode is there, and so are its parents."""
+        found = self._root
+        for name in parts(path):
+            found = found.children.setdefault(name, _Znode())
+
+    def remove(self, path: str) -> None:
+        """A znode is gone with all below; one that was not known is fine."""
+        names = parts(path)
+        if not names:
+            self._root = _Znode()
+            return
+        parent = self._root.below(*names[:-1])
+        if parent is not None:
+            parent.children.pop(names[-1], None)
+
+    def set_children(self, path: str, names: Iterable[str]) -> None:
+        """The znode has these children and no others."""
+        znode = self._root.below(*parts(path))
+        if znode is not None:
+            znode.children = {name: znode.children.get(name) or _Znode() for name in names}
+
+    def load(self, path: str, data: bytes, stat: Any) -> None:
+        """What was read of a build, an upload or a request for a build.
+
+        :param stat: Kazoo's.
+        """
+        names = parts(path)
+        znode = self._root.below(*names)
+        if znode is None:
+            return
+        znode.created_zxid, znode.created, znode.changed = stat.czxid, stat.ctime / 1000, stat.mtime / 1000
+        znode.changed_zxid = stat.mzxid
+        if kind(names) is Kind.REQUEST:
+            return
+        try:
+            znode.record = read_record(path, data, stat)
+            znode.problem = ""
+        except InvalidRecord as problem:
+            znode.record = None
+            if znode.problem != str(problem):
+                znode.problem = str(problem)
+                # Znodes without data are there for a moment, when a lock is taken of what was just removed.
+                level = logging.DEBUG if isinstance(problem, paths.EmptyRecord) else logging.ERROR
+                self.log.log(level, "Ignoring %s: %s", path, problem)
+
+    def view(self, name: str) -> ImageView | None:
+        """An image as it is known; None = there is none."""
+        image = self._root.children.get(name)
+        if image is None:
+            return None
+        request = image.children.get("request-build")
+        builds = image.children.get("builds") or _Znode()
+        return ImageView(
+            name,
+            paused="pause" in image.children,
+            build_requested=None if request is None else request.created,
+            request_zxid=0 if request is None else request.changed_zxid,
+            build_locked=builds.is_locked(),
+            builds=MappingProxyType(
+                {build_id: _build_view(build_id, build) for build_id, build in _without_lock(builds)}
+            ),
+        )
+
+
+def _without_lock(znode: _Znode) -> list[tuple[str, _Znode]]:
+    return sorted((name, child) for name, child in znode.children.items() if name != paths.LOCK)
+
+
+def _build_view(build_id: str, build: _Znode) -> BuildView:
+    providers = build.children.get("providers") or _Znode()
+    uploads = {name: provider.children.get("images") or _Znode() for name, provider in providers.children.items()}
+    return BuildView(
+        build_id,
+        build.record,
+        changed=build.changed,
+        created_zxid=build.created_zxid,
+        locked=build.is_locked(),
+        uploads=MappingProxyType(
+            {
+                name: tuple(
+                    UploadView(upload_id, upload.record, upload.changed, upload.is_locked())
+                    for upload_id, upload in _without_lock(znode)
+                )
+                for name, znode in uploads.items()
+            }
+        ),
+        uploading=frozenset(name for name, znode in uploads.items() if znode.is_locked()),
+    )
+
+
+def read_record(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload:
+    """The build or upload that a znode holds, with its version. Raises InvalidRecord."""
+    record = record_of(path, paths.decode(data))
+    record.version, record.mzxid = stat.version, stat.mzxid
+    return record
+
+
+def record_of(path: str, data: dict[str, Any]) -> ImageBuild | ImageUpload:
+    """The build or upload that the object in a znode means. Raises InvalidRecord."""
+    names = parts(path)
+    if kind(names) is Kind.BUILD:
+        return ImageBuild.from_dict(data, names[0], names[2])
+    return ImageUpload.from_dict(data, names[0], names[2], names[4], names[6])
+
+
+# Znode paths of images: builds, uploads, their locks, pauses and requests (reference/zookeeper 2).
+
+IMAGES: Final = paths.IMAGES
+
+_PAUSE: Final = "pause"
+_REQUEST: Final = "request-build"
+_BUILDS: Final = "builds"
+_PROVIDERS: Final = "providers"
+_UPLOADS: Final = "images"
+
+
+def image(name: str) -> str:
+    return f"{IMAGES}/{name}"
+
+
+def pause(name: str) -> str:
+    """Is there while builds of the image are paused."""
+    return f"{IMAGES}/{name}/{_PAUSE}"
+
+
+def build_request(name: str) -> str:
+    """Is there while somebody asks for a build."""
+    return f"{IMAGES}/{name}/{_REQUEST}"
+
+
+def builds(name: str) -> str:
+    return f"{IMAGES}/{name}/{_BUILDS}"
+
+
+def build_lock(name: str) -> str:
+    """Held while the image is being built."""
+    return f"{builds(name)}/{paths.LOCK}"
+
+
+def build(name: str, build_id: str) -> str:
+    return f"{builds(name)}/{build_id}"
+
+
+def build_id_lock(name: str, build_id: str) -> str:
+    """Held while one build becomes `deleting` or is removed."""
+    return f"{build(name, build_id)}/{paths.LOCK}"
+
+
+def providers(name: str, build_id: str) -> str:
+    return f"{build(name, build_id)}/{_PROVIDERS}"
+
+
+def provider(name: str, build_id: str, provider_name: str) -> str:
+    return f"{providers(name, build_id)}/{provider_name}"
+
+
+def uploads(name: str, build_id: str, provider_name: str) -> str:
+    return f"{provider(name, build_id, provider_name)}/{_UPLOADS}"
+
+
+def upload_lock(name: str, build_id: str, provider_name: str) -> str:
+    """Held while the build is being uploaded to the provider."""
+    return f"{uploads(name, build_id, provider_name)}/{paths.LOCK}"
+
+
+def upload(name: str, build_id: str, provider_name: str, upload_id: str) -> str:
+    return f"{uploads(name, build_id, provider_name)}/{upload_id}"
+
+
+def upload_id_lock(name: str, build_id: str, provider_name: str, upload_id: str) -> str:
+    """Held while one upload is being deleted."""
+    return f"{upload(name, build_id, provider_name, upload_id)}/{paths.LOCK}"
+
+
+class Kind(Enum):
+    """What a znode at or below `IMAGES` is."""
+
+    ROOT = "root"
+    IMAGE = "image"
+    PAUSE = "pause"
+    REQUEST = "request"
+    BUILDS = "builds"
+    BUILD = "build"
+    PROVIDERS = "providers"
+    PROVIDER = "provider"
+    UPLOADS = "uploads"
+    UPLOAD = "upload"
+    LOCK = "lock"
+    CONTENDER = "contender"
+    OTHER = "other"
+
+    @property
+    def has_data(self) -> bool:
+        """Is there something to know of it besides that it exists?"""
+        return self in _WITH_DATA
+
+    @property
+    def has_children(self) -> bool:
+        return self not in _WITHOUT_CHILDREN
+
+
+_WITH_DATA: Final = frozenset({Kind.REQUEST, Kind.BUILD, Kind.UPLOAD})
+_WITHOUT_CHILDREN: Final = frozenset({Kind.PAUSE, Kind.REQUEST, Kind.CONTENDER, Kind.OTHER})
+
+#: Kind of a znode -> kinds of its children by name; None stands for any other name.
+_CHILDREN: Final[dict[Kind, dict[str | None, Kind]]] = {
+    Kind.ROOT: {None: Kind.IMAGE},
+    Kind.IMAGE: {_PAUSE: Kind.PAUSE, _REQUEST: Kind.REQUEST, _BUILDS: Kind.BUILDS},
+    Kind.BUILDS: {paths.LOCK: Kind.LOCK, None: Kind.BUILD},
+    Kind.BUILD: {paths.LOCK: Kind.LOCK, _PROVIDERS: Kind.PROVIDERS},
+    Kind.PROVIDERS: {None: Kind.PROVIDER},
+    Kind.PROVIDER: {_UPLOADS: Kind.UPLOADS},
+    Kind.UPLOADS: {paths.LOCK: Kind.LOCK, None: Kind.UPLOAD},
+    Kind.UPLOAD: {paths.LOCK: Kind.LOCK},
+    Kind.LOCK: {None: Kind.CONTENDER},
+}
+
+
+def parts(path: str) -> list[str]:
+    """Names on the way from `IMAGES` to a znode; none for `IMAGES` itself."""
+    return path[len(IMAGES) + 1 :].split("/") if len(path) > len(IMAGES) else []
+
+
+def kind(names: list[str]) -> Kind:
+    """What the znode is that these `parts` lead to."""
+    found = Kind.ROOT
+    for name in names:
+        below = _CHILDREN.get(found, {})
+        found = below.get(name) or below.get(None) or Kind.OTHER
+    return found
+
+
+# `MaintenanceCache`: the maintenance records as they are now, kept up to date by one recursive watch.
+
+#: Called when records came, went or changed; in the connection thread, must not block.
+MaintenanceListener = Callable[[], None]
+
+NO_RECORDS: Final[MaintenanceRecords] = MappingProxyType({})
+
+
+class MaintenanceCache(RecordsByKind[Maintenance | InvalidRecord]):
+    """Follows ``/nodepool/maintenance``, which need not exist. Made before or after the client is connected.
+
+    Everything is changed in the connection thread; `snapshot` is replaced as a whole, and any thread may ask for it.
+    """
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        super().__init__(client, paths.MAINTENANCE, MODES, "Error in a listener of maintenance records")
+        self._records = NO_RECORDS
+        #: Bad records that were logged, by path: the transaction that wrote it.
+        self._told: dict[str, int] = {}
+        self.start()
+
+    def snapshot(self) -> MaintenanceRecords:
+        """All records as they were last known, also those that are over; does not block."""
+        return self._records
+
+    # -- connection thread --
+
+    def _entry(self, kind: str, name: str, data: bytes, stat: Any) -> Maintenance | InvalidRecord:
+        path = paths.maintenance(kind, name)
+        try:
+            record = decode(kind, name, data)
+        except InvalidRecord as problem:
+            if self._told.get(path) != stat.mzxid:
+                self._told[path] = stat.mzxid
+                self.log.error("Ignoring %s: %s", path, problem)
+            return problem
+        self._told.pop(path, None)
+        return record
+
+    def _renew(self) -> bool:
+        records = {
+            (kind, record.name): record
+            for kind, entries in self._entries.items()
+            for record in entries.values()
+            if isinstance(record, Maintenance)
+        }
+        changed = records != self._records
+        self._records = MappingProxyType(records)
+        return changed
+
+
+# `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
+#
+# A site with many pools writes many records. The connection thread only takes their bytes; whoever asks decodes those
+# that changed since somebody asked last.
+
+T = TypeVar("T")
+
+
+class StatusCache(RecordsByKind["StoredStatus"]):
+    """Follows ``/nodepool/status`` from `start` to `stop`. A connection has at most one of them.
+
+    Any thread may ask; nothing here blocks. What was known stays known without a connection (``ready`` is clear then).
+    Listeners are called without an argument, in the connection thread: they must not block, and ask in another one.
+    """
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        super().__init__(client, paths.STATUS, (POOL, LAUNCHER, BUILDER), "Error in a listener of status records")
+
+    def pools(self) -> list[PoolStatus]:
+        """What all pools of all launchers tell, in the order of `status_records.read_pools`; without bad ones.
+
+        A record that did not change is the same object as before.
+        """
+        return in_order_of_pools(self._decoded(POOL, PoolStatus.of_record))
+
+    def launchers(self) -> list[LauncherStatus]:
+        """What all launchers tell, as `pools`."""
+        return in_order_of_launchers(self._decoded(LAUNCHER, LauncherStatus.of_record))
+
+    def builders(self) -> BuilderStatus:
+        """What all builders report together."""
+        return BuilderStatus.of_records(self._decoded(BUILDER, dict))
+
+    def _decoded(self, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
+        for stored in list(self._entries[kind].values()):
+            record = stored.decoded(parse)
+            if record is not None:
+                yield record
+
+    # -- connection thread --
+
+    def _entry(self, kind: str, name: str, data: bytes, stat: Any) -> StoredStatus:
+        return StoredStatus(status.path_of(kind, name), data)
+
+
+class StoredStatus:
+    """The data of one znode, and what they say once somebody has asked."""
+
+    __slots__ = ("_data", "_path", "_record")
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self._path = path
+        self._data: bytes | None = data
+        self._record: Any = None
+
+    def decoded(self, parse: Callable[[Mapping[str, Any]], T]) -> T | None:
+        """The record; None = a bad one, which is logged. Two threads that ask first at once both decode."""
+        data = self._data
+        if data is not None:
+            try:
+                self._record = parse(status.decode(data))
+            except InvalidRecord as problem:
+                StatusCache.log.error("Ignoring %s: %s", self._path, problem)
+            self._data = None
+        record: T | None = self._record
+        return record

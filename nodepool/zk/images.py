@@ -1,0 +1,509 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Image builds and uploads in ZooKeeper: reads, writes and locks (reference/zookeeper 6)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from nodepool import log_names
+from nodepool.clock import wall_time
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model import states
+from nodepool.model.image import BuildView, ImageBuild, ImageBuildRequest, ImagesView, ImageUpload, ImageView
+from nodepool.model.record import InvalidRecord
+from nodepool.model.status import BuilderStatus
+from nodepool.zk import caches, locks, paths, status, transactions
+from nodepool.zk.caches import ImageTree, read_record
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.status import BUILDER
+from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, sync, translated, was_written
+
+# Reads of image builds, uploads, pauses and requests (reference/zookeeper 6).
+
+
+class ImageReader:
+    """Every method blocks for round trips, some of them. Raises ZKConnectionError without a connection.
+
+    :param clock: gives seconds since the epoch.
+    """
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self, client: ZooKeeperClient, clock: Callable[[], float] = wall_time) -> None:
+        self._client = client
+        self._clock = clock
+        #: Path -> why it is no record, as it was logged: it may stay for long.
+        self._told: dict[str, str] = {}
+
+    def image_names(self) -> list[str]:
+        """Names of images that were built, asked for or paused."""
+        return self._children(caches.IMAGES)
+
+    # -- builds --
+
+    def build_ids(self, image: str) -> list[str]:
+        """Ids of all builds, readable or not."""
+        return self._children(caches.builds(image))
+
+    def builds(self, image: str) -> list[ImageBuild]:
+        """All builds of an image; bad records are logged and skipped."""
+        found = self._records(caches.build(image, build_id) for build_id in self.build_ids(image))
+        return [record for record in found if isinstance(record, ImageBuild)]
+
+    def build(self, image: str, build_id: str) -> ImageBuild | None:
+        """One build; None = there is none, or a bad record (logged)."""
+        found = next(self._records([caches.build(image, build_id)]), None)
+        return found if isinstance(found, ImageBuild) else None
+
+    # -- uploads --
+
+    def upload_providers(self, image: str, build_id: str) -> list[str]:
+        """Providers for which a build has or had uploads."""
+        return self._children(caches.providers(image, build_id))
+
+    def upload_ids_of(self, image: str, build_id: str, provider: str) -> list[str]:
+        """Ids of the uploads of one build to one provider, readable or not."""
+        return self._children(caches.uploads(image, build_id, provider))
+
+    def upload_ids(self, provider: str) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to a provider, readable or not."""
+        return {
+            (build_id, upload_id)
+            for image in self.image_names()
+            for build_id in self.build_ids(image)
+            for upload_id in self.upload_ids_of(image, build_id, provider)
+        }
+
+    def uploads(self, image: str, build_id: str, provider: str) -> list[ImageUpload]:
+        """Uploads of one build to one provider; bad records are logged and skipped."""
+        ids = self.upload_ids_of(image, build_id, provider)
+        found = self._records(caches.upload(image, build_id, provider, upload_id) for upload_id in ids)
+        return [record for record in found if isinstance(record, ImageUpload)]
+
+    def upload(self, image: str, build_id: str, provider: str, upload_id: str) -> ImageUpload | None:
+        """One upload; None = there is none, or a bad record (logged)."""
+        found = next(self._records([caches.upload(image, build_id, provider, upload_id)]), None)
+        return found if isinstance(found, ImageUpload) else None
+
+    def upload_has_data(self, image: str, build_id: str, provider: str, upload_id: str) -> bool:
+        """Is an upload there, with data, readable or not? Without, it was removed while its lock was being taken."""
+        stat = self._stat(caches.upload(image, build_id, provider, upload_id))
+        return stat is not None and stat.dataLength > 0
+
+    def most_recent_upload(self, image: str, provider: str) -> ImageUpload | None:
+        """The ready upload with the greatest state time, over all builds (reference/zookeeper 6.2)."""
+        ready = [
+            upload
+            for build_id in self.build_ids(image)
+            for upload in self.uploads(image, build_id, provider)
+            if upload.state == states.READY
+        ]
+        return max(ready, key=lambda upload: upload.state_time or 0, default=None)
+
+    # -- requests and pauses --
+
+    def paused(self, image: str) -> bool:
+        """Are builds of an image paused in ZooKeeper?"""
+        return self._stat(caches.pause(image)) is not None
+
+    def build_request(self, image: str) -> ImageBuildRequest | None:
+        """Who asked for a build, and is it still to be begun (6.3)? None = nobody asked."""
+        stat = self._stat(caches.build_request(image))
+        if stat is None:
+            return None
+        locked = bool(transactions.children(self._client, caches.build_lock(image)))
+        served = locked and any(build.state == states.BUILDING for build in self.builds(image))
+        return ImageBuildRequest(image, not served, stat.ctime / 1000)
+
+    # -- znodes --
+
+    def _children(self, path: str) -> list[str]:
+        return [name for name in transactions.children(self._client, path) if name != paths.LOCK]
+
+    def _stat(self, path: str) -> Any:
+        """Kazoo's; None = there is no such znode."""
+        kazoo = self._client.kazoo
+        with translated():
+            return kazoo.retry(kazoo.exists, path)
+
+    def _records(self, wanted: Iterator[str] | list[str]) -> Iterator[ImageBuild | ImageUpload]:
+        """The readable ones of these, many read in a packet."""
+        names = list(wanted)
+        for path, found in zip(names, transactions.read_data(self._client, names), strict=True):
+            told = self._told.pop(path, None)
+            if found is None:
+                continue
+            try:
+                yield read_record(path, *found)
+            except paths.EmptyRecord:
+                self.log.debug("Ignoring %s: it has no data", path)
+            except InvalidRecord as problem:
+                self._told[path] = str(problem)
+                if told != str(problem):
+                    self.log.error("Ignoring %s: %s", path, problem)
+
+
+class ImageStore(ImageReader):
+    """Every method blocks for round trips.
+
+    Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown). Where a write takes a
+    lock as ``under``, it happens only while that lock is held; a `ZKConflict` if it is lost. Records are written with
+    the version that they were read or written with.
+    """
+
+    # -- builds --
+
+    def new_build(self, build: ImageBuild, under: ZkLock | None = None) -> str:
+        """Store a build that has no id yet, under the lock of its image; sets and returns its id."""
+        build_id = uuid.uuid4().hex
+        path = caches.build(build.image_name, build_id)
+        data = paths.encode(build.to_dict(self._clock()))
+        ensure_path(self._client, caches.builds(build.image_name))
+        tx = self._transaction(under)
+        tx.create(path, data)
+        tx.commit_unless(lambda: self._is_there(path))
+        build.id, build.version = build_id, 0
+        return build_id
+
+    def store_build(self, build: ImageBuild, under: ZkLock | None = None) -> None:
+        """Overwrite a build."""
+        self._save(caches.build(build.image_name, build.key), build, under)
+
+    def replace_bad_build(self, image: str, build_id: str, under: ZkLock) -> bool:
+        """Make a build `deleting` whose data are no record, under its lock. False = it is a record, or gone.
+
+        :raises ZKConflict: somebody else wrote it meanwhile.
+        """
+        path = caches.build(image, build_id)
+        stat = self._stat(path)
+        if stat is None or self.build(image, build_id) is not None:
+            return False
+        build = ImageBuild(image, build_id)
+        build.state, build.version = states.DELETING, stat.version
+        self._save(path, build, under)
+        return True
+
+    def delete_build(self, image: str, build_id: str, under: ZkLock | None = None) -> bool:
+        """Remove a build with all its empty directories, in one write.
+
+        :param under: the lock of this build; it goes with it.
+        :return: False = nothing was removed, because there are uploads, readable or not, or somebody else has locked
+            something below. True also if the build is gone.
+        """
+        root = caches.build(image, build_id)
+        tx = Transaction(self._client)
+        if under is not None:
+            tx.delete(under.contender)
+        for path, kind in reversed(self._subtree(root)):
+            if under is not None and path == under.contender:
+                continue
+            if kind in (caches.Kind.UPLOAD, caches.Kind.CONTENDER):
+                return False
+            tx.delete(path)
+        try:
+            tx.commit_unless(lambda: not self._is_there(root))
+        except TransactionFailed:
+            if under is not None and not self._is_there(under.contender) and self._is_there(root):
+                raise
+            return not self._is_there(root)
+        return True
+
+    # -- uploads --
+
+    def new_upload(self, upload: ImageUpload, under: ZkLock | None = None) -> str:
+        """Store an upload that has no number yet, under the lock of its build and provider; sets and returns its id.
+
+        A lost answer is not resolved: whoever finds the record with a free lock takes it for abandoned.
+
+        :raises ZKConflict: there is no such build.
+        """
+        image, build_id, provider = upload.image_name, upload.build_id, upload.provider_name
+        build_path = caches.build(image, build_id)
+        # The directory of the lock uses up the first number, as in released builders.
+        self._make_below(build_path, caches.upload_lock(image, build_id, provider))
+        tx = self._transaction(under)
+        tx.check(build_path)
+        data = paths.encode(upload.to_dict(self._clock()))
+        tx.create_record(f"{caches.uploads(image, build_id, provider)}/", upload, data)
+        tx.commit()
+        return upload.key
+
+    def store_upload(self, upload: ImageUpload, under: ZkLock | None = None) -> None:
+        """Overwrite an upload."""
+        image, build_id, provider = upload.image_name, upload.build_id, upload.provider_name
+        self._save(caches.upload(image, build_id, provider, upload.key), upload, under)
+
+    def roll_back(self, to: ImageUpload, current: ImageUpload) -> None:
+        """Store an upload of a provider again, so that it is the current one, and mark the one that was, in one write.
+
+        The older one gets a new time; the newer one keeps its own.
+        """
+        to.state = states.READY
+        to.rolled_back, current.rolled_back = False, True
+        tx = Transaction(self._client)
+        for upload in (to, current):
+            path = caches.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
+            tx.set_record(path, upload, paths.encode(upload.to_dict(self._clock())))
+        tx.commit()
+
+    def delete_upload(
+        self, image: str, build_id: str, provider: str, upload_id: str, under: ZkLock | None = None
+    ) -> None:
+        """Remove the record of an upload; one that is gone is fine. The cloud is not touched.
+
+        :param under: the lock of this number; it goes with the record.
+        """
+        path = caches.upload(image, build_id, provider, upload_id)
+        if under is not None:
+            tx = Transaction(self._client)
+            for doomed in (under.contender, under.path, path):
+                tx.delete(doomed)
+            try:
+                tx.commit_unless(lambda: not self._is_there(path))
+                return
+            except TransactionFailed as failure:
+                # Others wait for the lock of what has to go; they find nothing.
+                if isinstance(failure.error, NoNodeError):
+                    if self._is_there(path):
+                        raise
+                    return
+        self._remove(path)
+
+    def erase_provider(self, image: str, build_id: str, provider: str) -> None:
+        """Remove the records of a provider's uploads of one build; the cloud is not touched."""
+        self._remove(caches.provider(image, build_id, provider))
+
+    # -- requests and pauses --
+
+    def request_build(self, image: str) -> None:
+        """Ask for a build; asking twice makes one. To write a request again ends a back-off (B-13)."""
+        path, kazoo = caches.build_request(image), self._client.kazoo
+        with translated(), contextlib.suppress(NoNodeError):
+            kazoo.retry(kazoo.set, path, b"")
+            return
+        ensure_path(self._client, path)
+
+    def remove_build_request(self, image: str) -> None:
+        """Nobody asks for a build any more."""
+        self._remove(caches.build_request(image))
+
+    def set_paused(self, image: str, paused: bool) -> None:
+        """Pause builds of an image, or go on with them."""
+        if paused:
+            ensure_path(self._client, caches.pause(image))
+        else:
+            self._remove(caches.pause(image))
+
+    # -- locks --
+
+    def build_lock(
+        self, image: str, *, blocking: bool = False, timeout: float | None = None
+    ) -> contextlib.AbstractContextManager[ZkLock]:
+        """Only one builds an image at a time.
+
+        :param timeout: seconds to wait at most when ``blocking``; None = for ever.
+        :raises ZKLockException: somebody else does.
+        """
+        return self._locked(caches.IMAGES, caches.build_lock(image), blocking, timeout)
+
+    def build_id_lock(
+        self, image: str, build_id: str, *, blocking: bool = False, timeout: float | None = None
+    ) -> contextlib.AbstractContextManager[ZkLock]:
+        """Only one marks or removes a build at a time. Raises ZKLockException, and ZKConflict: there is no build.
+
+        One without data can be locked, because it is to be removed, too.
+        """
+        record = caches.build(image, build_id)
+        return self._locked(record, caches.build_id_lock(image, build_id), blocking, timeout)
+
+    def upload_lock(
+        self, image: str, build_id: str, provider: str, *, blocking: bool = False, timeout: float | None = None
+    ) -> contextlib.AbstractContextManager[ZkLock]:
+        """Only one uploads a build to a provider. Raises ZKLockException, and ZKConflict: there is no build."""
+        record = caches.build(image, build_id)
+        lock_dir = caches.upload_lock(image, build_id, provider)
+        return self._locked(record, lock_dir, blocking, timeout, needs_data=True)
+
+    def upload_id_lock(
+        self,
+        image: str,
+        build_id: str,
+        provider: str,
+        upload_id: str,
+        *,
+        blocking: bool = False,
+        timeout: float | None = None,
+    ) -> contextlib.AbstractContextManager[ZkLock]:
+        """Only one deletes an upload at a time. Raises ZKLockException, and ZKConflict: there is no upload.
+
+        One without data can be locked, because it is to be removed, too.
+        """
+        record = caches.upload(image, build_id, provider, upload_id)
+        return self._locked(record, caches.upload_id_lock(image, build_id, provider, upload_id), blocking, timeout)
+
+    def is_lost(self, lock: ZkLock) -> bool:
+        """Has the session ended in which a lock was taken? Then somebody else may have it. Does not block."""
+        return lock.epoch != self._client.session_epoch
+
+    def is_certain(self, lock: ZkLock) -> bool:
+        """Does the session live beyond doubt in which a lock was taken, so that nobody else has it? Does not block.
+
+        False for a while does not mean that it is lost: without a connection nobody knows.
+        """
+        return self._client.session_is_certain(lock.epoch)
+
+    @contextlib.contextmanager
+    def _locked(
+        self, record: str, lock_dir: str, blocking: bool, timeout: float | None, *, needs_data: bool = False
+    ) -> Iterator[ZkLock]:
+        """:param record: path of what must be there; Kazoo alone would make it, without data."""
+        if record != caches.IMAGES:
+            self._make_below(record, lock_dir)
+        lock = locks.acquire(self._client, lock_dir, blocking=blocking, timeout=timeout)
+        try:
+            if needs_data:
+                self._check_data(record)
+            yield lock
+        finally:
+            locks.release(self._client, lock)
+
+    def _check_data(self, record: str) -> None:
+        """A record may have been removed while its lock was being taken; then Kazoo has made it again, without data."""
+        stat = self._stat(record)
+        if stat is None or not stat.dataLength:
+            raise ZKConflict(f"{record} is gone")
+
+    # -- znodes --
+
+    def _transaction(self, under: ZkLock | None) -> Transaction:
+        tx = Transaction(self._client)
+        if under is not None:
+            tx.check(under.contender)
+        return tx
+
+    def _save(self, path: str, record: ImageBuild | ImageUpload, under: ZkLock | None) -> None:
+        while True:
+            data = paths.encode(record.to_dict(self._clock()))
+            tx = self._transaction(under)
+            tx.set_record(path, record, data)
+            try:
+                tx.commit()
+                return
+            except ZKConnectionError:
+                if was_written(self._client, path, record, data):
+                    return
+
+    def _make_below(self, record: str, directory: str) -> None:
+        """Make the directories between a record that is there and one that is below it. Raises ZKConflict."""
+        if self._stat(directory) is not None:
+            return
+        kazoo = self._client.kazoo
+        made = record
+        for name in directory[len(record) + 1 :].split("/"):
+            made = f"{made}/{name}"
+            with translated():
+                try:
+                    kazoo.retry(kazoo.create, made)
+                except NodeExistsError:
+                    continue
+                except NoNodeError:
+                    raise ZKConflict(f"{record} is gone") from None
+
+    def _is_there(self, path: str) -> bool:
+        """Is it there, when all that was written before has arrived?"""
+        sync(self._client, path)
+        return self._stat(path) is not None
+
+    def _subtree(self, root: str) -> list[tuple[str, caches.Kind]]:
+        """A znode and all below it, parents first; nothing if it is not there."""
+        found: list[tuple[str, caches.Kind]] = []
+        level = [root]
+        while level:
+            below = []
+            for path, names in zip(level, transactions.read_children(self._client, level), strict=True):
+                if names is not None:
+                    found.append((path, caches.kind(caches.parts(path))))
+                    below += [f"{path}/{name}" for name in names]
+            level = below
+        return found
+
+    def _remove(self, path: str) -> None:
+        """Delete a znode with all below; one that is gone is fine."""
+        kazoo = self._client.kazoo
+        with translated(), contextlib.suppress(NoNodeError):
+            kazoo.retry(kazoo.delete, path, recursive=True)
+
+
+# All images, and what builders do now, for commands. They are read directly, not from a cache.
+
+#: Path -> names below, as ZooKeeper lists them.
+_Names = Mapping[str, list[str]]
+
+
+def read_images(client: ZooKeeperClient) -> ImagesView:
+    """All images; bad records are logged and have no record in the view.
+
+    As in released commands images and providers are in the order of their names, builds and uploads in the order in
+    which ZooKeeper lists them. Blocks for some round trips, however many images there are: a packet asks for the
+    znodes of a level.
+
+    :raises ZKException: ZooKeeper could not be asked.
+    """
+    tree = ImageTree()
+    listed = _read_names(client, tree)
+    wanted = [f"{path}/{name}" for path, names in listed.items() for name in names]
+    with_data = [path for path in wanted if caches.kind(caches.parts(path)).has_data]
+    for path, found in zip(with_data, transactions.read_data(client, with_data), strict=True):
+        if found is None:
+            tree.remove(path)
+        else:
+            tree.load(path, *found)
+    views = {name: view for name in sorted(tree.image_names()) if (view := tree.view(name)) is not None}
+    return ImagesView({name: _ordered_image(view, listed) for name, view in views.items()})
+
+
+def builder_status(client: ZooKeeperClient) -> BuilderStatus:
+    """How far all builders are. Blocks for round trips. Raises ZKException."""
+    return BuilderStatus.of_records(status.read_all(client, BUILDER).values())
+
+
+def _read_names(client: ZooKeeperClient, tree: ImageTree) -> dict[str, list[str]]:
+    """Read what is there, level by level, into the tree."""
+    listed: dict[str, list[str]] = {}
+    level = [caches.IMAGES]
+    while level:
+        below: list[str] = []
+        for path, names in zip(level, transactions.read_children(client, level), strict=True):
+            if names is None:
+                # It went away meanwhile.
+                tree.remove(path)
+                continue
+            tree.set_children(path, names)
+            listed[path] = names
+            children = [f"{path}/{name}" for name in names]
+            below += [child for child in children if caches.kind(caches.parts(child)).has_children]
+        level = below
+    return listed
+
+
+def _ordered_image(view: ImageView, listed: _Names) -> ImageView:
+    names = listed.get(caches.builds(view.name), ())
+    builds = {name: _ordered_build(view.name, view.builds[name], listed) for name in names if name in view.builds}
+    return dataclasses.replace(view, builds=builds)
+
+
+def _ordered_build(image: str, build: BuildView, listed: _Names) -> BuildView:
+    uploads = {}
+    for provider in sorted(build.uploads):
+        by_id = {upload.id: upload for upload in build.uploads[provider]}
+        names = listed.get(caches.uploads(image, build.id, provider), ())
+        uploads[provider] = tuple(by_id[name] for name in names if name in by_id)
+    return dataclasses.replace(build, uploads=uploads)

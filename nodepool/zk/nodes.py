@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes in ZooKeeper: write, lock, remove (reference/zookeeper 5); `NodeReader` reads them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kazoo.exceptions import KazooException, NoNodeError
+
+from nodepool import log_names
+from nodepool.clock import wall_time
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
+from nodepool.model.node import Node
+from nodepool.model.record import InvalidRecord
+from nodepool.model.states import DELETING
+from nodepool.zk import locks, paths, transactions
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.locks import ZkLock
+from nodepool.zk.reply import Reply
+from nodepool.zk.transactions import (
+    SEQUENCE,
+    Transaction,
+    TransactionFailed,
+    ensure_path,
+    result,
+    translate,
+    was_removed,
+    was_written,
+)
+
+if TYPE_CHECKING:
+    from nodepool.zk.caches import NodepoolCache
+
+
+# Reads nodes from ZooKeeper (reference/zookeeper 5).
+
+
+class NodeReader:
+    """All methods block for one round trip unless they say otherwise. They raise `ZKConnectionError`."""
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self._client = client
+
+    def ids(self) -> list[str]:
+        """Ids of all nodes, in ZooKeeper's order."""
+        return [name for name in transactions.children(self._client, paths.NODES) if name != paths.LOCK]
+
+    def get(self, node_id: str) -> Node | None:
+        """Read one node; None if there is none, or its data is no node (logged)."""
+        found = self._read(node_id)
+        return None if found is None else self._decode(node_id, *found)
+
+    def _read(self, node_id: str) -> tuple[bytes, Any] | None:
+        if not paths.is_name(node_id):
+            return None
+        try:
+            found: tuple[bytes, Any] = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
+            return found
+        except NoNodeError:
+            return None
+        except KazooException as error:
+            raise translate(error) from None
+
+    def existing(self, node_ids: Iterable[str]) -> set[str]:
+        """Which of these znodes are there, whatever their data? Many in a packet."""
+        names = [node_id for node_id in node_ids if paths.is_name(node_id)]
+        answers = transactions.read_data(self._client, map(paths.node, names))
+        return {name for name, found in zip(names, answers, strict=True) if found is not None}
+
+    def refresh(self, node: Node) -> None:
+        """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
+        fresh = self.get(node.key)
+        if fresh is None:
+            raise ZKConflict(f"node {node.id} is gone")
+        node.renew(fresh)
+
+    def iterate(self, wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
+        """Read all nodes, many in a packet; bad ones are logged and skipped.
+
+        :param wanted: is a node wanted, by its id, data and stat? To decode thousands takes longer than to read them.
+        """
+        return self.read_some(self.ids(), wanted)
+
+    def read_some(self, ids: Sequence[str], wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
+        """Read some nodes, as `iterate`; those that are gone are skipped.
+
+        :param ids: names of znodes (`paths.is_name`).
+        """
+        for node_id, found in zip(ids, transactions.read_data(self._client, map(paths.node, ids)), strict=True):
+            if found is None or (wanted is not None and not wanted(node_id, *found)):
+                continue
+            node = self._decode(node_id, *found)
+            if node is not None:
+                yield node
+
+    def _decode(self, node_id: str, data: bytes, stat: Any) -> Node | None:
+        try:
+            node = Node.from_dict(paths.decode(data), node_id)
+        except InvalidRecord as problem:
+            self.log.error("Ignoring %s: %s", paths.node(node_id), problem)
+            return None
+        node.version = stat.version
+        node.mzxid = stat.mzxid
+        return node
+
+
+#: The rest is for what is written together with a node, such as its lock.
+_MOST_NODE_BYTES: Final = paths.MOST_BYTES - 4096
+#: Of the paths of new nodes; ZooKeeper adds a number.
+_PREFIX: Final = f"{paths.NODES}/"
+
+
+class NodeStore(NodeReader):
+    """All methods block for one round trip unless they say otherwise.
+
+    Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
+
+    :param cache: notified of our writes and asked for lock directories; None reads ZooKeeper (command line).
+    """
+
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
+        super().__init__(client)
+        self._cache = cache
+        self._clock = clock
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._client, self._cache)
+
+    def encode(self, node: Node) -> bytes:
+        data = paths.encode(node.to_dict(self._clock()))
+        if len(data) > _MOST_NODE_BYTES and node.state == DELETING:
+            # Whatever others have put into it, it must be possible to delete it.
+            node.leave_out_notes()
+            data = paths.encode(node.to_dict(self._clock()))
+        return data
+
+    # -- writing --
+
+    def create(self, node: Node, under: ZkLock | None = None) -> None:
+        """Store a new node; sets its id. A lost answer is resolved by reading.
+
+        :param under: only while this lock is held; a `ZKConflict` if it is lost.
+        """
+        for last in (False, True):
+            tx = self.transaction()
+            if under is not None:
+                tx.check(under.contender)
+            self.add_create(tx, node)
+            try:
+                tx.commit_unless(tx.was_created)
+                return
+            except TransactionFailed as failure:
+                if last or not self.root_is_missing(failure):
+                    raise
+                ensure_path(self._client, paths.NODES)
+
+    def add_create(self, tx: Transaction, node: Node) -> None:
+        """Store a new node in a transaction of somebody else; sets its id."""
+        tx.create_record(_PREFIX, node, self.encode(node))
+
+    @staticmethod
+    def root_is_missing(failure: TransactionFailed) -> bool:
+        """Could a node not be stored because the parent of all of them is not there yet?"""
+        return failure.path == _PREFIX and isinstance(failure.error, NoNodeError)
+
+    def save(self, node: Node) -> None:
+        """Overwrite a node, fenced by its version. A lost answer is resolved by reading."""
+        path = paths.node(node.key)
+        while True:
+            tx, data = self.transaction(), self.encode(node)
+            tx.set_record(path, node, data)
+            try:
+                tx.commit()
+                return
+            except ZKConnectionError:
+                if was_written(self._client, path, node, data):
+                    return
+
+    def has_lock_dir(self, node_id: str) -> bool:
+        if self._cache is not None:
+            return self._cache.nodes.has_lock_dir(node_id)
+        try:
+            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node_lock(node_id)) is not None
+        except KazooException as error:
+            raise translate(error) from None
+
+    def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
+        """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
+        exists = self.has_lock_dir(node_id)
+        try:
+            return attempt(exists)
+        except TransactionFailed as failure:
+            if not failure.lock_dir_mismatch or not failure.path.startswith(paths.node_lock(node_id)):
+                raise
+            return attempt(not exists)
+
+    def save_unlocked(self, node: Node) -> None:
+        """Overwrite a node, provided that nobody holds its lock and it is as we read it."""
+
+        def attempt(exists: bool) -> None:
+            tx = self.transaction()
+            self.add_unlocked_write(tx, node, exists)
+            tx.commit()
+
+        self._with_lock_dir(node.key, attempt)
+
+    def add_unlocked_write(self, tx: Transaction, node: Node, exists: bool) -> None:
+        """The operations of `save_unlocked`, for a larger transaction.
+
+        :param exists: is the lock directory there?
+        """
+        node_id = node.key
+        tx.fence_lock(paths.node_lock(node_id), exists=exists, keep=True)
+        tx.set_record(paths.node(node_id), node, self.encode(node))
+
+    # -- locks --
+
+    def lock(
+        self,
+        node: Node,
+        *,
+        blocking: bool = True,
+        timeout: float | None = None,
+        ephemeral: bool = True,
+        identifier: str | None = None,
+    ) -> None:
+        """Take the lock and keep it in ``node.lock``. The caller reads the node again (`refresh`).
+
+        :raises ZKLockException: somebody else has it.
+        """
+        node.lock = locks.acquire(
+            self._client,
+            paths.node_lock(node.key),
+            blocking=blocking,
+            timeout=timeout,
+            ephemeral=ephemeral,
+            identifier=identifier,
+        )
+
+    def lock_and_save(self, node: Node, identifier: str = "", under: ZkLock | None = None) -> None:
+        """Take the free lock and overwrite the node, in one write. A lost answer is resolved by reading.
+
+        :param under: only while this other lock is held.
+        :raises ZKConflict: somebody else holds the lock, the node is not as we read it, or ``under`` is lost.
+        """
+        self._with_lock_dir(node.key, lambda exists: self.begin_lock_and_save(node, exists, identifier, under)())
+
+    def begin_lock_and_save(
+        self, node: Node, exists: bool, identifier: str = "", under: ZkLock | None = None
+    ) -> Callable[[], None]:
+        """Begin `lock_and_save`; does not block. The result waits for the end, and raises. It must be called.
+
+        :param exists: is the lock directory there?
+        """
+
+        def send() -> tuple[Transaction, Reply]:
+            tx, done = self._locking(node, exists, identifier, under)
+            return tx, tx.send(done, resolved=True)
+
+        def end() -> None:
+            tx, reply = sent
+            while True:
+                try:
+                    result(reply)
+                    return
+                except ZKConnectionError:
+                    contender = tx.taken()
+                    if contender is not None:
+                        node.lock = ZkLock(paths.node_lock(node.key), contender, tx.epoch)
+                        return
+                    tx, reply = send()
+
+        sent = send()
+        return end
+
+    def send_lock_and_save(self, node: Node, exists: bool) -> Reply:
+        """`lock_and_save` without waiting; ``node.lock`` is set when the reply is there.
+
+        After a lost answer the lock is given back.
+        """
+        tx, done = self._locking(node, exists, "", None)
+        return tx.send(done)
+
+    def _locking(
+        self, node: Node, exists: bool, identifier: str, under: ZkLock | None
+    ) -> tuple[Transaction, Callable[[Any, BaseException | None], None]]:
+        lock_dir = paths.node_lock(node.key)
+        tx = self.transaction()
+        if under is not None:
+            tx.check(under.contender)
+        tx.fence_lock(lock_dir, exists=exists, keep=True)
+        index = locks.add_contender(tx, lock_dir, identifier)
+        tx.set_record(paths.node(node.key), node, self.encode(node))
+
+        def done(results: Any, error: BaseException | None) -> None:
+            if error is None:
+                node.lock = ZkLock(lock_dir, results[index], self._client.session_epoch)
+
+        return tx, done
+
+    def surely_locked(self, node: Node) -> bool:
+        """Do we hold the lock beyond doubt? Does not block; False = not known just now.
+
+        For what ZooKeeper cannot fence, because it happens elsewhere.
+
+        :raises ZKConflict: the lock is lost.
+        """
+        if not isinstance(node.lock, ZkLock) or node.lock.epoch != self._client.session_epoch:
+            raise ZKConflict(f"the lock of node {node.id} is lost")
+        return self._client.session_is_certain(node.lock.epoch)
+
+    def unlock(self, node: Node) -> None:
+        """Give the lock back. Raises ZKLockException if none is held."""
+        if not isinstance(node.lock, ZkLock):
+            raise ZKLockException(f"node {node.id} is not locked by us")
+        locks.release(self._client, node.lock)
+        node.lock = None
+
+    def contenders(self, node_id: str) -> list[str]:
+        """Identifiers of who holds and waits for the lock, the holder first."""
+        return [data for _, data in locks.contenders(self._client, paths.node_lock(node_id))]
+
+    def lock_holder(self, node_id: str) -> tuple[str, str] | None:
+        """Who holds the lock: path of the contender and its identifier; None = nobody."""
+        return next(iter(locks.contenders(self._client, paths.node_lock(node_id))), None)
+
+    def lock_for_good(self, node: Node, identifier: str) -> str:
+        """Overwrite a node and take its free lock with a contender that outlives the session, in one write.
+
+        :return: path of the contender, for `save_and_release`.
+        :raises ZKConflict: somebody else holds the lock, or the node is not as we read it.
+        """
+        lock_dir = paths.node_lock(node.key)
+
+        def attempt(exists: bool) -> Any:
+            tx = self.transaction()
+            # First: caches read at once what was written to a node that is not known to be locked.
+            tx.set_record(paths.node(node.key), node, self.encode(node))
+            tx.fence_lock(lock_dir, exists=exists, keep=True)
+            index = tx.create(locks.contender_prefix(lock_dir), identifier.encode(), flags=SEQUENCE)
+            return tx.commit()[index]
+
+        contender: str = self._with_lock_dir(node.key, attempt)
+        return contender
+
+    def save_and_release(self, node: Node, contender: str) -> None:
+        """Overwrite a node and release a lock on it, whoever took it, in one write.
+
+        :param contender: path of the contender that holds the lock.
+        :raises ZKConflict: it does not, or the node is not as we read it.
+        """
+        tx = self.transaction()
+        tx.set_record(paths.node(node.key), node, self.encode(node))
+        tx.delete(contender)
+        tx.commit()
+
+    def force_unlock(self, node: Node) -> None:
+        """Delete the contender that holds the lock, whoever made it (persistent locks of metastatic)."""
+        for path, _ in locks.contenders(self._client, paths.node_lock(node.key))[:1]:
+            locks.release(self._client, ZkLock(paths.node_lock(node.key), path, self._client.session_epoch))
+        node.lock = None
+
+    def is_locked(self, node_id: str) -> bool:
+        """Does anybody hold or wait for the lock? From the cache when there is one."""
+        if self._cache is not None:
+            return self._cache.nodes.is_locked(node_id)
+        return bool(transactions.children(self._client, paths.node_lock(node_id)))
+
+    def locked_ids(self, node_ids: list[str]) -> set[str]:
+        """Which of these nodes are locked; from the cache when there is one, else many read in a packet."""
+        if self._cache is not None:
+            return {i for i in node_ids if self._cache.nodes.is_locked(i)}
+        contenders = transactions.read_children(self._client, map(paths.node_lock, node_ids))
+        return {node_id for node_id, names in zip(node_ids, contenders, strict=True) if names}
+
+    # -- removal --
+
+    def remove(self, node: Node, replacement: Node | None = None) -> None:
+        """Remove a node that we hold locked, and store another in its place, in one write.
+
+        A lost answer is resolved by reading, but for that to a ``replacement``: nobody knows its id.
+
+        :param replacement: a new node, which gets its id; None = only remove.
+        :raises ZKConflict: our lock is gone, or somebody waits for it and ``replacement`` is given.
+        """
+        lock, path = node.lock, paths.node(node.key)
+        if not isinstance(lock, ZkLock):
+            raise ZKLockException(f"node {node.id} is not locked by us")
+        tx = self.transaction()
+        for doomed in (lock.contender, lock.path, path):
+            tx.delete(doomed)
+        try:
+            if replacement is None:
+                tx.commit_unless(lambda: was_removed(self._client, path, lock.contender))
+            else:
+                tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+                tx.commit()
+        except TransactionFailed as failure:
+            # Somebody waits for the lock of a node that has to go. He finds it `deleted`.
+            if isinstance(failure.error, NoNodeError) or replacement is not None:
+                raise
+            node.state = "deleted"
+            self.save(node)
+            self.remove_raw(node.key)
+        node.lock = None
+
+    def send_remove_unlocked(self, node: Node, exists: bool, replacement: Node | None) -> Reply:
+        """Remove a node that nobody has locked, with its replacement, in one write; does not block.
+
+        :param exists: is the lock directory there?
+        """
+        lock_dir = paths.node_lock(node.key)
+        tx = self.transaction()
+        if exists:
+            tx.delete(lock_dir)
+        tx.delete(paths.node(node.key), -1 if node.version is None else node.version)
+        if replacement is not None:
+            tx.create_record(f"{paths.NODES}/", replacement, self.encode(replacement))
+        return tx.send()
+
+    def remove_raw(self, node_id: str) -> None:
+        """Delete a node's znode with everything below, whatever its data and locks."""
+        try:
+            self._client.kazoo.retry(self._client.kazoo.delete, paths.node(node_id), recursive=True)
+        except NoNodeError:
+            return
+        except KazooException as error:
+            raise translate(error) from None
+
+    def remove_empty(self, node_id: str) -> bool:
+        """Remove a znode without data unless somebody holds its lock (rule C-8); was it removed?"""
+        found = self._read(node_id)
+        if found is None or found[0]:
+            return False
+        for exists in (True, False):
+            tx = self.transaction()
+            if exists:
+                tx.delete(paths.node_lock(node_id))
+            tx.delete(paths.node(node_id), found[1].version)
+            try:
+                tx.commit()
+                return True
+            except ZKConflict:
+                continue
+        return False
