@@ -25,7 +25,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def event_resources() -> list[ApiResource]:
     return [list_resource("/events", "What happened, the oldest first", _events, _PROPERTIES, (SINCE, SUBJECT))]
 
 

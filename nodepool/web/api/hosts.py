@@ -28,7 +28,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def host_resources() -> list[ApiResource]:
     return [list_resource("/hosts", "Static hosts", _hosts, _PROPERTIES, (_STATE, PROVIDER))]
 
 

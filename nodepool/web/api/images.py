@@ -62,7 +62,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def image_resources() -> list[ApiResource]:
     return [
         list_resource("/images", "Images, their builds and uploads", _images, _PROPERTIES, (_IMAGE, _STATE, PROVIDER))
     ]

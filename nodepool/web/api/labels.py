@@ -37,7 +37,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def label_resources() -> list[ApiResource]:
     return [
         list_resource("/labels", "Labels", _labels, _PROPERTIES, (_STATE, LABEL, PROVIDER)),
         ApiResource(

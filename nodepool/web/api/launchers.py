@@ -40,7 +40,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def launcher_resources() -> list[ApiResource]:
     return [list_resource("/launchers", "Launchers", _launchers, _PROPERTIES, (_STATE,))]
 
 

@@ -77,7 +77,7 @@ _PENDING: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def node_resources() -> list[ApiResource]:
     return [
         list_resource("/nodes", "Nodes", _nodes, _PROPERTIES, (_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
         ApiResource(f"/nodes/{{{NAME}}}", "One node", _node, schemas.thing({**_PROPERTIES, "pending": _PENDING})),

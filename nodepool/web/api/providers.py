@@ -38,7 +38,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def provider_resources() -> list[ApiResource]:
     return [
         list_resource("/providers", "Pools of providers", _providers, _PROPERTIES, (_STATE, PROVIDER)),
         ApiResource(

@@ -47,7 +47,7 @@ _PROPERTIES: Final = {
 _LINKS: Final = {"buildset": schemas.TEXT, "status": schemas.TEXT}
 
 
-def resources(zuul_url: str | None = None) -> list[ApiResource]:
+def request_resources(zuul_url: str | None = None) -> list[ApiResource]:
     """:param zuul_url: where Zuul's pages are, for links."""
     explained = schemas.explained(ExplainedRequest)
     explained["properties"]["links"] = {**schemas.thing(_LINKS, all_required=False), "description": "pages of Zuul"}

@@ -12,19 +12,17 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.web.any_json import to_json
-from nodepool.web.api import (
-    events,
-    hosts,
-    images,
-    labels,
-    launchers,
-    nodes,
-    openapi,
-    providers,
-    requests,
-    summary,
-    tenants,
-)
+from nodepool.web.api import openapi
+from nodepool.web.api.events import event_resources
+from nodepool.web.api.hosts import host_resources
+from nodepool.web.api.images import image_resources
+from nodepool.web.api.labels import label_resources
+from nodepool.web.api.launchers import launcher_resources
+from nodepool.web.api.nodes import node_resources
+from nodepool.web.api.providers import provider_resources
+from nodepool.web.api.requests import request_resources
+from nodepool.web.api.summary import summary_resources
+from nodepool.web.api.tenants import tenant_resources
 from nodepool.web.problem import ApiProblem, problem_response
 from nodepool.web.query import parse
 
@@ -45,9 +43,18 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
 
     :param zuul_url: where Zuul's pages are, for links.
     """
-    modules = (nodes, providers, hosts, labels, launchers, tenants, images, events)
-    others = [resource for module in modules for resource in module.resources()]
-    return [*summary.resources(), *requests.resources(zuul_url), *others]
+    return [
+        *summary_resources(),
+        *request_resources(zuul_url),
+        *node_resources(),
+        *provider_resources(),
+        *host_resources(),
+        *label_resources(),
+        *launcher_resources(),
+        *tenant_resources(),
+        *image_resources(),
+        *event_resources(),
+    ]
 
 
 def routes(site: Site) -> list[BaseRoute]:

@@ -53,7 +53,7 @@ _SCHEMA: Final = schemas.thing(
 )
 
 
-def resources() -> list[ApiResource]:
+def summary_resources() -> list[ApiResource]:
     return [ApiResource("/summary", "What `nodepool status` tells", _summary, _SCHEMA)]
 
 

@@ -26,7 +26,7 @@ _PROPERTIES: Final = {
 }
 
 
-def resources() -> list[ApiResource]:
+def tenant_resources() -> list[ApiResource]:
     return [list_resource("/tenants", "What tenants use of their limits", _tenants, _PROPERTIES, (TENANT,))]
 
 
