@@ -6,35 +6,36 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nodepool import log_names, logconfig
-from nodepool.cmd import app, completion, garbage
+from nodepool.cmd import app, completion, daemon
 
 PROG: Final = "nodepool"
 
-#: Module -> the commands that it brings, in the order of the help text.
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "nodes": ("list", "nodes", "delete", "hold"),
-        "requests": ("request-list", "requests", "label-list"),
-        "explain": ("explain",),
-        "image_lists": ("image-list", "dib-image-list", "image-status", "alien-image-list"),
-        "image_changes": ("image-build", "image-pause", "image-unpause", "image-delete", "dib-image-delete"),
-        "image_uploads": ("image-upload", "image-rollback"),
-        "image_log": ("image-log",),
-        "image_backup": ("export-image-data", "import-image-data"),
-        "providers": ("info", "erase", "installation"),
-        "overview": ("status", "providers", "hosts", "launchers", "tenants"),
-        "events": ("events",),
-        "maintenance": ("pause", "drain", "resume", "quarantine", "release", "maintenance"),
-        "validate": ("config-validate",),
-        "config_diff": ("config-diff",),
-        "check": ("check",),
-        "health": ("health",),
-    }
+#: Module, its function that adds commands, and these, in the order of the help text.
+GROUPS: Final[Sequence[tuple[str, str, tuple[str, ...]]]] = (
+    ("nodes", "add_commands", ("list", "nodes", "delete", "hold")),
+    ("nodes", "add_request_commands", ("request-list", "requests", "label-list")),
+    ("overview", "add_explain_commands", ("explain",)),
+    ("image_lists", "add_commands", ("image-list", "dib-image-list", "image-status", "alien-image-list")),
+    (
+        "image_changes",
+        "add_commands",
+        ("image-build", "image-pause", "image-unpause", "image-delete", "dib-image-delete"),
+    ),
+    ("image_changes", "add_upload_commands", ("image-upload", "image-rollback")),
+    ("image_lists", "add_log_commands", ("image-log",)),
+    ("image_backup", "add_commands", ("export-image-data", "import-image-data")),
+    ("providers", "add_commands", ("info", "erase", "installation")),
+    ("overview", "add_commands", ("status", "providers", "hosts", "launchers", "tenants")),
+    ("overview", "add_event_commands", ("events",)),
+    ("maintenance", "add_commands", ("pause", "drain", "resume", "quarantine", "release", "maintenance")),
+    ("validate", "add_commands", ("config-validate",)),
+    ("validate", "add_diff_commands", ("config-diff",)),
+    ("check", "add_commands", ("check",)),
+    ("health", "add_commands", ("health",)),
 )
 #: Options in front of a command, and those of them that have a value.
 _FLAGS, _FILES = ("--debug",), ("-c", "-s", "-l")
@@ -59,9 +60,9 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
         _add_debug_option(command)
         return command
 
-    groups = [group for group, names in GROUPS.items() if command in names]
-    for group in groups or GROUPS:
-        importlib.import_module(f"nodepool.cmd.{group}").add_commands(add)
+    groups = [group for group in GROUPS if command in group[2]]
+    for module, function, _ in groups or GROUPS:
+        getattr(importlib.import_module(f"nodepool.cmd.{module}"), function)(add)
     if not groups:
         completion.add_command(add, parser, commands.choices)
     return parser
@@ -122,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def program() -> int:
     """Entry point of a process that ends with the command; returns the exit status."""
-    with garbage.in_a_command():
+    with daemon.in_a_command():
         return main()
 
 

@@ -9,20 +9,20 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.image_names import known_build, known_image, known_upload, listed
-from nodepool.cmd.operator import operator
-from nodepool.cmd.session import connect, open_zookeeper
+from nodepool.cmd.session import connect, open_zookeeper, operator
 from nodepool.exceptions import ZKConflict
+from nodepool.listing.images import build_name, split_build_name
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImageUpload
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.model.image import BuildView, ImagesView, ImageView, UploadView
     from nodepool.zk.locks import ZkLock
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -218,3 +218,168 @@ def _refuse(doomed: _Doomed[R], record: R | None) -> None:
         raise CommandError("The record cannot be read; builders remove it by themselves")
     if record.state == state:
         raise CommandError(text, answer=True)
+
+
+# ``nodepool image-upload`` and ``image-rollback``: what released Nodepool does not have (reference/commands 2).
+
+
+def add_upload_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
+    """Add the commands of this module.
+
+    :param add: ``add_parser`` of the sub-command group.
+    """
+    parser = add(
+        "image-upload",
+        help="show how far the uploads of an image's newest build are",
+        epilog="example: nodepool image-upload debian-12 --wait",
+    )
+    parser.add_argument("image", help="image name")
+    parser.add_argument(
+        "--provider", action="append", metavar="PROVIDER", help="only of this provider; may be given more than once"
+    )
+    parser.add_argument("--wait", action="store_true", help="end when all providers have it")
+    parser.set_defaults(run=show_uploads)
+
+    parser = add(
+        "image-rollback",
+        help="let a provider use the upload before the present one again",
+        epilog="example: nodepool image-rollback cloud-1 debian-12",
+    )
+    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
+    parser.add_argument("image", metavar="IMAGE", help="image name")
+    parser.set_defaults(run=roll_back)
+
+
+def show_uploads(options: argparse.Namespace) -> int:
+    """``nodepool image-upload``. Builders upload by themselves, and begin again what failed: nothing is asked for."""
+    from nodepool.cmd import image_wait
+    from nodepool.config.loader import load_config
+
+    config = load_config(options.config, options.secure)
+    providers = _providers(config, options.image, options.provider)
+    with connect(config) as zk:
+        if options.wait:
+            return image_wait.uploads(zk, options.image, providers, builders(zk))
+        image_wait.show_uploads(zk, options.image, providers)
+    return 0
+
+
+def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str]:
+    """Providers to which the image is uploaded, of those chosen. Raises CommandError for a mistake."""
+    from nodepool.config.sections import wanted_images
+
+    wanted = wanted_images(config)
+    users = wanted.users(image)
+    if not users:
+        known = sorted({name for images in wanted.providers.values() for name in images})
+        raise CommandError(f"no provider uses an image {image}; {listed('images of providers', known)}")
+    for provider in chosen or ():
+        if provider not in users:
+            raise CommandError(f"provider {provider} does not use image {image}; {listed('providers', users)}")
+        if users[provider].paused:
+            raise CommandError(f"uploads of {image} to {provider} are paused in the configuration")
+    found = [name for name, use in users.items() if not use.paused and name in (chosen or users)]
+    if not found:
+        raise CommandError(f"uploads of {image} are paused in the configuration of every provider that uses it")
+    return found
+
+
+def roll_back(options: argparse.Namespace) -> int:
+    """``nodepool image-rollback`` (R-18)"""
+    from nodepool.plan.images import NoRollback, choose_rollback
+    from nodepool.zk.images import read_images
+
+    with open_zookeeper(options) as zk:
+        image = known_image(read_images(zk.client), options.image)
+        choice = choose_rollback(image, options.provider)
+        if isinstance(choice, NoRollback):
+            raise CommandError(f"{choice.reason}; {listed('providers with ready uploads', _ready_counts(image))}")
+        try:
+            zk.images.roll_back(choice.to.copy(), choice.current.copy())
+        except ZKConflict:
+            raise CommandError(
+                f"the uploads of {image.name} to {options.provider} changed meanwhile; try again"
+            ) from None
+    print(
+        f"{options.provider} uses upload {choice.to.id} of build {image.name}-{choice.to.build_id} again, "
+        f"no more upload {choice.current.id} of build {image.name}-{choice.current.build_id}"
+    )
+    return 0
+
+
+def _ready_counts(image: ImageView) -> list[str]:
+    """Each provider with the number of its ready uploads, e.g. ``cloud (2)``."""
+    providers = sorted({provider for build in image.builds.values() for provider in build.uploads})
+    counts = {provider: len(image.ready_uploads(provider)) for provider in providers}
+    return [f"{provider} ({count})" for provider, count in counts.items() if count]
+
+
+# Images, builds and uploads that an operator names; for a mistake, what there is instead.
+
+#: More names than these are not told.
+_MANY: Final = 20
+
+
+def known_image(images: ImagesView, name: str) -> ImageView:
+    """An image in ZooKeeper. Raises CommandError."""
+    if name not in images.images:
+        raise CommandError(f"ZooKeeper knows no image {name}; {listed('images', images.images)}")
+    return images.images[name]
+
+
+def known_build(images: ImagesView, name: str) -> tuple[ImageView, BuildView]:
+    """The build that a name like ``<image>-<build id>`` means. Raises CommandError."""
+    image_name, build_id = split_build_name(name)
+    image = images.images.get(image_name)
+    build = None if image is None else image.builds.get(build_id)
+    if image is not None and build is not None:
+        return image, build
+    raise CommandError(f"Build {name} not found", answer=True, hint=_build_hint(images, name))
+
+
+def _build_hint(images: ImagesView, name: str) -> str:
+    image_name, build_id = split_build_name(name)
+    build_id = build_id or name
+    owner = next((image.name for image in images.images.values() if build_id in image.builds), None)
+    if owner is not None:
+        return f"the build with this id is {build_name(owner, build_id)}"
+    image = images.images.get(image_name) or images.images.get(name)
+    if image is None:
+        return listed("images", images.images)
+    return listed(f"builds of {image.name}", (build_name(image.name, known) for known in image.builds))
+
+
+def known_upload(images: ImagesView, image_name: str, build_id: str, provider: str, upload_id: str) -> UploadView:
+    """An upload in ZooKeeper. Raises CommandError."""
+    image = images.images.get(image_name)
+    build = None if image is None else image.builds.get(build_id)
+    found = () if build is None else build.uploads.get(provider, ())
+    for upload in found:
+        if upload.id == upload_id:
+            return upload
+    hint = _upload_hint(images, image_name, build_id, provider)
+    raise CommandError("Image upload not found", answer=True, hint=hint)
+
+
+def _upload_hint(images: ImagesView, image_name: str, build_id: str, provider: str) -> str:
+    image = images.images.get(image_name)
+    if image is None:
+        return listed("images", images.images)
+    build = image.builds.get(build_id)
+    if build is None:
+        owner = next((other.name for other in images.images.values() if build_id in other.builds), None)
+        return f"build {build_id} is one of {owner}" if owner else listed(f"build ids of {image_name}", image.builds)
+    uploads = build.uploads.get(provider, ())
+    if not uploads:
+        providers = [name for name, found in build.uploads.items() if found]
+        return listed(f"providers with uploads of build {build_id}", providers)
+    return listed(f"uploads of build {build_id} to {provider}", (upload.id for upload in uploads))
+
+
+def listed(what: str, names: Iterable[str]) -> str:
+    """What there is, in a line."""
+    found = list(names)
+    if not found:
+        return f"{what}: none"
+    more = f" and {len(found) - _MANY} more" if len(found) > _MANY else ""
+    return f"{what}: {', '.join(found[:_MANY])}{more}"

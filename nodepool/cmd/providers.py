@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.format_option import add_format_option
-from nodepool.cmd.session import connect, open_zookeeper
-from nodepool.cmd.started_provider import started_provider, told_in_a_line
+from nodepool.cmd.session import connect, open_zookeeper, started_provider, told_in_a_line
 from nodepool.exceptions import ConfigError, NotFound, ZKConflict
 from nodepool.listing import terminal
 from nodepool.listing.pools import provider_image_table, provider_node_table

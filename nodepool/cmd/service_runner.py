@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import queue
 import signal
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Final, Protocol
 
-from nodepool.clock import monotonic
-from nodepool.cmd import stack_dump
+from nodepool.clock import monotonic, monotonic_microseconds
+from nodepool.cmd import debugging
 from nodepool.cmd.app import Stopped
-from nodepool.cmd.debug_tools import DebugTools
-from nodepool.cmd.sdnotify import Notifier
+from nodepool.cmd.debugging import DebugTools
 from nodepool.cmd.stop_signals import STOP_SIGNALS, stop_handler
 from nodepool.guard import Guard
 
@@ -180,7 +181,7 @@ class ServiceRunner:
         except queue.Empty:
             return None
         if event == DUMP_SIGNAL:
-            stack_dump.dump()
+            debugging.dump()
             self.debug_tools.begin()
             return None
         return event
@@ -231,7 +232,7 @@ class ServiceRunner:
             if left <= 0:
                 self.abandoned = True
                 log.error("Not stopped within %g s, ending now. What the threads do:", self._stop_seconds)
-                stack_dump.dump()
+                debugging.dump()
                 return 1
             again = self._next(min(0.5, left))
             if again is not None and again in STOP_SIGNALS and not self._on_stop_signal(again):
@@ -249,3 +250,66 @@ class ServiceRunner:
         with Guard(log, "Error while stopping"):
             self._service.stop()
         self._events.put(None)
+
+
+# Messages to systemd: sd_notify(3), the datagram protocol that needs no library.
+
+
+class Notifier:
+    """Informs systemd about the state of the daemon; does nothing when systemd did not start us.
+
+    :param environment: where ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID`` are looked up.
+    """
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        #: Seconds after which systemd kills us without a `watchdog` message; None = never.
+        self.watchdog_seconds = _watchdog_seconds(environment) if self._address else None
+
+    def ready(self, status: str = "serving") -> None:
+        """The daemon is up, or has finished a reload.
+
+        :param status: one line for ``systemctl status``.
+        """
+        self._send(f"READY=1\nSTATUS={status}")
+
+    def reloading(self) -> None:
+        """The daemon reads its configuration again; `ready` must follow."""
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={monotonic_microseconds()}")
+
+    def stopping(self) -> None:
+        """The daemon is on its way out."""
+        self._send("STOPPING=1\nSTATUS=stopping")
+
+    def watchdog(self) -> None:
+        """The daemon is alive."""
+        self._send("WATCHDOG=1")
+
+    def _send(self, message: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                # A full socket must not hold up the daemon.
+                sock.setblocking(False)
+                sock.sendto(message.encode(), self._address)
+        except OSError as error:
+            log.warning("Cannot notify systemd at %s: %s", self._address, error)
+
+
+def _address(value: str) -> str:
+    """The socket's address: a path, or with a leading ``@`` a name in the abstract namespace."""
+    if value.startswith("@"):
+        return "\0" + value[1:]
+    return value if value.startswith("/") else ""
+
+
+def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
+    pid = environment.get("WATCHDOG_PID")
+    if pid is not None and pid != str(os.getpid()):
+        return None
+    try:
+        seconds = int(environment.get("WATCHDOG_USEC", "")) / 1e6
+    except ValueError:
+        return None
+    return seconds if seconds > 0 else None

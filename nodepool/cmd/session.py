@@ -5,20 +5,26 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import getpass
 import logging
+import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from nodepool import log_names
+from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConnectionError, ZKException
 
 if TYPE_CHECKING:
     from types import FrameType
 
+    from nodepool.config.objects import Config
+    from nodepool.driver.interface import Provider
     from nodepool.zk.client import ServerAddress
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -199,3 +205,59 @@ def quiet(*names: str) -> Iterator[None]:
     finally:
         for logger, level in hidden:
             logger.setLevel(level)
+
+
+# Who uses a command, for records that say who changed something.
+
+
+def operator() -> str:
+    """``<user>@<host>``; behind ``sudo`` the user who called it."""
+    user = os.environ.get("SUDO_USER")
+    if not user:
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):
+            # No entry in the password database, as in many containers.
+            user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+# A provider of the configuration, started for one command.
+
+
+@contextlib.contextmanager
+def started_provider(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provider]:
+    """Inside, a provider of the configuration runs. Blocks as long as its driver does.
+
+    :raises CommandError: it cannot be used or started.
+    """
+    from nodepool.driver import gateway
+    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.runtime.providers import start_now
+
+    provider_config = config.providers[name]
+    if isinstance(provider_config, UnavailableProviderConfig):
+        raise CommandError(f"provider {name} cannot be used: {provider_config.reason}")
+    with told_in_a_line(f"provider {name} cannot be started"):
+        provider = start_now(provider_config, zk)
+    try:
+        yield provider
+    finally:
+        gateway.stop_provider(provider)
+        gateway.join_provider(provider)
+
+
+@contextlib.contextmanager
+def told_in_a_line(what: str) -> Iterator[None]:
+    """Whatever a driver raises inside, the operator gets a line and no traceback.
+
+    :param what: begins the line; the reason follows.
+    :raises CommandError: instead of what was raised.
+    """
+    try:
+        yield
+    except CommandError:
+        raise
+    except Exception as error:
+        # Nothing is known of what a driver may raise.
+        raise CommandError(f"{what}: {str(error) or type(error).__name__}") from error

@@ -4,16 +4,25 @@
 from __future__ import annotations
 
 import argparse
+import datetime
+import ipaddress
+import os
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from nodepool.clock import utc_text, wall_time
 from nodepool.cmd import app
-
-if TYPE_CHECKING:
-    from nodepool.cmd.tls_authority import Authority, Certificate
+from nodepool.cmd.app import CommandError
 
 PROG: Final = "nodepool-tls"
 #: How long certificates are good for, in days.
@@ -103,7 +112,6 @@ def _days(text: str) -> int:
 
 
 def _authority(options: argparse.Namespace) -> Authority:
-    from nodepool.cmd.tls_authority import Authority
 
     return Authority(options.directory)
 
@@ -279,3 +287,305 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+# `Authority`: a certificate authority in a directory, for ZooKeeper's servers and clients.
+#
+#     ca.key                   private key of the authority; mode 0600
+#     ca.pem                   its certificate; while the authority is being changed that of the old one follows
+#     servers/<name>.pem       private key and certificate of a server in one file, as ZooKeeper reads them; mode 0600
+#     clients/<name>.key       private key of a client; mode 0600
+#     clients/<name>.pem       its certificate
+#
+# Only the programs of this package write there. Every file is made complete beside its place and then moved into it.
+
+#: Names of servers and clients: they are names of files, too.
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_HOST: Final = re.compile(r"(\*\.)?[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_SECRET: Final = 0o600
+_PUBLIC: Final = 0o644
+#: Certificates begin so long ago: clocks differ.
+_EARLIER: Final = datetime.timedelta(hours=1)
+SERVER, CLIENT = "server", "client"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A certificate of the directory.
+
+    :param kind: ``authority``, ``server`` or ``client``.
+    :param file: with the certificate. ``key``: with the private key; the same file for a server.
+    :param hosts: names and addresses that it is for.
+    :param expires: seconds since the epoch.
+    :param current: signed by the present authority, or the certificate of that.
+    """
+
+    kind: str
+    name: str
+    file: Path
+    key: Path
+    hosts: Sequence[str]
+    expires: float
+    current: bool
+
+
+class Authority:
+    """Of one directory. Every method blocks for the disk, and raises CommandError or OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.key_file = directory / "ca.key"
+        self.file = directory / "ca.pem"
+
+    def create(self, name: str, days: int) -> None:
+        """Make key and certificate of the authority. Refuses where one is."""
+        if self.key_file.exists() or self.file.exists():
+            raise CommandError(
+                f"{self.directory} has an authority already", hint="nodepool-tls list shows its certificates"
+            )
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        key, certificate = _make_authority(name, days)
+        _write(self.key_file, _private(key), _SECRET)
+        _write(self.file, _pem(certificate), _PUBLIC)
+
+    def issue(self, kind: str, name: str, hosts: Sequence[str], days: int) -> Certificate:
+        """Make a key and a certificate. Refuses a name that is taken."""
+        if not _NAME.fullmatch(name):
+            raise CommandError(f"{name!r} cannot be a name: letters, digits, '.', '_' and '-'")
+        place, key_place = self._files(kind, name)
+        if place.exists() or key_place.exists():
+            hint = "nodepool-tls renew makes a new one"
+            raise CommandError(f"the {kind} {name} has a certificate already", hint=hint)
+        issuer = self._issuer()
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _sign(issuer, kind, name, key.public_key(), _alternative([name, *hosts]), days)
+        if kind == SERVER:
+            _write(place, _private(key) + _pem(certificate), _SECRET)
+        else:
+            _write(key_place, _private(key), _SECRET)
+            _write(place, _pem(certificate), _PUBLIC)
+        return self._described(kind, place, certificate, issuer[1])
+
+    def renew(self, old: Certificate, days: int) -> Certificate:
+        """A new certificate for the same key and names, by the present authority; files keep owner and mode."""
+        issuer = self._issuer()
+        data = old.file.read_bytes()
+        loaded = _load(old.file)
+        alternative = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        certificate = _sign(issuer, old.kind, old.name, loaded.public_key(), alternative, days)
+        before = data[: data.index(b"-----BEGIN CERTIFICATE-----")]
+        _write(old.file, before + _pem(certificate), None)
+        return self._described(old.kind, old.file, certificate, issuer[1])
+
+    def certificates(self) -> list[Certificate]:
+        """The authority, while it is being changed the old one, servers, clients; each kind by name."""
+        authorities = _load_all(self.file)
+        found = [
+            self._described("authority", self.file, authority, authorities[0] if number == 0 else None)
+            for number, authority in enumerate(authorities)
+        ]
+        for kind in (SERVER, CLIENT):
+            for path in sorted((self.directory / f"{kind}s").glob("*.pem")):
+                found.append(self._described(kind, path, _load(path), authorities[0]))
+        return found
+
+    def replace(self, name: str, days: int) -> Path:
+        """Begin the change to a new authority: ``ca.pem`` has both. Returns the file with the old key."""
+        if len(_load_all(self.file)) > 1:
+            raise CommandError("the authority is being changed already", hint="nodepool-tls drop-old-authority ends it")
+        if _load(self.file).subject == _subject(name):
+            # ZooKeeper's trust store would keep only one of two with the same name.
+            raise CommandError(f"the present authority is called {name!r}, too", hint="--name gives another name")
+        key, certificate = _make_authority(name, days)
+        old = self.file.read_bytes()
+        kept = self.directory / f"ca.key.{_load(self.file).serial_number:x}"
+        # All that can fail comes before the first file is another one: a half of both could neither sign nor go back.
+        both = _written(self.file, _pem(certificate) + old, None)
+        new_key = _written(self.key_file, _private(key), None)
+        kept.unlink(missing_ok=True)
+        os.link(self.key_file, kept)
+        # First what trusts both: with a key of its own it would sign what nobody trusts.
+        both.rename(self.file)
+        new_key.rename(self.key_file)
+        return kept
+
+    def drop_old(self) -> None:
+        """End the change: ``ca.pem`` has the new authority only. Refuses while certificates of the old one are left."""
+        authorities = _load_all(self.file)
+        if len(authorities) == 1:
+            raise CommandError("there is no old authority")
+        left = [one for one in self.certificates() if one.kind != "authority" and not one.current]
+        if left:
+            names = ", ".join(f"{one.kind} {one.name}" for one in left)
+            raise CommandError(f"these certificates are of the old authority: {names}", hint="nodepool-tls renew --all")
+        _write(self.file, _pem(authorities[0]), None)
+
+    # -- files --
+
+    def _files(self, kind: str, name: str) -> tuple[Path, Path]:
+        place = self.directory / f"{kind}s" / f"{name}.pem"
+        return place, place if kind == SERVER else place.with_suffix(".key")
+
+    def _issuer(self) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+        try:
+            key = serialization.load_pem_private_key(self.key_file.read_bytes(), password=None)
+        except FileNotFoundError:
+            raise CommandError(f"{self.directory} has no authority", hint="nodepool-tls init makes one") from None
+        except (ValueError, TypeError) as error:
+            raise CommandError(f"{self.key_file} cannot be read: {error}") from None
+        certificate = _load_all(self.file)[0]
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise CommandError(f"{self.key_file} does not belong to the first certificate in {self.file}")
+        return key, certificate
+
+    def _described(
+        self, kind: str, path: Path, certificate: x509.Certificate, authority: x509.Certificate | None
+    ) -> Certificate:
+        name = path.stem if kind != "authority" else certificate.subject.rfc4514_string().removeprefix("CN=")
+        return Certificate(
+            kind,
+            name,
+            path,
+            self.key_file if kind == "authority" else self._files(kind, name)[1],
+            list(_hosts(certificate)),
+            certificate.not_valid_after_utc.timestamp(),
+            authority is not None and certificate.issuer == authority.subject and _signed_by(certificate, authority),
+        )
+
+
+def _make_authority(name: str, days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _subject(name)
+    builder = _builder(subject, subject, key.public_key(), days)
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    builder = builder.add_extension(usage, critical=True)
+    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    return key, builder.sign(key, hashes.SHA256())
+
+
+def _sign(
+    issuer: tuple[ec.EllipticCurvePrivateKey, x509.Certificate],
+    kind: str,
+    name: str,
+    public: object,
+    alternative: x509.SubjectAlternativeName,
+    days: int,
+) -> x509.Certificate:
+    key, authority = issuer
+    assert isinstance(public, ec.EllipticCurvePublicKey)
+    builder = _builder(_subject(name), authority.subject, public, days)
+    # Servers of an ensemble are each other's clients.
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
+    if kind == SERVER:
+        usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+    builder = builder.add_extension(alternative, critical=False)
+    identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
+    return builder.add_extension(by, critical=False).sign(key, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.fromtimestamp(wall_time(), datetime.UTC)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER)
+    return builder.not_valid_after(now + datetime.timedelta(days=days))
+
+
+def _subject(name: str) -> x509.Name:
+    try:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    except ValueError as error:
+        raise CommandError(f"{name!r} cannot be a name: {error}") from None
+
+
+def _alternative(hosts: Iterable[str]) -> x509.SubjectAlternativeName:
+    names: list[x509.GeneralName] = []
+    for host in dict.fromkeys(hosts):
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(host)))
+        except ValueError:
+            if not _HOST.fullmatch(host):
+                raise CommandError(f"{host!r} is neither the name nor the address of a host") from None
+            names.append(x509.DNSName(host))
+    return x509.SubjectAlternativeName(names)
+
+
+def _hosts(certificate: x509.Certificate) -> Iterator[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return
+    for name in names:
+        yield str(name.value)
+
+
+def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (InvalidSignature, ValueError, TypeError):
+        return False
+    return True
+
+
+def _load(path: Path) -> x509.Certificate:
+    return _load_all(path)[0]
+
+
+def _load_all(path: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(path.read_bytes())
+    except FileNotFoundError:
+        raise CommandError(f"{path.parent} has no authority", hint="nodepool-tls init makes one") from None
+    except ValueError as error:
+        raise CommandError(f"{path} has no certificate: {error}") from None
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, data: bytes, mode: int | None) -> None:
+    """Write a file as a whole.
+
+    :param mode: of a new file; None = there is one, which keeps mode and owner.
+    """
+    _written(path, data, mode).rename(path)
+
+
+def _written(path: Path, data: bytes, mode: int | None) -> Path:
+    """A file that is complete, beside its place. A key is never readable by others, not even for a moment."""
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _SECRET)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        if mode is None:
+            old = path.stat()
+            os.fchown(file.fileno(), old.st_uid, old.st_gid)
+            mode = old.st_mode & 0o777
+        os.fchmod(file.fileno(), mode)
+        file.flush()
+        os.fsync(file.fileno())
+    return beside

@@ -45,7 +45,7 @@ def check_configuration(options: argparse.Namespace) -> None:
 def serve(options: argparse.Namespace) -> int:
     """Run the daemon until a signal ends it; returns the exit status. Raises ConfigError."""
     from nodepool.cmd.daemon import run_service
-    from nodepool.web.daemon import WebDaemon
+    from nodepool.web.parts import WebDaemon
 
     return run_service(WebDaemon(options.config, options.secure), None)
 

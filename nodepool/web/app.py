@@ -3,29 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import ipaddress
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final
 
 import anyio.to_thread
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.clock import monotonic
-from nodepool.web import health, metrics, released, stream, writes
+from nodepool.web import metrics, released, stream, writes
+from nodepool.web.answers import http_error
 from nodepool.web.api import routes as api_routes
-from nodepool.web.event_hub import EventHub, running
-from nodepool.web.history import History, sampling
+from nodepool.web.changes import making
 from nodepool.web.logins import Logins
-from nodepool.web.pages import all_pages, charts
-from nodepool.web.pages.kept_answers import KeptAnswers
-from nodepool.web.pages.kept_parts import KeptParts
-from nodepool.web.pending_changes import making
-from nodepool.web.pieces import Pieces
-from nodepool.web.problem import http_error
+from nodepool.web.pages import all_pages, overview
+from nodepool.web.pages.frame import KeptAnswers, KeptParts
+from nodepool.web.pages.overview import History, sampling
 from nodepool.web.server import ON_STOP
 from nodepool.web.site import Site
+from nodepool.web.stream import EventHub, running
 
 #: Endpoints that compute run in so many threads at most, so that they leave room for the daemon.
 THREADS: Final = 2
@@ -74,11 +75,11 @@ def make_app(site: Site) -> Starlette:
             yield {stream.HUB: hub, ON_STOP: [hub.stop]}
 
     groups = [
-        health.routes(site),
+        released.health_routes(site),
         metrics.routes(site),
         released.routes(site),
         stream.routes(),
-        charts.routes(history),
+        overview.routes(history),
         api_routes.routes(site),
         all_pages.routes(site, kept),
     ]
@@ -104,3 +105,79 @@ def make_app(site: Site) -> Starlette:
     app.add_middleware(SecurityHeaders)
     app.add_middleware(Pieces)
     return app
+
+
+# `Pieces`: long answers are sent piece by piece, so that a client that does not read keeps only one in memory.
+
+#: The server waits before each piece until the client has taken those before, in bytes.
+PIECE: Final = 1 << 16
+_BODY: Final = "http.response.body"
+
+
+class Pieces:
+    """Middleware. All clients of one answer share its text; without pieces the server copies it for each of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_pieces(message: Message) -> None:
+            body = message.get("body", b"") if message["type"] == _BODY else b""
+            if len(body) <= PIECE:
+                await send(message)
+                return
+            for begin in range(0, len(body), PIECE):
+                more = begin + PIECE < len(body) or message.get("more_body", False)
+                await send({"type": _BODY, "body": body[begin : begin + PIECE], "more_body": more})
+
+        await self._app(scope, receive, send_pieces if scope["type"] == "http" else send)
+
+
+# `AllowedHosts`: requests for a name that is not ours are refused: the defence against DNS rebinding (ADR 21).
+
+#: For probes of load balancers, which often send no name that means something.
+OPEN_PATHS: Final = ("/health/", "/ready")
+
+
+class AllowedHosts:
+    """Middleware.
+
+    :param hosts: names of these pages; ``*.example.org`` = all below it. Addresses and ``localhost`` are always
+        allowed: nobody can make them mean another host.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower().rstrip(".") for host in hosts)
+        self._suffixes = tuple(host[1:] for host in self._hosts if host.startswith("*."))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope["path"].startswith(OPEN_PATHS):
+            given = Headers(scope=scope).get("host", "")
+            if not self.allows(given):
+                text = "This name is none of webapp.allowed-hosts.\n"
+                await PlainTextResponse(text, 421)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def allows(self, given: str) -> bool:
+        """May a request have this ``Host``?"""
+        host = _name(given)
+        return bool(host) and (
+            host == "localhost" or host in self._hosts or host.endswith(self._suffixes or ("\0",)) or _is_address(host)
+        )
+
+
+def _name(given: str) -> str:
+    """The host of a ``Host`` header, without port."""
+    if given.startswith("["):
+        return given[1:].partition("]")[0]
+    return given.partition(":")[0].lower().rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

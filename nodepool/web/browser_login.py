@@ -20,8 +20,7 @@ import requests
 
 from nodepool.clock import monotonic
 from nodepool.config.webapp import wrong_provider_address
-from nodepool.web.provider_session import mount
-from nodepool.web.tokens import KEYS_SECONDS, BadTokenError, Tokens, User, discovery
+from nodepool.web.tokens import KEYS_SECONDS, BadTokenError, Tokens, User, discovery, mount
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator

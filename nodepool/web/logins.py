@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -14,10 +15,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nodepool.clock import wall_time
-from nodepool.web.few_lines import FewLines
-from nodepool.web.own_address import own_address, place_of
-from nodepool.web.problem import problem_response
+from nodepool.clock import monotonic, wall_time
+from nodepool.web.answers import own_address, place_of, problem_response
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
@@ -198,3 +197,31 @@ def _ask_to_log_in(request: Request, path: str) -> Response:
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+# `FewLines`: how many lines of a kind may be logged, where anybody can cause them.
+
+
+class FewLines:
+    """Any thread.
+
+    :param most: lines within ``seconds``; more are not logged.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(self, most: int = 30, seconds: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._begun = -seconds
+        self._count = 0
+
+    def one_more(self) -> bool:
+        """May a line be logged? Counts it."""
+        with self._lock:
+            now = self._clock()
+            if now - self._begun >= self._seconds:
+                self._begun, self._count = now, 0
+            self._count += 1
+            return self._count <= self._most

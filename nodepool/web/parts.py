@@ -5,31 +5,29 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.model.component import BuilderComponent
-from nodepool.runtime.worker import Part
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string
-from nodepool.web.internals import connection_metrics
-from nodepool.web.lock_names import LockNames
+from nodepool.web.metrics import connection_metrics
 from nodepool.web.server import ListenAddress, WebServer
 from nodepool.web.site import Daemon, Site
-from nodepool.web.snapshot import SnapshotMaker, nothing
+from nodepool.web.snapshot import LockNames, SnapshotMaker, nothing
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
-from nodepool.zk.caches import StatusCache
+from nodepool.zk.caches import NodepoolCache, StatusCache
+from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from nodepool.config.objects import Config
-    from nodepool.web.access import Access
     from nodepool.web.browser_login import BrowserLogin
+    from nodepool.web.changes import Access
     from nodepool.web.tokens import Tokens
-    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.zookeeper import ZooKeeper
-
 
 log = logging.getLogger("nodepool.web.parts")
 
@@ -49,9 +47,7 @@ def _access(daemon: CachingDaemon, config: Config) -> Access | None:
     if not config.webapp_authenticators:
         return None
     # Libraries for tokens, which most sites do not need.
-    from nodepool.web.access import Access
-    from nodepool.web.actions import Actions
-    from nodepool.web.pending_changes import PendingChange, PendingChanges
+    from nodepool.web.changes import Access, Actions, PendingChange, PendingChanges
     from nodepool.web.tokens import Tokens
     from nodepool.zk.maintenance_store import MaintenanceStore
 
@@ -128,7 +124,7 @@ def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
 
         app: ASGIApp = make_app(site)
         if config.webapp_allowed_hosts:
-            from nodepool.web.allowed_hosts import AllowedHosts
+            from nodepool.web.app import AllowedHosts
 
             app = AllowedHosts(app, config.webapp_allowed_hosts)
         return app
@@ -140,3 +136,51 @@ def _builder_url(config: Config) -> str | None:
     if not config.webapp_builder_port:
         return None
     return f"{'https' if config.webapp_tls_cert else 'http'}://{{}}:{config.webapp_builder_port}"
+
+
+# `WebDaemon`: the web pages in a process of their own, for sites whose launchers have enough to do.
+
+#: Longest time that a stop may take.
+STOP_SECONDS: Final = 10.0
+
+
+class WebDaemon(ConnectedDaemon):
+    """Caches and a web server; no providers. See the base class for who owns what, and for its parameters."""
+
+    log = logging.getLogger("nodepool.web")
+    kind = "web"
+    stop_seconds = STOP_SECONDS
+
+    def describe(self, config: Config) -> str:
+        """Where the pages are, is told by the web server."""
+        return ""
+
+    def build(self, client: ZooKeeperClient) -> None:
+        """Make the parts. Nothing of it runs yet."""
+        self.client = client
+        self.cache = NodepoolCache(client)
+        self.zk = ZooKeeper(client, self.cache)
+        self.parts = Parts([web_part(self, self._config())], self.log)
+
+    def note(self, actor: str, subject: str, text: str) -> None:
+        """:param actor: stands in the log already, with what was done; launchers tell of what they see."""
+
+    def begin(self) -> None:
+        """Serve at once: a page says that the caches are being filled. Does not block."""
+        self.parts.start()
+
+    def run_once(self) -> None:
+        """One turn of the main loop."""
+        self.configuration.follow()
+        self.parts.revive()
+        if self.client.connected:
+            self.cache.nodes.refresh_stale()
+
+    def apply(self, config: Config) -> None:
+        """Nothing that is served depends on it but addresses, which stay until a restart."""
+
+    def end(self) -> None:
+        """Stop everything; blocks at most `STOP_SECONDS`."""
+        stop_all(self.parts.threads(), STOP_SECONDS, self.log)
+        self.client.disconnect()
+        self.log.info("Stopped")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from nodepool.listing import times
 from nodepool.listing.nodes import Filter, names_in, states_in
 from nodepool.listing.paging import MAX_CURSOR
-from nodepool.web.problem import ApiProblem
+from nodepool.web.answers import ApiProblem
 
 #: Rows of an answer, if nobody asks for another number, and at most.
 ROWS: Final = 100

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
@@ -20,10 +20,10 @@ from nodepool.listing.images import build_table, image_status_table, upload_tabl
 from nodepool.listing.nodes import NodeFacts, node_table
 from nodepool.listing.requests import label_table, request_table
 from nodepool.listing.table import Place, Table, render, selected, shown
-from nodepool.web.accept import prefers_json
+from nodepool.web.answers import prefers_json
+from nodepool.web.site import Site
 
 if TYPE_CHECKING:
-    from nodepool.web.site import Site
     from nodepool.web.snapshot import WebSnapshot
 
 #: All of them do the same.
@@ -197,3 +197,37 @@ def _has(request: Request, answer: KeptAnswer) -> bool:
         return answer.made_at <= parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
         return False
+
+
+# ``/health/live``, ``/health/ready`` and ``/health/status``, as Zuul's components have them.
+
+
+def health_routes(site: Site) -> list[BaseRoute]:
+    """For load balancers, systemd and orchestrators. None of them blocks or makes a snapshot."""
+
+    async def live(_request: Request) -> Response:
+        return _answer(site.alive)
+
+    async def ready(_request: Request) -> Response:
+        return _answer(site.ready)
+
+    async def status(_request: Request) -> Response:
+        state = "running" if site.daemon.ready.is_set() else "initializing"
+        return JSONResponse(
+            {
+                "kind": site.daemon.kind,
+                "version": site.version,
+                "state": state,
+                "live": site.alive,
+                "ready": site.ready,
+                "connected": site.daemon.connected,
+                "reload_errors": list(site.daemon.reload_errors),
+                "loop_age_seconds": round(site.loop_age_seconds, 3),
+            }
+        )
+
+    return [Route("/health/live", live), Route("/health/ready", ready), Route("/health/status", status)]
+
+
+def _answer(ok: bool) -> Response:
+    return PlainTextResponse("OK", 200) if ok else PlainTextResponse("not ok", 503)

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from nodepool.metrics.registry import Series, Value
-    from nodepool.web.access import Access
-    from nodepool.web.changed_records import RecordKind
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.changes import Access
+    from nodepool.web.snapshot import RecordKind, WebSnapshot
 
 #: A main loop that has not turned for so long is stuck.
 STUCK_SECONDS: Final = 120.0

@@ -4,23 +4,120 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+import logging
+import math
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from nodepool.clock import monotonic, wall_time
+from nodepool.exceptions import ZKException
 from nodepool.guard import OnError
+from nodepool.model import states
 from nodepool.model.image import NO_IMAGES, ImagesView
 from nodepool.model.status import BuilderStatus
 from nodepool.plan.observed import FollowedNodes, Observed
-from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
-from nodepool.web.wait_times import WaitTimes
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.zk.locks import LockOwners
 
 if TYPE_CHECKING:
+    from nodepool.model.request import NodeRequest
     from nodepool.model.status import LauncherStatus, PoolStatus
-    from nodepool.web.pending_changes import PendingChange
+    from nodepool.web.changes import PendingChange
     from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.client import ZooKeeperClient
+
+
+# `WaitTimes`: how long requests of the last hour waited, by label, in memory. Longer times are in the metrics.
+
+#: Waits that ended longer ago do not count.
+WINDOW_SECONDS: Final = 3600.0
+#: Waits that are kept of a label, and labels. Both come from other programs: memory must have a bound.
+MOST_WAITS: Final = 1000
+MOST_LABELS: Final = 1000
+#: Ends that are remembered, so that a record that is read again does not count again.
+MOST_ENDS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class WaitSummary:
+    """Of the requests with a label that were fulfilled in the last hour, or in its last part if there were very many.
+
+    :param count: requests. ``shared``: those of them that wanted other labels, too. Their wait counts as a whole for
+        each label, because a record does not tell which of its nodes was there first.
+    :param p50: seconds from submission until the request was fulfilled, which half of them did not exceed; ``p95``: 95
+        of 100; None = there was no request.
+    :param covered_seconds: the part of the hour of which all are known; less than 3,600 if only the last ones are kept.
+    """
+
+    count: int
+    shared: int
+    p50: float | None
+    p95: float | None
+    covered_seconds: float = WINDOW_SECONDS
+
+
+@dataclass(frozen=True)
+class _EndedWait:
+    at: float
+    seconds: float
+    shared: bool
+
+
+class WaitTimes:
+    """Any thread. Nothing blocks: ``_lock`` is held for dictionary work only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waits: OrderedDict[str, deque[_EndedWait]] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def note(self, request: NodeRequest | None) -> None:
+        """Count a request if it was fulfilled. Nobody waits for those of ``min-ready``.
+
+        :param request: as it is now; None = it has gone.
+        """
+        if request is None or request.state != states.FULFILLED or request.requestor == MIN_READY_REQUESTOR:
+            return
+        created, at = request.created_time, request.state_time
+        if created is None or at is None:
+            return
+        labels = set(request.node_types)
+        wait = _EndedWait(at, max(0.0, at - created), len(labels) > 1)
+        with self._lock:
+            if request.key in self._ended:
+                return
+            self._ended[request.key] = None
+            if len(self._ended) > MOST_ENDS:
+                self._ended.popitem(last=False)
+            for label in labels:
+                self._waits.setdefault(label, deque(maxlen=MOST_WAITS)).append(wait)
+                self._waits.move_to_end(label)
+            while len(self._waits) > MOST_LABELS:
+                self._waits.popitem(last=False)
+
+    def of_label(self, label: str, now: float) -> WaitSummary:
+        """:param now: seconds since the epoch."""
+        with self._lock:
+            kept = list(self._waits.get(label, ()))
+        waits = [one for one in kept if now - WINDOW_SECONDS <= one.at]
+        seconds = sorted(one.seconds for one in waits)
+        # Those before the oldest one were forgotten.
+        all_kept = len(waits) < MOST_WAITS
+        covered = WINDOW_SECONDS if all_kept else max(0.0, now - min(one.at for one in waits))
+        shared = sum(one.shared for one in waits)
+        return WaitSummary(len(waits), shared, percentile(seconds, 50), percentile(seconds, 95), covered)
+
+
+def percentile(values: Sequence[float], percent: int) -> float | None:
+    """The least of sorted values that so many of 100 do not exceed (nearest rank); None = there is none."""
+    if not values:
+        return None
+    return values[max(0, -(-len(values) * percent // 100) - 1)]
+
 
 #: A snapshot is used for so long, although something has changed: however many viewers there are.
 LIFETIME_SECONDS: Final = 0.5
@@ -237,3 +334,116 @@ class SnapshotMaker:
         return WebSnapshot(
             number, observed, launchers, builders, images, self.complete, self._waits, self._locker, self._pending
         )
+
+
+# `ChangedRecords`: which records changed since somebody asked last, so that viewers are notified of them.
+
+#: Of more changed records of one kind only the number is known.
+MOST_IDS: Final = 1000
+
+
+class RecordKind(enum.StrEnum):
+    """What viewers can be told of."""
+
+    NODES = "nodes"
+    REQUESTS = "requests"
+    #: Pools, their limits and what is held or paused.
+    PROVIDERS = "providers"
+    LAUNCHERS = "launchers"
+    IMAGES = "images"
+
+
+class ChangedRecords:
+    """Written by the connection thread, taken by one other. Each operation on a set is atomic."""
+
+    def __init__(self) -> None:
+        self._ids: dict[RecordKind, set[str]] = {kind: set() for kind in RecordKind}
+
+    def note(self, kind: RecordKind, record_id: str) -> None:
+        """A record came, changed or went; '' = any may have. Does not block."""
+        ids = self._ids[kind]
+        if len(ids) < MOST_IDS:
+            ids.add(record_id)
+
+    def take(self) -> Mapping[RecordKind, frozenset[str]]:
+        """The kinds of which something changed, each with the ids that are known."""
+        taken: dict[RecordKind, frozenset[str]] = {}
+        for kind, ids in self._ids.items():
+            found = set()
+            # One by one: what is noted meanwhile is found now or the next time.
+            while ids:
+                found.add(ids.pop())
+            if found:
+                taken[kind] = frozenset(found)
+        return taken
+
+
+# `LockNames`: who has the lock of a node, for pages and answers about one node.
+
+log = logging.getLogger("nodepool.web.snapshot")
+
+#: An answer is given again for so long, however many viewers there are.
+KNOWN_SECONDS: Final = 1.0
+#: The processes that are registered are read again after so long.
+PROCESSES_SECONDS: Final = 10.0
+#: An answer is waited for so long.
+WAIT_SECONDS: Final = 0.3
+#: Answers that are kept.
+MOST_KNOWN: Final = 200
+
+
+class LockNames:
+    """Any thread. At most one question to ZooKeeper is under way at a time.
+
+    :param owners: makes what knows the processes; raises ZKException.
+    :param clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        owners: Callable[[ZooKeeperClient], LockOwners] = LockOwners,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._client = client
+        self._make_owners = owners
+        self._clock = clock
+        self._asking = threading.Lock()
+        self._owners: LockOwners | None = None
+        self._owners_at = -math.inf
+        #: Id of a node -> who has its lock, and when that was asked.
+        self._known: dict[str, tuple[str | None, float]] = {}
+
+    def of_node(self, node_id: str) -> str | None:
+        """Who has the lock of a node: a launcher, Zuul's executor, a person; None = nobody, or that is not known.
+
+        Blocks for `WAIT_SECONDS` at most: parts of all pages wait for each other. Without a connection, without an
+        answer in time, and while another thread asks, the last answer holds.
+        """
+        name, at = self._known.get(node_id, (None, -math.inf))
+        if self._clock() < at + KNOWN_SECONDS or not self._client.connected or not self._asking.acquire(blocking=False):
+            return name
+        thread = threading.Thread(target=self._ask, args=(node_id,), name="LockNames", daemon=True)
+        with OnError(lambda _error: self._asking.release()):
+            thread.start()
+        thread.join(WAIT_SECONDS)
+        return self._known.get(node_id, (name, at))[0]
+
+    def _ask(self, node_id: str) -> None:
+        """Of a thread of its own: nobody can end the wait for ZooKeeper."""
+        try:
+            self._learn(node_id)
+        except ZKException as error:
+            # It is only shown: the page has all the rest.
+            log.debug("Who has the lock of node %s is not known: %s", node_id, error)
+        finally:
+            self._asking.release()
+
+    def _learn(self, node_id: str) -> None:
+        now = self._clock()
+        if self._owners is None or now >= self._owners_at + PROCESSES_SECONDS:
+            self._owners, self._owners_at = self._make_owners(self._client), now
+        name = self._owners.of_node(node_id)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[node_id] = (name, now)

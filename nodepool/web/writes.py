@@ -6,25 +6,25 @@ Who may use them is decided before, by `nodepool.web.logins.Logins`.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
 from nodepool.listing.times import duration
 from nodepool.model.maintenance import MODES, Mode
-from nodepool.web import bodies
-from nodepool.web.actions import MOST_TEXT, Actions, Wish
+from nodepool.web.answers import ApiProblem, own_address, problem_response
+from nodepool.web.changes import MOST_TEXT, Actions, Wish
 from nodepool.web.logins import user_of
-from nodepool.web.own_address import own_address
-from nodepool.web.problem import ApiProblem, problem_response
 from nodepool.web.site import Site
 
 API: Final = "/api/v1"
@@ -91,8 +91,8 @@ def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, r
     async def answer(request: Request) -> Response:
         try:
             _check_path(request.path_params)
-            body = await bodies.read_body(request)
-            if bodies.is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
+            body = await read_body(request)
+            if is_form(request) and _takes_much(path, body) and body.get("sure") != "yes":
                 raise ApiProblem(HTTPStatus.BAD_REQUEST, "Confirm the change: set the mark beside the button.")
             wish = _wish(request, body, reason_needed=reason_needed)
             done = await run_sync(change, request.path_params, body, wish, limiter=threads)
@@ -164,3 +164,56 @@ def _until(given: Any, now: float) -> float | None:
     if isinstance(given, bool) or not math.isfinite(until) or until <= now:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "until must be later than now: seconds since the epoch, or e.g. 8h.")
     return until
+
+
+# What clients send: forms of our pages and JSON objects, both small.
+
+#: A token of an OpenID Connect provider with many groups, or a reason, fits in.
+MOST_BYTES: Final = 64 * 1024
+MOST_FIELDS: Final = 100
+FORM: Final = "application/x-www-form-urlencoded"
+JSON: Final = "application/json"
+
+
+async def read_body(request: Request) -> dict[str, Any]:
+    """The fields of a form, which are texts, or the members of a JSON object.
+
+    :raises ApiProblem: it is neither, or too long.
+    """
+    kind = _kind(request)
+    body = await _read(request)
+    if kind == FORM:
+        try:
+            return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            raise ApiProblem(HTTPStatus.BAD_REQUEST, f"At most {MOST_FIELDS} fields are read.") from None
+    if kind not in (JSON, ""):
+        raise ApiProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"The body must be {JSON} or {FORM}.")
+    try:
+        found = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, f"The body is no JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "The body must be a JSON object.")
+    return found
+
+
+def is_form(request: Request) -> bool:
+    """Does a form of a page send it?"""
+    return _kind(request) == FORM
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def _read(request: Request) -> bytes:
+    body = b""
+    try:
+        async for piece in request.stream():
+            body += piece
+            if len(body) > MOST_BYTES:
+                raise ApiProblem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES} bytes are read.")
+    except ClientDisconnect:
+        raise ApiProblem(HTTPStatus.BAD_REQUEST, "The body is not complete.") from None
+    return body

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from playwright.sync_api import expect
 
 from nodepool.model import states
-from nodepool.web.changed_records import RecordKind
+from nodepool.web.snapshot import RecordKind
 from tests.support.chromium import watched_page
 from tests.support.served_site import ServedSite
 from tests.support.web_records import with_node

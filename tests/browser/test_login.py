@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.web.access import Access
+from nodepool.web.changes import Access
 from nodepool.web.tokens import Tokens
 from tests.support import web_records
 from tests.support.axe import load_axe, violations

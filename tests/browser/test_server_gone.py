@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nodepool.model import states
-from nodepool.web.changed_records import RecordKind
+from nodepool.web.snapshot import RecordKind
 from tests.support.chromium import watched_page
 from tests.support.served_site import ServedSite
 from tests.support.web_records import with_node

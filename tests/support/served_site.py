@@ -11,8 +11,7 @@ from tests.support.ports import free_ports
 from tests.support.web_site import WebSite
 
 if TYPE_CHECKING:
-    from nodepool.web.changed_records import RecordKind
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import RecordKind, WebSnapshot
 
 SECONDS: Final = 30.0
 

@@ -12,9 +12,8 @@ from starlette.testclient import TestClient
 from nodepool.clock import monotonic
 from nodepool.plan.observed import Observed
 from nodepool.web.app import make_app
-from nodepool.web.changed_records import RecordKind
 from nodepool.web.site import Site
-from nodepool.web.snapshot import WebSnapshot
+from nodepool.web.snapshot import RecordKind, WebSnapshot
 
 
 class GivenSnapshots:

@@ -11,6 +11,7 @@ from typing import Final
 
 PACKAGE: Final = Path(__file__).parents[2] / "nodepool"
 
+
 def _several(named: Iterable[tuple[str, Path]]) -> dict[str, list[str]]:
     """Names that more than one file has."""
     where: defaultdict[str, list[str]] = defaultdict(list)

@@ -289,9 +289,7 @@ class InsertOperations:
         if trouble is None:
             self._repeats.over(zone)
         elif self._repeats.worth_saying(zone):
-            log.warning(
-                "Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble
-            )
+            log.warning("Provider %s: the ends of creations in %s are not known: %s", self._provider, zone, trouble)
 
     def _try(self, what: tuple[str, str], ask: Callable[[], None]) -> LaunchError | None:
         """Ask for something of a zone, unless that is left alone because there was no answer.
@@ -452,9 +450,7 @@ class Preemptions:
                 self._look_at(zone)
             except LaunchError as error:
                 if self._repeats.worth_saying(zone):
-                    log.warning(
-                        "Provider %s: preemptions in %s are not known: %s", self._provider, zone, error
-                    )
+                    log.warning("Provider %s: preemptions in %s are not known: %s", self._provider, zone, error)
             else:
                 self._repeats.over(zone)
 

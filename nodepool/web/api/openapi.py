@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.web.api import changes, schemas
-from nodepool.web.api.resource import NAME
-from nodepool.web.problem import MEDIA_TYPE
+from nodepool.model.maintenance import MODES, Mode
+from nodepool.web.answers import MEDIA_TYPE
+from nodepool.web.api.resource import COUNT, FLAG, MOMENT, NAME, OPTIONAL_MOMENT, TEXT, Schema, thing, whole
+from nodepool.web.changes import MOST_TEXT
 
 if TYPE_CHECKING:
     from nodepool.web.api.resource import ApiResource
 
-_PROBLEM: Final = schemas.thing(
-    {"type": schemas.TEXT, "title": schemas.TEXT, "status": schemas.COUNT, "detail": schemas.TEXT}
-)
+_PROBLEM: Final = thing({"type": TEXT, "title": TEXT, "status": COUNT, "detail": TEXT})
 _STREAM: Final = {
     "get": {
         "summary": "Server-Sent Events: at once which records changed, and what happened",
@@ -29,7 +28,7 @@ _STREAM: Final = {
             }
         ],
         "responses": {
-            "200": {"description": "the stream", "content": {"text/event-stream": {"schema": schemas.TEXT}}},
+            "200": {"description": "the stream", "content": {"text/event-stream": {"schema": TEXT}}},
             "503": {"$ref": "#/components/responses/Problem"},
         },
     }
@@ -52,9 +51,9 @@ def document(resources: Iterable[ApiResource], version: str, *, with_changes: bo
         },
         # Relative to this document, so that a reverse proxy may put the site below a prefix.
         "servers": [{"url": "."}],
-        "paths": {**paths, "/events/stream": _STREAM, **(changes.paths() if with_changes else {})},
+        "paths": {**paths, "/events/stream": _STREAM, **(change_paths() if with_changes else {})},
         "components": {
-            "securitySchemes": dict(changes.SECURITY_SCHEMES) if with_changes else {},
+            "securitySchemes": dict(SECURITY_SCHEMES) if with_changes else {},
             "schemas": {"Problem": _PROBLEM},
             "responses": {
                 "Problem": {
@@ -72,12 +71,12 @@ def _get(resource: ApiResource) -> Mapping[str, Any]:
         for one in resource.parameters
     ]
     if resource.has_name:
-        parameters.insert(0, {"name": NAME, "in": "path", "required": True, "schema": schemas.TEXT})
+        parameters.insert(0, {"name": NAME, "in": "path", "required": True, "schema": TEXT})
     responses: dict[str, Any] = {
         "200": {
             "description": "the answer",
-            "headers": {"ETag": {"schema": schemas.TEXT}},
-            "content": {"application/json": {"schema": schemas.whole(resource.schema)}},
+            "headers": {"ETag": {"schema": TEXT}},
+            "content": {"application/json": {"schema": whole(resource.schema)}},
         },
         "304": {"description": "the same as what the client has (If-None-Match)"},
         "400": {"$ref": "#/components/responses/Problem"},
@@ -90,3 +89,103 @@ def _get(resource: ApiResource) -> Mapping[str, Any]:
         "parameters": parameters,
         "responses": responses,
     }
+
+
+# How OpenAPI describes the changes of `nodepool.web.writes`, which exist only with ``webapp.auth``.
+
+#: Name of the way to log in.
+BEARER: Final = "bearer"
+SECURITY_SCHEMES: Final[Mapping[str, Any]] = {
+    BEARER: {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "a token of an operator"}
+}
+_REASON: Final = {"type": "string", "maxLength": MOST_TEXT, "description": "why, for everybody who asks"}
+_UNTIL: Final = {
+    "type": ["number", "string"],
+    "description": "when it ends: seconds since the epoch, or a duration such as `8h`; without it somebody ends it",
+}
+_WHEN_FREE: Final = {
+    "type": "boolean",
+    "default": False,
+    "description": "if somebody has the lock of the node: make the change as soon as it is free, within 24 hours",
+}
+_MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
+_NODE: Final = {"id": TEXT}
+_SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": TEXT}
+_IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
+
+
+def change_paths() -> dict[str, Any]:
+    """Each path -> its methods."""
+    of_node = thing({"id": TEXT, "state": TEXT})
+    waits = thing({"id": TEXT, "pending": {"enum": ["hold", "delete"]}})
+    withdrawn = thing({"id": TEXT, "pending": {"type": "null"}})
+    begun = thing(
+        {
+            "kind": TEXT,
+            "name": TEXT,
+            "mode": TEXT,
+            "reason": TEXT,
+            "by": TEXT,
+            "since": MOMENT,
+            "until": OPTIONAL_MOMENT,
+            "automatic": FLAG,
+        }
+    )
+    ended = thing({"kind": TEXT, "name": TEXT, "mode": {"type": "null"}})
+    reason: dict[str, Schema] = {"reason": _REASON}
+    free: dict[str, Schema] = {"when_free": _WHEN_FREE}
+    until: dict[str, Schema] = {**reason, "until": _UNTIL}
+    return {
+        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, {**until, **free}, of_node, waits)},
+        "/nodes/{id}/delete": {
+            "post": _change("delete_node", "Delete a node", _NODE, {**reason, **free}, of_node, waits)
+        },
+        "/nodes/{id}/pending": {
+            "delete": _change("withdraw_change", "Give up a change that waits", _NODE, {}, withdrawn)
+        },
+        "/maintenance/{kind}/{name}": {
+            "put": _change(
+                "begin_maintenance",
+                "Pause, drain or quarantine a subject",
+                _SUBJECT,
+                {**until, "mode": _MODE},
+                begun,
+            ),
+            "delete": _change("end_maintenance", "End that", _SUBJECT, {}, ended),
+        },
+        "/images/{name}/{what}": {
+            "post": _change("change_image", "Build, pause or unpause an image", _IMAGE, reason, thing(_IMAGE))
+        },
+    }
+
+
+def _change(
+    operation: str,
+    summary: str,
+    path: Mapping[str, Schema],
+    body: Mapping[str, Schema],
+    answer: Schema,
+    later: Schema | None = None,
+) -> dict[str, Any]:
+    """How a change is described.
+
+    :param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent.
+    :param later: what is answered when the change waits; None = it never does.
+    """
+    described: dict[str, Any] = {
+        "summary": summary,
+        "operationId": operation,
+        "security": [{BEARER: []}],
+        "parameters": [{"name": name, "in": "path", "required": True, "schema": path[name]} for name in path],
+        "responses": {
+            "200": {"description": "it is done", "content": {"application/json": {"schema": answer}}},
+            "default": {"$ref": "#/components/responses/Problem"},
+        },
+    }
+    if later is not None:
+        content = {"application/json": {"schema": later}}
+        described["responses"]["202"] = {"description": "it waits for the lock of the node", "content": content}
+    if body:
+        schema = {"type": "object", "properties": dict(body), "required": ["reason"]}
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return described

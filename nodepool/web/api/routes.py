@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from nodepool.web.any_json import to_json
+from nodepool.web.answers import ApiProblem, problem_response, to_json
 from nodepool.web.api import openapi
-from nodepool.web.api.events import event_resources
-from nodepool.web.api.hosts import host_resources
-from nodepool.web.api.images import image_resources
-from nodepool.web.api.labels import label_resources
-from nodepool.web.api.launchers import launcher_resources
-from nodepool.web.api.nodes import node_resources
-from nodepool.web.api.providers import provider_resources
-from nodepool.web.api.requests import request_resources
-from nodepool.web.api.summary import summary_resources
-from nodepool.web.api.tenants import tenant_resources
-from nodepool.web.problem import ApiProblem, problem_response
+from nodepool.web.api.resources import (
+    event_resources,
+    host_resources,
+    image_resources,
+    label_resources,
+    launcher_resources,
+    node_resources,
+    provider_resources,
+    request_resources,
+    summary_resources,
+    tenant_resources,
+)
 from nodepool.web.query import parse
 
 if TYPE_CHECKING:

@@ -7,18 +7,22 @@ from functools import partial
 
 from starlette.routing import BaseRoute
 
+from nodepool.web.answers import StaticFiles
 from nodepool.web.pages import login
-from nodepool.web.pages.frame import Frame, MakePage
-from nodepool.web.pages.images import image_page, images_page
-from nodepool.web.pages.kept_answers import KeptAnswers
-from nodepool.web.pages.labels import label_page, labels_page
-from nodepool.web.pages.nodes import node_page, nodes_page
+from nodepool.web.pages.frame import Frame, KeptAnswers, MakePage
+from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
 from nodepool.web.pages.overview import overview_page
-from nodepool.web.pages.providers import provider_page, providers_page
-from nodepool.web.pages.requests import request_page, requests_page
-from nodepool.web.pages.tables import events_page, hosts_page, launchers_page, tenants_page
+from nodepool.web.pages.providers import (
+    events_page,
+    hosts_page,
+    image_page,
+    images_page,
+    launchers_page,
+    provider_page,
+    providers_page,
+    tenants_page,
+)
 from nodepool.web.site import Site
-from nodepool.web.static_files import StaticFiles
 
 
 def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:

@@ -13,17 +13,15 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
-from nodepool.web import bodies
+from nodepool.web import writes
+from nodepool.web.answers import ApiProblem, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
-from nodepool.web.few_lines import FewLines
-from nodepool.web.logins import COOKIE, log, user_of
-from nodepool.web.own_address import own_address
+from nodepool.web.logins import COOKIE, FewLines, log, user_of
 from nodepool.web.pages.frame import Frame, Page
-from nodepool.web.problem import ApiProblem
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
-    from nodepool.web.access import Access
+    from nodepool.web.changes import Access
     from nodepool.web.snapshot import WebSnapshot
 
 #: Browsers keep no longer cookie.
@@ -63,7 +61,7 @@ class LoginPages:
 
     async def _log_in(self, request: Request) -> Response:
         try:
-            form = await bodies.read_body(request)
+            form = await writes.read_body(request)
         except ApiProblem as problem:
             return self._frame.page(request, _page(str(problem), "", self._providers), problem.status)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))

@@ -3,23 +3,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+import anyio.to_thread
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from nodepool.guard import Guard
 from nodepool.listing.overview import overview, problem_line
 from nodepool.listing.pools import used_of
 from nodepool.listing.table import Table
+from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.pool_summary import by_provider, fullness, limiting, summarize
-from nodepool.web.changed_records import RecordKind
-from nodepool.web.pages.charts import CHARTS
-from nodepool.web.pages.frame import Page
-from nodepool.web.pages.links import Links
-from nodepool.web.pages.table_view import table_view
-from nodepool.web.pages.templates import address
+from nodepool.web.pages.frame import Links, Page, address, table_view
+from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -27,6 +33,7 @@ if TYPE_CHECKING:
     from nodepool.plan.attention import StatusProblem
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
+    from nodepool.web.site import Snapshots
     from nodepool.web.snapshot import WebSnapshot
 
 #: Rows of each list; of more only the number is told.
@@ -143,3 +150,119 @@ def _waiting(seen: Observed) -> list[_Waiting]:
         )
         for labels in order
     ]
+
+
+# `History`: numbers of the last hours for charts, in memory. Metrics (Prometheus) are for longer times.
+
+log = logging.getLogger("nodepool.web")
+
+#: Between two samples.
+INTERVAL_SECONDS: Final = 15.0
+#: Samples that are kept: four hours.
+MOST_SAMPLES: Final = 960
+WAITING: Final = "waiting"
+OLDEST_SECONDS: Final = "oldest_seconds"
+LAUNCHED: Final = "launched"
+FAILED: Final = "launches_failed"
+#: States of nodes that have a curve of their own.
+NODE_STATES: Final = (states.READY, states.IN_USE, states.BUILDING, states.DELETING, states.HOLD)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """:param at: seconds since the epoch. ``values``: by the constants above, and by state of nodes."""
+
+    at: float
+    values: Mapping[str, float]
+
+
+class History:
+    """The last samples. Written by one thread, read by any: what is read at a time is of one moment."""
+
+    def __init__(self) -> None:
+        self._samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
+
+    def add(self, sample: Sample) -> None:
+        self._samples.append(sample)
+
+    def samples(self) -> Sequence[Sample]:
+        """The oldest first."""
+        return list(self._samples.copy())
+
+
+def sample_of(snapshot: WebSnapshot) -> Sample:
+    """The numbers of one moment."""
+    seen = snapshot.observed
+    waiting = seen.waiting
+    oldest = min((one.created_time for one in waiting if one.created_time is not None), default=seen.now)
+    nodes = Counter(node.state for node in seen.nodes.values())
+    return Sample(
+        seen.now,
+        {
+            WAITING: len(waiting),
+            OLDEST_SECONDS: max(0.0, seen.now - oldest),
+            LAUNCHED: sum(status.launches.ok_15m for status in seen.statuses),
+            FAILED: sum(status.launches.failed_15m for status in seen.statuses),
+            **{state: nodes[state] for state in NODE_STATES},
+        },
+    )
+
+
+@asynccontextmanager
+async def sampling(history: History, snapshots: Snapshots) -> AsyncIterator[None]:
+    """A task that takes samples meanwhile, of what ZooKeeper has completely told."""
+    task: asyncio.Task[Any] = asyncio.create_task(_take(history, snapshots), name="History")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _take(history: History, snapshots: Snapshots) -> None:
+    def take() -> None:
+        if snapshots.complete:
+            history.add(sample_of(snapshots.latest()))
+
+    while True:
+        with Guard(log, "Error in the history of web pages; trying again in %g s", INTERVAL_SECONDS):
+            await anyio.to_thread.run_sync(take)
+        await anyio.sleep(INTERVAL_SECONDS)
+
+
+# ``/charts.json``: curves of the last hours, which ``static/charts.js`` draws on the first page.
+
+#: Title, and of each curve its name for people and its key, see `nodepool.web.pages.overview.Sample`.
+CHARTS: Final = (
+    ("Requests that wait", (("waiting", WAITING),)),
+    ("Oldest request, in seconds", (("age", OLDEST_SECONDS),)),
+    ("Nodes", tuple((state, state) for state in NODE_STATES)),
+    ("Launches within 15 minutes", (("ready", LAUNCHED), ("failed", FAILED))),
+)
+
+
+def routes(samples: History) -> list[BaseRoute]:
+    """The endpoint. It computes what takes a millisecond."""
+
+    def answer(_request: Request) -> Response:
+        return JSONResponse(charts_of(samples.samples()), headers={"Cache-Control": "no-cache"})
+
+    return [Route("/charts.json", answer)]
+
+
+def charts_of(samples: Sequence[Sample]) -> dict[str, Any]:
+    """The curves of all charts over the same times, as uPlot takes them."""
+    return {
+        "times": [round(sample.at) for sample in samples],
+        "charts": [
+            {
+                "title": title,
+                "curves": [
+                    {"label": label, "values": [round(sample.values.get(key, 0.0), 3) for sample in samples]}
+                    for label, key in curves
+                ],
+            }
+            for title, curves in CHARTS
+        ],
+    }

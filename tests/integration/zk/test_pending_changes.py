@@ -9,10 +9,9 @@ import pytest
 
 from nodepool.exceptions import ZKConnectionError, ZKTooLarge
 from nodepool.model.node import Node
-from nodepool.web import pending_changes
-from nodepool.web.actions import Actions, Wish
-from nodepool.web.pending_changes import LOOK_SECONDS, MOST_SECONDS, AlreadyPending, PendingChanges
-from nodepool.web.problem import ApiProblem
+from nodepool.web import changes
+from nodepool.web.answers import ApiProblem
+from nodepool.web.changes import LOOK_SECONDS, MOST_SECONDS, Actions, AlreadyPending, PendingChanges, Wish
 from nodepool.zk import locks
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
@@ -104,7 +103,7 @@ def test_free_already(place: Place) -> None:
 
 def test_without_it_is_told_who_has_the_lock(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-95"""
-    monkeypatch.setattr("nodepool.web.actions.LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("nodepool.web.changes.LOCK_SECONDS", 0.1)
     with pytest.raises(ApiProblem, match="or with when_free"):
         place.actions.hold(place.node_id, WISH)
 
@@ -154,8 +153,8 @@ def test_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ApiProblem, match="hold waits for the lock already"):
         place.actions.delete(place.node_id, WISH, when_free=True)
     with pytest.raises(AlreadyPending):
-        place.pending.add(pending_changes.PendingChange(place.node_id, "delete", WISH, lambda _node: None))
-    monkeypatch.setattr(pending_changes, "MOST_PENDING", 1)
+        place.pending.add(changes.PendingChange(place.node_id, "delete", WISH, lambda _node: None))
+    monkeypatch.setattr(changes, "MOST_PENDING", 1)
     other = place.znodes.add_node("in-use", type=["small"], provider="p", pool="main")
     place.zuul.hold(f"/nodepool/nodes/{other}/lock")
     with pytest.raises(ApiProblem) as refused:
@@ -248,7 +247,7 @@ def test_a_mistake_ends_only_its_change(place: Place, caplog: pytest.LogCaptureF
 
     other = place.znodes.add_node("in-use", type=["small"], provider="p", pool="main")
     lock = place.zuul.hold(f"/nodepool/nodes/{other}/lock")
-    place.pending.add(pending_changes.PendingChange(place.node_id, "hold", WISH, broken))
+    place.pending.add(changes.PendingChange(place.node_id, "hold", WISH, broken))
     place.actions.delete(other, WISH, when_free=True)
     place.lock.release()
     lock.release()

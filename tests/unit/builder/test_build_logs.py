@@ -78,7 +78,7 @@ def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
     log.write_line("a")
     log.write_line("b")
     log.close()
-    assert [record.name for record in caplog.records] == [image_files.build_logs_log.name]
+    assert [record.name for record in caplog.records] == [image_files.log.name]
     assert "No space left" in caplog.text
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.cmd import alien_images
-from nodepool.cmd.alien_images import KnownUploads, aliens, known_uploads
+from nodepool.cmd import direct
+from nodepool.cmd.direct import KnownUploads, aliens, known_uploads
 from nodepool.config import loader
 from nodepool.driver.framework.images import ListedImage
 from nodepool.model.image import NO_IMAGES, BuildView, UploadView
@@ -77,12 +77,12 @@ class TestCommand:
             zookeeper = contextlib.nullcontext(SimpleNamespace(client=None))
             monkeypatch.setattr(loader, "load_config", lambda *_: config)
             monkeypatch.setattr(images, "read_images", lambda _: NO_IMAGES)
-            monkeypatch.setattr(alien_images, "connect", lambda _: zookeeper)
-            monkeypatch.setattr(alien_images, "started_provider", started)
+            monkeypatch.setattr(direct, "connect", lambda _: zookeeper)
+            monkeypatch.setattr(direct, "started_provider", started)
             options = argparse.Namespace(
                 config="", secure=None, provider=provider, format="csv", sort=None, columns=[], headers=True
             )
-            return alien_images.list_images(options)
+            return direct.list_images(options)
 
         return run
 

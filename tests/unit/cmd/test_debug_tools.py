@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nodepool import log_names
-from nodepool.cmd import stack_dump
-from nodepool.cmd.debug_tools import DebugTools, load_package
+from nodepool.cmd import debugging
+from nodepool.cmd.debugging import DebugTools, load_package
 
 
 class Packages:
@@ -82,7 +82,7 @@ def test_not_installed(packages: Packages, lines: Callable[[], list[str]]) -> No
     packages.signal()
     assert lines() == []
     assert load_package("nodepool.no_such_package") is None
-    assert load_package("nodepool.cmd.stack_dump") is stack_dump
+    assert load_package("nodepool.cmd.debugging") is debugging
 
 
 def test_an_error_is_logged(packages: Packages, lines: Callable[[], list[str]]) -> None:

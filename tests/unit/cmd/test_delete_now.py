@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.cmd import delete_now, node_changes
-from nodepool.cmd.progress import ProgressLine
+from nodepool.cmd import direct, node_changes
+from nodepool.cmd.image_wait import ProgressLine
 from nodepool.driver import gateway
 from nodepool.driver.interface import Provider
 from nodepool.model.node import Node
@@ -56,7 +56,7 @@ def deletion(monkeypatch: pytest.MonkeyPatch) -> Deletion:
 
 def delete(stream: TerminalStream | None) -> None:
     with ProgressLine(stream) as line:
-        delete_now._delete(cast(ZooKeeper, Store()), cast(Provider, None), Node("small", "0000000001"), 5.0, line)
+        direct._delete(cast(ZooKeeper, Store()), cast(Provider, None), Node("small", "0000000001"), 5.0, line)
 
 
 def test_on_a_terminal(deletion: Deletion) -> None:
@@ -65,7 +65,7 @@ def test_on_a_terminal(deletion: Deletion) -> None:
     told = [line for line in without_escapes(stream.raw_text).replace("\r", "\n").splitlines() if line]
     assert told[0] == "node 0000000001: waiting for its lock"
     assert [line.partition(" for ")[0] for line in told[1:]] == ["node 0000000001: deleting"] * 3
-    assert deletion.joined == [*[delete_now.LOOK_SECONDS] * 3, None]
+    assert deletion.joined == [*[direct.LOOK_SECONDS] * 3, None]
 
 
 def test_elsewhere(deletion: Deletion) -> None:

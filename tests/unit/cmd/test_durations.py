@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.durations import add_end_options, duration, end_of, moment
+from nodepool.cmd.maintenance import add_end_options, duration, end_of, moment
 
 
 @pytest.mark.parametrize(

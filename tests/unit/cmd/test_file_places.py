@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.file_places: directories of log and pid file (reference/commands 3)."""
+"""nodepool.cmd.daemon: directories of log and pid file (reference/commands 3)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.cmd.file_places import make_directory_of, remedy
+from nodepool.cmd.daemon import make_directory_of, remedy
 
 
 def test_the_last_directory_is_made(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.image_names import known_build, known_image, known_upload, listed
+from nodepool.cmd.image_changes import known_build, known_image, known_upload, listed
 from nodepool.model.image import BuildView, UploadView
 from tests.support.image_records import build_view, image_view, images_view, upload
 

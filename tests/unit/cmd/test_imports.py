@@ -41,7 +41,7 @@ HEAVY = {
     "program",
     [
         "from nodepool.cmd import cli; assert cli.main(['-c', sys.argv[1], 'config-validate']) == 0",
-        "from nodepool.cmd import node_changes, nodes, overview, providers, requests; import nodepool.zk.zookeeper",
+        "from nodepool.cmd import node_changes, nodes, overview, providers; import nodepool.zk.zookeeper",
         "import nodepool.cmd.launcher, nodepool.launcher.supervisor as s; s.NodePool(sys.argv[1]).configuration.load()",
         "from nodepool.cmd import builder; builder.make_parser()",
     ],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.pidfile: one daemon at a time (reference/commands 3)."""
+"""nodepool.cmd.daemon: one daemon at a time (reference/commands 3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.cmd.pidfile import PidFile, PidFileError
+from nodepool.cmd.daemon import PidFile, PidFileError
 from tests.support.wait import wait_for
 
 

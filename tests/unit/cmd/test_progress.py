@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from nodepool.cmd.progress import Item, ProgressDisplay, ProgressLine
+from nodepool.cmd.image_wait import Item, ProgressDisplay, ProgressLine
 
 
 class Terminal(io.StringIO):

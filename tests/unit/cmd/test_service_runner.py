@@ -12,10 +12,9 @@ from collections import deque
 import pytest
 
 from nodepool import log_names
-from nodepool.cmd import stack_dump
-from nodepool.cmd.debug_tools import DebugTools
-from nodepool.cmd.sdnotify import Notifier
-from nodepool.cmd.service_runner import ServiceRunner
+from nodepool.cmd import debugging
+from nodepool.cmd.debugging import DebugTools
+from nodepool.cmd.service_runner import Notifier, ServiceRunner
 from nodepool.cmd.stop_signals import STOP_SIGNALS
 from tests.support.manual_clock import ManualClock
 
@@ -209,7 +208,7 @@ def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
 def test_dump_appears_whatever_the_level(caplog: pytest.LogCaptureFixture) -> None:
     """An operator who asks for the stacks gets them although the logger is set to a higher level."""
     with caplog.at_level(logging.WARNING, log_names.STACK_DUMP):
-        stack_dump.dump()
+        debugging.dump()
     assert caplog.records[0].levelno == logging.WARNING
 
 

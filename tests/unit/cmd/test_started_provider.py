@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.started_provider import started_provider, told_in_a_line
+from nodepool.cmd.session import started_provider, told_in_a_line
 from nodepool.compat.released_zookeeper import ReleasedZooKeeper
 from nodepool.config.objects import Config
 from nodepool.driver.config import ProviderConfig

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from nodepool.clock import wall_time
 from nodepool.cmd import tls
-from nodepool.cmd.tls_authority import Authority
+from nodepool.cmd.tls import Authority
 
 DAY = 86400
 
@@ -68,7 +68,7 @@ def test_keys_are_never_readable_by_others(made: Path, monkeypatch: pytest.Monke
     old = os.umask(0)
     try:
         with monkeypatch.context() as patched:
-            patched.setattr("nodepool.cmd.tls_authority.os.open", note)
+            patched.setattr("nodepool.cmd.tls.os.open", note)
             run(made, "client", "zuul")
             run(made, "renew", "--all")
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.web.accept import prefers_json
+from nodepool.web.answers import prefers_json
 
 JSON = "application/json"
 

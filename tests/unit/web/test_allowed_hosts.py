@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from nodepool.web.allowed_hosts import AllowedHosts
+from nodepool.web.app import AllowedHosts
 
 HOSTS = ["nodepool.example.org", "*.pods.example.org"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.web.any_json import to_json
+from nodepool.web.answers import to_json
 
 
 @pytest.mark.parametrize(

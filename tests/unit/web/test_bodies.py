@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from nodepool.web.bodies import read_body
-from nodepool.web.problem import ApiProblem
+from nodepool.web.answers import ApiProblem
+from nodepool.web.writes import read_body
 
 
 def read(messages: list[dict[str, Any]]) -> dict[str, Any]:

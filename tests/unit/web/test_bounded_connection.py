@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import httpx2 as httpx
 import pytest
 
-from nodepool.web import bounded_connection
+from nodepool.web import server
 from nodepool.web.app import make_app
 from nodepool.web.server import ListenAddress, WebServer
 from tests.support.wait import wait_for
@@ -45,7 +45,7 @@ def serving() -> Iterator[int]:
 )
 def test_request_that_does_not_end(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-66: the connection is closed."""
-    monkeypatch.setattr(bounded_connection, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.1)
     with serving() as port, socket.create_connection(("127.0.0.1", port), SECONDS) as client, suppress(ConnectionError):
         client.sendall(sent)
         while client.recv(1 << 16):
@@ -73,7 +73,7 @@ def test_clients_cannot_fill_the_log(sent: bytes, caplog: pytest.LogCaptureFixtu
 
 def test_probes_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-66: whoever opens connections and says nothing keeps no probe away; the one that waits longest goes."""
-    monkeypatch.setattr(bounded_connection, "MOST_OPEN", 3)
+    monkeypatch.setattr(server, "MOST_OPEN", 3)
     with serving() as port, ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS)) for _ in range(3)]
         assert httpx.get(f"http://127.0.0.1:{port}/health/live", timeout=SECONDS).status_code == 200
@@ -83,7 +83,7 @@ def test_probes_come_through(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-66: also when several come before the event loop turns, each makes another one go."""
-    monkeypatch.setattr(bounded_connection, "MOST_OPEN", 3)
+    monkeypatch.setattr(server, "MOST_OPEN", 3)
     with serving() as port, ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), SECONDS)) for _ in range(30)]
         # One that was closed can be read from.
@@ -100,7 +100,7 @@ def test_too_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         lines = answer.iter_lines()
         assert next(lines)
-        monkeypatch.setattr(bounded_connection, "MOST_OPEN", 1)
+        monkeypatch.setattr(server, "MOST_OPEN", 1)
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://127.0.0.1:{port}/health/live", timeout=SECONDS)
         assert next(lines), "the other one goes on"

@@ -17,10 +17,9 @@ from starlette.testclient import TestClient
 
 from nodepool.config.webapp import Authenticator
 from nodepool.web import parts
-from nodepool.web.access import Access
-from nodepool.web.actions import Actions
 from nodepool.web.app import make_app
 from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState, is_installed
+from nodepool.web.changes import Access, Actions
 from nodepool.web.logins import COOKIE
 from nodepool.web.pages.login import BEGUN_COOKIE
 from nodepool.web.tokens import BadTokenError, Tokens

@@ -7,7 +7,7 @@ import pytest
 
 from nodepool.metrics.catalog import WEB_CLOSED
 from nodepool.metrics.statsd import REGISTRY
-from nodepool.web.closed_connections import TELL_SECONDS, ClosedConnections, ClosedFor
+from nodepool.web.server import TELL_SECONDS, ClosedConnections, ClosedFor
 from tests.support.manual_clock import ManualClock
 
 

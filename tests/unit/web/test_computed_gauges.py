@@ -21,7 +21,7 @@ from nodepool.model.status import (
     ReloadStatus,
 )
 from nodepool.plan.observed import Observed
-from nodepool.web.computed_gauges import computed_gauges
+from nodepool.web.metrics import computed_gauges
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.observed import NOW, component, known, node, request, seen, status
 

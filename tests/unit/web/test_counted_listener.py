@@ -13,11 +13,9 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from nodepool.web import counted_listener, open_connections
+from nodepool.web import server as web_server
 from nodepool.web.app import make_app
-from nodepool.web.counted_listener import CountedListener
-from nodepool.web.open_connections import OpenConnections
-from nodepool.web.server import ListenAddress, WebServer
+from nodepool.web.server import CountedListener, ListenAddress, OpenConnections, WebServer
 from tests.support.certificates import make_certificates
 from tests.support.web_site import WebSite
 
@@ -40,7 +38,7 @@ def tls_server(directory: Path) -> Iterator[int]:
 
 def test_before_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-66: who says nothing to a server with TLS counts, and makes room for others."""
-    monkeypatch.setattr(open_connections, "MOST_OPEN", 2)
+    monkeypatch.setattr(web_server, "MOST_OPEN_OF_ALL", 2)
     with tls_server(tmp_path / "tls") as port, ExitStack() as stack:
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 45)) for _ in range(2)]
         context = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.pem"))
@@ -51,7 +49,7 @@ def test_before_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_handshake_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-66: the connection is closed."""
-    monkeypatch.setattr(counted_listener, "HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(web_server, "HANDSHAKE_SECONDS", 0.1)
     with tls_server(tmp_path / "tls") as port, socket.create_connection(("127.0.0.1", port), 45) as silent:
         assert silent.recv(1) == b""
 
@@ -69,7 +67,7 @@ async def _real_connection(monkeypatch: pytest.MonkeyPatch) -> None:
             accepted, address = listener.accept()
             assert (connections.total, address[0]) == (1, "127.0.0.1")
             connections.established(accepted.fileno())
-            monkeypatch.setattr(open_connections, "MOST_OPEN", 1)
+            monkeypatch.setattr(web_server, "MOST_OPEN_OF_ALL", 1)
             with socket.create_connection(place, 45) as second:
                 with pytest.raises(ConnectionAbortedError):
                     listener.accept()

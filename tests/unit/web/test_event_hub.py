@@ -14,20 +14,20 @@ import pytest
 from nodepool.model.event import Event
 from nodepool.model.status import LauncherStatus
 from nodepool.plan.observed import Observed
-from nodepool.web import event_hub
-from nodepool.web.changed_records import RecordKind
-from nodepool.web.event_hub import (
+from nodepool.web import stream as web_stream
+from nodepool.web.snapshot import RecordKind, WebSnapshot
+from nodepool.web.stream import (
     CHANGES_SECONDS,
     MOST_BEHIND,
+    MOST_EVENTS,
     MOST_MISSED,
     MOST_VIEWERS,
     EventHub,
+    Message,
     TooManyViewers,
     Viewer,
     running,
 )
-from nodepool.web.event_messages import MOST_EVENTS, Message
-from nodepool.web.snapshot import WebSnapshot
 from tests.support.manual_clock import ManualClock
 from tests.support.web_site import GivenSnapshots
 
@@ -263,8 +263,8 @@ def test_stop() -> None:
 
 def test_locked_nodes_are_read_before_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-61: what changes while somebody has the lock of a node is told as soon as all else."""
-    monkeypatch.setattr(event_hub, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(event_hub, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(web_stream, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(web_stream, "READ_SECONDS", 0.0)
 
     async def scenario(place: Place) -> None:
         def refresh() -> None:
@@ -281,7 +281,7 @@ def test_locked_nodes_are_read_before_each_look(monkeypatch: pytest.MonkeyPatch)
 
 def test_sleeps_without_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-65: nobody asks for snapshots then; changes wait until somebody does."""
-    monkeypatch.setattr(event_hub, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(web_stream, "LOOK_SECONDS", 0.0)
 
     async def scenario(place: Place) -> None:
         looks = 0
@@ -313,8 +313,8 @@ def test_sleeps_without_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_error_of_a_look(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged, and the hub goes on; a viewer may come meanwhile."""
-    monkeypatch.setattr(event_hub, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(event_hub, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(web_stream, "LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(web_stream, "LOOK_SECONDS", 0.0)
 
     async def scenario(place: Place) -> None:
         errors = [ValueError("first"), ValueError("second")]

@@ -9,8 +9,8 @@ import pytest
 
 from nodepool.model.event import Event
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
-from nodepool.web.changed_records import RecordKind
-from nodepool.web.event_messages import MOST_EVENTS, MOST_GONE, MOST_IDS, Message, MessageLog, NewEvents, of_changes
+from nodepool.web.snapshot import RecordKind
+from nodepool.web.stream import MOST_EVENTS, MOST_GONE, MOST_IDS, Message, MessageLog, NewEvents, of_changes
 
 
 def event(number: int, at: float | None = None) -> Event:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.web.few_lines import FewLines
+from nodepool.web.logins import FewLines
 from tests.support.manual_clock import ManualClock
 
 

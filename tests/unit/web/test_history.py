@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.model import states
-from nodepool.web.history import (
+from nodepool.web.pages.overview import (
     FAILED,
     LAUNCHED,
     MOST_SAMPLES,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.web.lock_names`: who has a lock is asked for seldom, and by one thread at a time."""
+"""Tests of `nodepool.web.snapshot`: who has a lock is asked for seldom, and by one thread at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from nodepool.exceptions import ZKConnectionError
-from nodepool.web import lock_names
-from nodepool.web.lock_names import KNOWN_SECONDS, MOST_KNOWN, PROCESSES_SECONDS, LockNames
+from nodepool.web import snapshot
+from nodepool.web.snapshot import KNOWN_SECONDS, MOST_KNOWN, PROCESSES_SECONDS, LockNames
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
@@ -39,7 +39,7 @@ class Owners:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine may be slow."""
-    monkeypatch.setattr(lock_names, "WAIT_SECONDS", DEADLINE_SECONDS)
+    monkeypatch.setattr(snapshot, "WAIT_SECONDS", DEADLINE_SECONDS)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_one_thread_at_a_time(owners: Owners, clock: ManualClock, monkeypatch: p
     """WP-100: the others do not wait for a ZooKeeper that is slow."""
     entered, go_on = threading.Event(), threading.Event()
     known = names(owners, clock)
-    monkeypatch.setattr(lock_names, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(snapshot, "WAIT_SECONDS", 0.01)
 
     def slow(node_id: str) -> str | None:
         entered.set()

@@ -10,9 +10,8 @@ from urllib.parse import urljoin
 import pytest
 from starlette.testclient import TestClient
 
-from nodepool.web.access import Access
-from nodepool.web.actions import Actions
 from nodepool.web.app import make_app
+from nodepool.web.changes import Access, Actions
 from nodepool.web.logins import COOKIE
 from nodepool.web.pages.frame import NAVIGATION
 from nodepool.web.site import Site

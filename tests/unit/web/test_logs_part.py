@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from nodepool.config.objects import Config
-from nodepool.web.logs_part import logs_part
+from nodepool.web.logs import logs_part
 
 if TYPE_CHECKING:
     from nodepool.builder.supervisor import ImageBuilder

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from nodepool.web.long_requests import MOST_ADDRESS, MOST_HEADERS, LongRequests
+from nodepool.web.server import MOST_ADDRESS, MOST_HEADERS, LongRequests
 from tests.support.web_site import WebSite
 
 

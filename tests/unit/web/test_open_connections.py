@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.web import open_connections
-from nodepool.web.open_connections import OpenConnections, Pending
+from nodepool.web import server
+from nodepool.web.server import OpenConnections, Pending
 
 
 class Handshakes:
@@ -28,7 +28,7 @@ class Handshakes:
 def test_handshakes_of_a_client_make_room_for_it() -> None:
     """WP-66: the oldest one goes."""
     handshakes = Handshakes(OpenConnections())
-    handshakes.begin("192.0.2.1", open_connections.MOST_OF_A_CLIENT)
+    handshakes.begin("192.0.2.1", server.MOST_OF_A_CLIENT)
     handshakes.connections.established(1)
     handshakes.begin("192.0.2.1")
     assert handshakes.ended == [2]
@@ -41,11 +41,11 @@ def test_handshakes_of_a_few_addresses_keep_nobody_away() -> None:
     for number in range(1, 6):
         handshakes.begin(f"192.0.2.{number}", 100)
     handshakes.begin("192.0.2.6", 99)
-    assert handshakes.connections.total == open_connections.MOST_OPEN
+    assert handshakes.connections.total == server.MOST_OPEN_OF_ALL
     handshakes.begin("192.0.2.10", 50)
     assert len(handshakes.ended) == 50
     assert 1 not in handshakes.ended
-    assert handshakes.connections.total == open_connections.MOST_OPEN
+    assert handshakes.connections.total == server.MOST_OPEN_OF_ALL
 
 
 def test_one_that_made_room_does_not_count() -> None:
@@ -64,7 +64,7 @@ def test_one_that_made_room_does_not_count() -> None:
 def test_a_client_has_so_many() -> None:
     """WP-66."""
     connections = OpenConnections()
-    clients = [connections.admit("192.0.2.1") for _ in range(open_connections.MOST_OF_A_CLIENT)]
+    clients = [connections.admit("192.0.2.1") for _ in range(server.MOST_OF_A_CLIENT)]
     assert connections.admit("192.0.2.1") is None
     assert connections.admit("192.0.2.2") is not None
     first = clients[0]
@@ -86,7 +86,7 @@ def test_a_network_of_ipv6_is_a_client() -> None:
 def test_proxies(host: str) -> None:
     """WP-66: only the limit of all is for them."""
     connections = OpenConnections(["198.51.100.0/24", "2001:db8::9"])
-    admitted = [connections.admit(host) for _ in range(open_connections.MOST_OPEN)]
+    admitted = [connections.admit(host) for _ in range(server.MOST_OPEN_OF_ALL)]
     assert None not in admitted
     assert connections.admit(host) is None
     assert connections.admit("192.0.2.1") is None

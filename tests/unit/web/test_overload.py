@@ -8,7 +8,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from nodepool.web.overload import Overload
+from nodepool.web.server import Overload
 
 
 def ok(_request: object) -> PlainTextResponse:

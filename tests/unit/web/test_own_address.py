@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 import pytest
 from starlette.requests import Request
 
-from nodepool.web.own_address import own_address, place_of
+from nodepool.web.answers import own_address, place_of
 
 
 def asked(path: str, query: bytes = b"") -> Request:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from starlette.responses import Response
 
-from nodepool.web.pieces import PIECE, Pieces
+from nodepool.web.app import PIECE, Pieces
 
 
 @pytest.mark.parametrize(("length", "pieces"), [(0, 1), (PIECE, 1), (PIECE + 1, 2), (3 * PIECE, 3)])

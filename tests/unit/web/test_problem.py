@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 
-from nodepool.web.problem import MAX_DETAIL, problem_response
+from nodepool.web.answers import MAX_DETAIL, problem_response
 
 
 def test_as_rfc_9457_says() -> None:

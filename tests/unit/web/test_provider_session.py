@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from nodepool.web import provider_session
-from nodepool.web.provider_session import MOST_ANSWER_BYTES, provider_json
+from nodepool.web import tokens
+from nodepool.web.tokens import MOST_ANSWER_BYTES, provider_json
 
 
 class Server(ThreadingHTTPServer):
@@ -78,7 +78,7 @@ def test_long_answer(server: Server) -> None:
 
 def test_slow_answer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-103: a provider that sends a byte now and then does not keep a thread."""
-    monkeypatch.setattr(provider_session, "ANSWER_SECONDS", -1.0)
+    monkeypatch.setattr(tokens, "ANSWER_SECONDS", -1.0)
     with pytest.raises(requests.Timeout, match="takes more than"):
         provider_json(server.address("/object"))
 

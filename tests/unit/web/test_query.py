@@ -7,7 +7,7 @@ import pytest
 
 from nodepool.listing.nodes import Filter
 from nodepool.web import query
-from nodepool.web.problem import ApiProblem
+from nodepool.web.answers import ApiProblem
 
 STATE = query.state(["ready", "used"])
 ALL = (STATE, query.LABEL, query.PROVIDER, query.POOL, query.TENANT, query.OLDER_THAN, query.SINCE, *query.OF_LISTS)

@@ -13,8 +13,7 @@ from nodepool.model import states
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
 from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
-from nodepool.web.changed_records import MOST_IDS, ChangedRecords, RecordKind
-from nodepool.web.snapshot import LIFETIME_SECONDS, SnapshotMaker
+from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, ChangedRecords, RecordKind, SnapshotMaker
 from nodepool.zk.caches import NodepoolCache
 from tests.support import observed
 from tests.support.manual_clock import ManualClock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import nodepool.web
-from nodepool.web.static_files import StaticFiles
+from nodepool.web.answers import StaticFiles
 from tests.support.web_site import WebSite
 
 STATIC = Path(nodepool.web.__file__).parent / "static"

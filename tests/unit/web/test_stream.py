@@ -17,12 +17,11 @@ from nodepool.clock import wall_time
 from nodepool.model.event import Event
 from nodepool.model.status import LauncherStatus
 from nodepool.plan.observed import Observed
-from nodepool.web import event_hub, stream
 from nodepool.web import server as server_module
+from nodepool.web import stream
 from nodepool.web.app import make_app
-from nodepool.web.changed_records import RecordKind
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.snapshot import WebSnapshot
+from nodepool.web.snapshot import RecordKind, WebSnapshot
 from nodepool.web.tokens import User
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
@@ -170,7 +169,7 @@ def test_server_serves_again() -> None:
 
 def test_too_many_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-64: 503, until another one leaves."""
-    monkeypatch.setattr(event_hub, "MOST_VIEWERS", 1)
+    monkeypatch.setattr(stream, "MOST_VIEWERS", 1)
     with serving(WebSite()) as server:
         with viewer(server) as reader:
             assert reader.next()[0] == "hello"
@@ -200,8 +199,8 @@ def reading_nothing(server: WebServer) -> Iterator[socket.socket]:
 @pytest.fixture
 def floods(monkeypatch: pytest.MonkeyPatch) -> WebSite:
     """A site that has a large message for its viewers again and again."""
-    monkeypatch.setattr(event_hub, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(event_hub, "CHANGES_SECONDS", 0.0)
+    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(stream, "CHANGES_SECONDS", 0.0)
     site = WebSite()
     many = {RecordKind.NODES: frozenset(f"{number:05}" + "x" * 5_000 for number in range(50))}
     monkeypatch.setattr(site.snapshots, "take_changes", lambda: many)
@@ -210,7 +209,7 @@ def floods(monkeypatch: pytest.MonkeyPatch) -> WebSite:
 
 def test_slow_viewer(floods: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """WP-64: one that does not read is dropped, and only that one."""
-    monkeypatch.setattr(event_hub, "MOST_BEHIND", 5)
+    monkeypatch.setattr(stream, "MOST_BEHIND", 5)
     with caplog.at_level(logging.INFO, "nodepool.web"), serving(floods) as server:
         with reading_nothing(server) as slow:
             wait_for("it is dropped", lambda: any("is dropped" in message for message in caplog.messages))
@@ -230,7 +229,7 @@ def test_server_stops_beside_a_slow_viewer(
     """WP-65: it is waited for no longer than for others, and nothing is an error."""
     monkeypatch.setattr(server_module, "GRACE_SECONDS", 0.1)
     monkeypatch.setattr(server_module, "LAST_SECONDS", SECONDS)
-    monkeypatch.setattr(event_hub, "MOST_BEHIND", 20)
+    monkeypatch.setattr(stream, "MOST_BEHIND", 20)
     with caplog.at_level(logging.INFO, "nodepool.web"), serving(floods) as server, reading_nothing(server):
         wait_for("it is far behind", lambda: any("is dropped" in message for message in caplog.messages))
         server.stop()

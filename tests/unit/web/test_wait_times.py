@@ -8,8 +8,8 @@ import pytest
 from nodepool.model import states
 from nodepool.model.request import NodeRequest
 from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.web import wait_times
-from nodepool.web.wait_times import WaitSummary, WaitTimes, percentile
+from nodepool.web import snapshot
+from nodepool.web.snapshot import WaitSummary, WaitTimes, percentile
 from tests.support import observed
 
 NOW = 100_000.0
@@ -73,7 +73,7 @@ def test_again_and_clocks_that_differ() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-99: names of labels come from other programs."""
-    monkeypatch.setattr(wait_times, "MOST_LABELS", 2)
+    monkeypatch.setattr(snapshot, "MOST_LABELS", 2)
     waits = WaitTimes()
     for number, label in enumerate(("a", "b", "a", "c")):
         waits.note(ended(number, 1.0, label))
@@ -82,7 +82,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_the_last_ones_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-99: then it is told of which part of the hour they are."""
-    monkeypatch.setattr(wait_times, "MOST_WAITS", 3)
+    monkeypatch.setattr(snapshot, "MOST_WAITS", 3)
     waits = WaitTimes()
     for number in range(1, 3):
         waits.note(ended(number, 1.0, "gpu", ago=600.0 - 60.0 * number))

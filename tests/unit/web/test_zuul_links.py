@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nodepool.web.zuul_links import zuul_links
+from nodepool.web.answers import zuul_links
 from tests.support.web_records import full
 
 URL = "https://zuul.example.org"

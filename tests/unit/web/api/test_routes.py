@@ -13,8 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from nodepool.plan.observed import Observed
-from nodepool.web.api import schemas
-from nodepool.web.api.resource import NAME, ApiResource
+from nodepool.web.api.resource import NAME, ApiResource, whole
 from nodepool.web.api.routes import ROOT, TAG_SECONDS, all_resources
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.web_records import HOSTILE, full
@@ -58,7 +57,7 @@ def test_answers_fit_their_schemas(mark: str) -> None:
     count = 0
     for resource, answer in each(WebSite(full(mark)), mark):
         count += 1
-        Draft202012Validator(schemas.whole(resource.schema)).validate(answer)
+        Draft202012Validator(whole(resource.schema)).validate(answer)
         items = answer.get("items")
         if items is not None:
             known = resource.schema["properties"]["items"]["items"]["properties"]
@@ -81,7 +80,7 @@ def test_nothing_is_there() -> None:
     for resource in RESOURCES:
         if not resource.has_name:
             answer = site.client.get(ROOT + resource.path).json()
-            Draft202012Validator(schemas.whole(resource.schema)).validate(answer)
+            Draft202012Validator(whole(resource.schema)).validate(answer)
             assert answer.get("items", []) == []
 
 

@@ -8,9 +8,8 @@ from typing import cast
 import pytest
 
 from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.web.access import Access
-from nodepool.web.actions import Actions
-from nodepool.web.pages.change_buttons import MOST_SUBJECTS, of_node, of_subject, of_subjects
+from nodepool.web.changes import Access, Actions
+from nodepool.web.pages.details import MOST_SUBJECTS, of_node, of_subject, of_subjects
 from nodepool.web.tokens import Tokens
 from tests.support.web_records import HOSTILE, NOW, full
 from tests.support.web_site import WebSite

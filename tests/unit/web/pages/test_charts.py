@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import re
 
-from nodepool.web.history import OLDEST_SECONDS, WAITING, Sample, sample_of
-from nodepool.web.pages.charts import CHARTS, charts_of
+from nodepool.web.pages.overview import CHARTS, OLDEST_SECONDS, WAITING, Sample, charts_of, sample_of
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
 

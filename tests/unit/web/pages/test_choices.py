@@ -6,8 +6,8 @@ from starlette.datastructures import QueryParams
 
 from nodepool.listing.nodes import Filter
 from nodepool.listing.table import Column
-from nodepool.web.pages.choices import MAX_NAMES, ROWS, Choices, Pages, choices_of
 from nodepool.web.pages.frame import PageError
+from nodepool.web.pages.lists import MAX_NAMES, ROWS, Choices, Pages, choices_of
 
 
 def choices(query: str = "") -> Choices:

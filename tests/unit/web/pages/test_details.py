@@ -5,7 +5,7 @@ import shlex
 
 from nodepool.plan.explained import Moment
 from nodepool.web.pages.details import ShownFact, fact, log_commands, moments
-from nodepool.web.pages.table_view import CellText
+from nodepool.web.pages.frame import CellText
 
 
 def test_facts() -> None:

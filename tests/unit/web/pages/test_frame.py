@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from nodepool.web.changed_records import RecordKind
-from nodepool.web.pages.frame import NAVIGATION
-from nodepool.web.pages.templates import address
+from nodepool.web.pages.frame import NAVIGATION, address
+from nodepool.web.snapshot import RecordKind
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nodepool.model.image import NO_IMAGES
-from nodepool.web.pages.images import image_overview
+from nodepool.web.pages.providers import image_overview
 from tests.support.web_records import NOW, full
 from tests.support.web_site import WebSite
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.web.pages.kept_answers import LIFETIME_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
+from nodepool.web.pages.frame import LIFETIME_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
 from tests.support.manual_clock import ManualClock
 
 

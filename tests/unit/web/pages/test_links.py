@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.web.pages.links import Links
+from nodepool.web.pages.frame import Links
 from tests.support.web_records import full
 
 LINKS = Links(full())

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.web.pages.shown_text import MAX_TEXT, shown_text
-from nodepool.web.pages.table_html import parts_html, row_html
-from nodepool.web.pages.table_view import Cell, CellText
+from nodepool.web.pages.frame import MAX_TEXT, Cell, CellText, parts_html, row_html, shown_text
 
 
 def test_row() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from nodepool.listing import table as listing_table
 from nodepool.listing.table import ONLY_JSON, Column, Table
-from nodepool.web.pages.table_view import MAX_CELL, MAX_NAMES, CellText, table_view
+from nodepool.web.pages.frame import MAX_CELL, MAX_NAMES, CellText, table_view
 
 COLUMNS = (
     Column("Name", "name"),

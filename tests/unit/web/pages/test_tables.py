@@ -8,7 +8,7 @@ import pytest
 
 from nodepool.model.event import Event
 from nodepool.model.status import HostStatus
-from nodepool.web.pages.tables import MOST_SLOTS
+from nodepool.web.pages.providers import MOST_SLOTS
 from tests.support import observed
 from tests.support.web_records import NOW, full
 from tests.support.web_site import WebSite

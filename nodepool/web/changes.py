@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PendingChanges`: changes of nodes that wait until the lock of the node is free (``when_free``).
-
-A change stands in the queue of the lock, as whoever locks a node does, so that it comes before everybody who asks
-later: a node whose job ends is held before the launcher deletes it. No thread waits for it. The place in the queue
-belongs to the session of the daemon: after another session the change goes to the end of the queue, and it ends with
-the daemon.
-"""
+"""`Actions`: what operators change by pages and API, as the commands do it (reference/rules-web, WP-91 to WP-96)."""
 
 from __future__ import annotations
 
@@ -13,26 +7,248 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from nodepool.clock import monotonic, wall_time
-from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
+from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException, ZKTooLarge
 from nodepool.guard import Guard
-from nodepool.zk import locks, paths
+from nodepool.model import states
+from nodepool.model.maintenance import MODES, Maintenance, Mode
+from nodepool.plan.maintenance import UnclearSubject, find
+from nodepool.web.answers import ApiProblem
+from nodepool.web.browser_login import BrowserLogin
+from nodepool.web.tokens import Tokens, User
+from nodepool.zk import locks, paths, zookeeper
+from nodepool.zk.locks import COMMAND, LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
-    from nodepool.web.actions import Wish
+    from nodepool.plan.observed import Observed
     from nodepool.zk.locks import ZkLock
+    from nodepool.zk.maintenance_store import MaintenanceStore
     from nodepool.zk.zookeeper import ZooKeeper
 
-log = logging.getLogger("nodepool.web.pending_changes")
+log = logging.getLogger("nodepool.web.changes")
+
+#: How long a node's lock is waited for. A page waits no longer.
+LOCK_SECONDS: Final = 2.0
+#: Texts in records and in the log are cut.
+MOST_TEXT: Final = 500
+#: What an operator did: who, what is it about (``node 0000000001``), what and why.
+Note = Callable[[str, str, str], None]
+
+
+class NodeIsLocked(Exception):
+    """Somebody else has the lock of the node."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What an operator asks for.
+
+    :param by: name of the user. :param reason: why; never empty.
+    :param until: end of it, in seconds since the epoch; None = none.
+    """
+
+    by: str
+    reason: str
+    until: float | None = None
+
+    @property
+    def operator(self) -> str:
+        """As records name who did it."""
+        return f"{self.by} (web)"
+
+
+class Actions:
+    """Changes records in ZooKeeper. Any thread; every method blocks for round trips, and raises ApiProblem.
+
+    :param pending: changes that wait for the lock of a node; None = none may wait.
+    :param note: notified of each change, with who did it, the subject, and what was done and why; must not block.
+    """
+
+    def __init__(
+        self,
+        zk: ZooKeeper,
+        maintenance: MaintenanceStore,
+        note: Note,
+        pending: PendingChanges | None = None,
+        now: Callable[[], float] = wall_time,
+    ) -> None:
+        self._zk = zk
+        self._maintenance = maintenance
+        self._note = note
+        self._pending = pending
+        self._now = now
+
+    # -- nodes --
+
+    def hold(self, node_id: str, wish: Wish, *, when_free: bool = False) -> bool:
+        """As ``nodepool hold``. Is it done?
+
+        :param when_free: if somebody has the lock, as soon as it is free.
+        """
+
+        def change(node: Node) -> None:
+            if when_free and node.state in (states.DELETING, states.DELETED):
+                raise GivenUp("the node is being deleted")
+            seconds = None if wish.until is None else max(1, round(wish.until - self._now()))
+            node.hold(by=wish.operator, reason=wish.reason, seconds=seconds)
+
+        return self._change_node(node_id, "hold", change, wish, when_free=when_free)
+
+    def delete(self, node_id: str, wish: Wish, *, when_free: bool = False) -> bool:
+        """As ``nodepool delete``: the launcher does the rest. Is it done? :param when_free: see `hold`."""
+
+        def change(node: Node) -> None:
+            node.state = states.DELETING
+
+        return self._change_node(node_id, "delete", change, wish, when_free=when_free)
+
+    def withdraw(self, node_id: str, wish: Wish) -> None:
+        """Give up a change that waits for the lock of a node."""
+        change = None if self._pending is None else self._pending.withdraw(node_id)
+        if change is None:
+            raise ApiProblem(HTTPStatus.NOT_FOUND, f"No change of node {node_id} waits for its lock.")
+        self._done(wish, f"node {node_id}", f"{change.what} withdrawn")
+
+    def _change_node(
+        self, node_id: str, what: str, change: Callable[[Node], None], wish: Wish, *, when_free: bool
+    ) -> bool:
+        try:
+            self._change_now(node_id, change, wish, 0.0 if when_free else LOCK_SECONDS)
+        except NodeIsLocked as locked:
+            if not when_free or self._pending is None:
+                raise ApiProblem(HTTPStatus.CONFLICT, f"{locked} Try again later, or with when_free.") from None
+            done = self._wait_for_lock(self._pending, PendingChange(node_id, what, wish, change))
+        except GivenUp as error:
+            raise ApiProblem(HTTPStatus.CONFLICT, f"Node {node_id}: {error}.") from None
+        else:
+            done = True
+        self._done(wish, f"node {node_id}", what if done else f"{what} when its lock is free")
+        return done
+
+    def _wait_for_lock(self, pending: PendingChanges, change: PendingChange) -> bool:
+        try:
+            with _translated():
+                return pending.add(change)
+        except AlreadyPending as other:
+            text = f"Node {change.node_id}: {other} waits for the lock already. Withdraw that first."
+            raise ApiProblem(HTTPStatus.CONFLICT, text) from None
+        except TooManyPending:
+            text = f"{MOST_PENDING} changes wait for locks already."
+            raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, text) from None
+        except GivenUp as error:
+            raise ApiProblem(HTTPStatus.CONFLICT, f"Node {change.node_id}: {error}.") from None
+
+    def _change_now(self, node_id: str, change: Callable[[Node], None], wish: Wish, seconds: float) -> None:
+        """Raises NodeIsLocked after so many seconds."""
+        with _translated():
+            node = self._zk.getNode(node_id)
+            if node is None:
+                raise _no_node(node_id)
+            try:
+                zookeeper.take(self._zk, node, seconds, f"{COMMAND}{wish.operator}")
+                try:
+                    change(node)
+                    self._zk.storeNode(node)
+                finally:
+                    zookeeper.give_back(self._zk, node)
+            except ZKLockException:
+                owner = LockOwners(self._zk.client).of_node(node_id) or "somebody"
+                raise NodeIsLocked(f"Node {node_id} is {node.state}, and {owner} has its lock.") from None
+            except ZKConflict:
+                if self._zk.getNode(node_id) is None:
+                    raise _no_node(node_id) from None
+                raise ApiProblem(HTTPStatus.CONFLICT, f"Node {node_id} was changed at the same time.") from None
+
+    # -- maintenance --
+
+    def begin(self, kind: str, name: str, mode: str, wish: Wish, seen: Observed) -> Maintenance:
+        """As ``nodepool pause``, ``drain`` and ``quarantine``; returns the record.
+
+        :param seen: tells which names there are.
+        """
+        allowed = [one.value for one in MODES.get(kind, ())]
+        if mode not in allowed:
+            raise ApiProblem(HTTPStatus.BAD_REQUEST, f"mode of a {kind} must be one of: {', '.join(allowed)}.")
+        try:
+            subject = find(name, [kind], {kind: known_names(kind, seen)})
+        except UnclearSubject as unclear:
+            raise ApiProblem(HTTPStatus.NOT_FOUND, f"{unclear}.") from None
+        record = Maintenance(kind, subject.name, Mode(mode), wish.reason, wish.operator, self._now(), wish.until)
+        with _translated():
+            self._maintenance.put(record)
+        self._done(wish, f"{kind} {record.name}", mode)
+        return record
+
+    def end(self, kind: str, name: str, wish: Wish) -> None:
+        """As ``nodepool resume`` and ``release``."""
+        with _translated():
+            removed = self._maintenance.remove(kind, name)
+        if not removed:
+            raise ApiProblem(HTTPStatus.NOT_FOUND, f"{kind} {name} is neither paused nor drained nor quarantined.")
+        self._done(wish, f"{kind} {name}", "back in service")
+
+    # -- images --
+
+    def build(self, image: str, wish: Wish) -> None:
+        """As ``nodepool image-build``."""
+        with _translated():
+            self._zk.images.request_build(image)
+        self._done(wish, f"image {image}", "build")
+
+    def set_paused(self, image: str, paused: bool, wish: Wish) -> None:
+        """As ``nodepool image-pause`` and ``image-unpause``."""
+        with _translated():
+            self._zk.images.set_paused(image, paused)
+        self._done(wish, f"image {image}", "pause" if paused else "unpause")
+
+    def _done(self, wish: Wish, subject: str, what: str) -> None:
+        log.info("%s: %s by %s: %s", subject, what, wish.operator, wish.reason)
+        self._note(wish.operator, subject, f"{what} by {wish.operator}: {wish.reason}")
+
+
+def known_names(kind: str, seen: Observed) -> set[str]:
+    """Names of providers, pools, labels, hosts or launchers that running launchers know."""
+    if kind == "host":
+        full = {host.name for status in seen.statuses for host in status.hosts}
+        return full | {name.rpartition("@")[2].rpartition(":")[0] for name in full}
+    if kind == "label":
+        return set(seen.labels)
+    pools = seen.pools.values()
+    if kind == "launcher":
+        return {pool.host for pool in pools}
+    return {pool.provider if kind == "provider" else pool.name for pool in pools}
+
+
+def _no_node(node_id: str) -> ApiProblem:
+    return ApiProblem(HTTPStatus.NOT_FOUND, f"There is no node {node_id}.")
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """Inside, a connection that is away is a ApiProblem."""
+    try:
+        yield
+    except ZKConnectionError as error:
+        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, f"ZooKeeper cannot be reached: {error}. Try again.") from None
+
+
+# `PendingChanges`: changes of nodes that wait until the lock of the node is free (``when_free``).
+#
+# A change stands in the queue of the lock, as whoever locks a node does, so that it comes before everybody who asks
+# later: a node whose job ends is held before the launcher deletes it. No thread waits for it. The place in the queue
+# belongs to the session of the daemon: after another session the change goes to the end of the queue, and it ends with
+# the daemon.
+
 
 #: A change is given up after so long.
 MOST_SECONDS: Final = 24 * 3600.0
@@ -332,3 +548,42 @@ async def making(pending: PendingChanges) -> AsyncIterator[None]:
 
 def _nothing() -> None:
     """Nobody is to be told."""
+
+
+# `Access`: who may log in, and what operators may do. Made from ``webapp.auth``.
+
+#: Tokens are checked in so many threads at most.
+THREADS: Final = 2
+
+
+def _threads() -> CapacityLimiter:
+    return CapacityLimiter(THREADS)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Of a site with ``webapp.auth.authenticators``.
+
+    :param require_login: nobody sees anything who has not logged in.
+    :param origins: addresses of the pages as browsers see them, beside that of the request.
+    :param pending: changes that wait for the lock of a node.
+    :param browser_logins: providers at which a browser can log in, by the names of their authenticators.
+    :param login_threads: for these, because such a provider may be slow, and tokens are to be checked meanwhile.
+    :param threads: in which tokens are checked that need no provider: not those of pages.
+    :param provider_threads: for the others: anybody may send tokens for which a provider that hangs is asked.
+    """
+
+    tokens: Tokens
+    actions: Actions
+    require_login: bool = False
+    origins: Sequence[str] = ()
+    pending: PendingChanges | None = None
+    browser_logins: Mapping[str, BrowserLogin] = field(default_factory=dict)
+    login_threads: CapacityLimiter = field(default_factory=_threads)
+    threads: CapacityLimiter = field(default_factory=_threads)
+    provider_threads: CapacityLimiter = field(default_factory=_threads)
+
+    async def user(self, token: str) -> User:
+        """Who a token is of. Raises BadTokenError."""
+        threads = self.provider_threads if self.tokens.may_ask_provider(token) else self.threads
+        return await run_sync(self.tokens.user, token, limiter=threads)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors of the API as ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from nodepool import fast_json
+from nodepool.model.request import origin_of
+
+if TYPE_CHECKING:
+    from nodepool.model.request import NodeRequest
+
+MEDIA_TYPE: Final = "application/problem+json"
+#: Below this path errors have this form.
+API: Final = "/api/"
+#: Longest text: it may name what a client has sent.
+MAX_DETAIL: Final = 1000
+
+
+class ApiProblem(Exception):
+    """An answer that is an error.
+
+    :param detail: what is wrong, and what is allowed; in a sentence.
+    """
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+
+
+def problem_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail[:MAX_DETAIL],
+    }
+    return Response(json.dumps(body), status, {**(headers or {}), "Cache-Control": "no-store"}, MEDIA_TYPE)
+
+
+async def http_error(request: Request, error: Exception) -> Response:
+    """Of what the router refuses: unknown paths and methods. In the API as a problem, elsewhere as text."""
+    if not isinstance(error, HTTPException):
+        raise error
+    path: str = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    if not path.startswith(API):
+        return PlainTextResponse(error.detail, error.status_code, error.headers)
+    detail = error.detail
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = "There is no such resource; /api/v1/openapi.json describes those that there are."
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "GET")
+        detail = f"This resource has no method {request.method[:20]}; it has: {allowed}."
+    return problem_response(error.status_code, detail, error.headers)
+
+
+# `to_json`: a JSON text, whatever other programs stored.
+
+#: Levels of values that other programs stored; what is deeper is cut off.
+_MAX_DEPTH: Final = 50
+
+
+def to_json(value: Mapping[str, Any]) -> bytes:
+    """A JSON text, whatever other programs stored."""
+    try:
+        return fast_json.dumps(value)
+    except ValueError:
+        return json.dumps(_plain(value, _MAX_DEPTH), sort_keys=True).encode()
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The same without what JSON does not know."""
+    if isinstance(value, dict):
+        return {str(key): _plain(one, depth - 1) for key, one in value.items()} if depth else "..."
+    if isinstance(value, (list, tuple)):
+        return [_plain(one, depth - 1) for one in value] if depth else "..."
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+# Which form of an answer a client prefers (RFC 9110, Accept).
+
+_TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_RANGE: Final = re.compile(rf"(\*/\*|{_TOKEN}/(?:\*|{_TOKEN}))((?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|\"[^\"]*\"))*)")
+_WEIGHT: Final = re.compile(r";\s*q=([^\s;]*)", re.IGNORECASE)
+_QUALITY: Final = re.compile(r"0(?:\.\d{0,3})?|1(?:\.0{0,3})?")
+_JSON: Final = "application/json"
+_TEXTS: Final = ("text/html", "text/plain")
+
+
+def prefers_json(header: str | None) -> bool:
+    """Does a client want JSON more than text?
+
+    :param header: value of ``Accept``; None, and one that cannot be read, is no preference.
+    """
+    weights = _weights(header or "")
+    return _weight(_JSON, weights) > max(_weight(text, weights) for text in _TEXTS)
+
+
+def _weights(header: str) -> dict[str, float]:
+    """Each range of media types -> its weight, 0 to 1; empty if the header cannot be read. Parameters do not count."""
+    found: dict[str, float] = {}
+    for part in header.split(","):
+        text = part.strip()
+        if not text:
+            continue
+        match = _RANGE.fullmatch(text)
+        weight = _WEIGHT.search(text)
+        quality = "1" if weight is None else weight[1]
+        if match is None or not _QUALITY.fullmatch(quality):
+            return {}
+        found[match[1].lower()] = float(quality)
+    return found
+
+
+def _weight(media_type: str, weights: dict[str, float]) -> float:
+    """Of the range that names a type most exactly."""
+    for name in (media_type, f"{media_type.partition('/')[0]}/*", "*/*"):
+        if name in weights:
+            return weights[name]
+    return 0.0
+
+
+# Addresses of ours, as a browser behind any proxy finds them; those that a client names are never another site's.
+
+
+def root_of(request: Request) -> str:
+    """The way from a page to the root of the site, e.g. ``../``: a reverse proxy may have put it below a prefix."""
+    return "../" * (_raw_path(request).count("/") - 1) or "./"
+
+
+def place_of(request: Request) -> str:
+    """Where a request asks: path and query, encoded, from the root of the site."""
+    query: bytes = request.scope["query_string"]
+    path = _raw_path(request).lstrip("/")
+    return f"{path}?{query.decode('latin-1')}" if query else path
+
+
+def own_address(request: Request, wanted: str) -> str:
+    """An address of ours, relative to that of the request.
+
+    :param wanted: path and query from the root of the site. A scheme or a host in it becomes part of a path.
+    """
+    path = wanted.replace("\\", "/").lstrip("/")
+    return f"{root_of(request)}{quote(path, safe='/?=&%:@+,;~!$()*-._', errors='replace')}"
+
+
+def _raw_path(request: Request) -> str:
+    raw: bytes = request.scope.get("raw_path") or quote(request.scope["path"], errors="replace").encode()
+    return raw.partition(b"?")[0].decode("latin-1")
+
+
+# ``/static``: style sheets and scripts. Their addresses have a hash, so that browsers keep them for ever.
+
+_DIRECTORY: Final = Path(__file__).parent / "static"
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_FOR_EVER: Final = "public, max-age=31536000, immutable"
+
+
+@dataclass(frozen=True)
+class StaticFile:
+    """One file.
+
+    :param digest: of its content.
+    """
+
+    content: bytes
+    media_type: str
+    digest: str
+
+
+class StaticFiles:
+    """All of them, in memory. The constructor blocks for the file system."""
+
+    def __init__(self, directory: Path = _DIRECTORY) -> None:
+        self._files: Mapping[str, StaticFile] = {
+            path.relative_to(directory).as_posix(): _read(path)
+            for path in sorted(directory.rglob("*"))
+            if path.suffix in _TYPES
+        }
+
+    def address(self, name: str) -> str:
+        """Where a file is, relative to the root of the site. Raises KeyError: there is none of this name."""
+        return f"static/{name}?v={self._files[name].digest}"
+
+    def route(self) -> Route:
+        async def answer(request: Request) -> Response:
+            file = self._files.get(request.path_params["name"])
+            if file is None:
+                return PlainTextResponse("There is no such file.", 404)
+            same = request.query_params.get("v") == file.digest
+            headers = {"Cache-Control": _FOR_EVER if same else "no-cache", "ETag": f'"{file.digest}"'}
+            if request.headers.get("if-none-match") == headers["ETag"]:
+                return Response(status_code=304, headers=headers)
+            return Response(file.content, headers=headers, media_type=file.media_type)
+
+        return Route("/static/{name:path}", answer)
+
+
+def _read(path: Path) -> StaticFile:
+    content = path.read_bytes()
+    return StaticFile(content, _TYPES[path.suffix], hashlib.sha256(content).hexdigest()[:16])
+
+
+# Where Zuul's pages have what a request is for.
+
+
+def zuul_links(record: NodeRequest, zuul_url: str | None) -> dict[str, str]:
+    """``buildset`` and ``status`` page of the tenant -> address, those that are known.
+
+    :param zuul_url: where Zuul's pages are; None = not known.
+    """
+    tenant = origin_of(record).get("tenant")
+    if zuul_url is None or tenant is None:
+        return {}
+    data = record.requestor_data
+    buildset = data.get("build_set_uuid") if isinstance(data, dict) else None
+    base = f"{zuul_url.rstrip('/')}/t/{_quoted(tenant)}"
+    found = {"status": f"{base}/status"}
+    if isinstance(buildset, str) and buildset:
+        found = {"buildset": f"{base}/buildset/{_quoted(buildset)}", **found}
+    return found
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="replace")
