@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A JWT that proves that we have the key of a certificate (RFC 7523). Imports cryptography.
+"""A JWT that proves that we have the key of a certificate (RFC 7523).
 
 As https://learn.microsoft.com/entra/identity-platform/certificate-credentials has it, and MSAL makes it.
 """
@@ -11,10 +11,6 @@ import json
 import uuid
 from typing import Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
 
 def client_assertion(pem: bytes, client_id: str, audience: str, now: float, seconds: float) -> str:
     """Sign one.
@@ -25,6 +21,10 @@ def client_assertion(pem: bytes, client_id: str, audience: str, now: float, seco
     :param seconds: how long it is valid.
     :raises ValueError: there is no certificate or no key in the PEM.
     """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
     certificate = x509.load_pem_x509_certificate(pem)
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, rsa.RSAPrivateKey):

@@ -11,15 +11,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work
-from nodepool.driver.kubernetes.client import KubeClient, Object, core
+from nodepool.driver.kubernetes.client import KubeClient, core
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
 from nodepool.driver.kubernetes.watch import Listener, Watch
 from nodepool.exceptions import LaunchError
 
 log = logging.getLogger("nodepool.driver.kubernetes.DefaultAccounts")
+
+Object = dict[str, Any]
 
 KIND: Final = "account"
 
