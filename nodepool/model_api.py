@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module of 11.0.0 that drivers written for it import: `nodepool.compat.component_registry`."""
+"""A module of 11.0.0 that drivers written for it import: `nodepool.compat.modules`."""
 
-from nodepool.compat.component_registry import MODEL_API
+from nodepool.compat.modules import MODEL_API
 
 __all__ = ["MODEL_API"]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A module of 11.0.0 that drivers written for it import: `nodepool.compat.provider_manager`."""
+"""A module of 11.0.0 that drivers written for it import: `nodepool.compat.modules`."""
 
-from nodepool.compat.provider_manager import ProviderManager, get_provider
+from nodepool.compat.modules import ProviderManager, get_provider
 
 __all__ = ["ProviderManager", "get_provider"]

@@ -44,6 +44,6 @@ if not TYPE_CHECKING:
     __getattr__ = late_names(
         __name__,
         {
-            "version_info": "nodepool.compat.version_info",
+            "version_info": "nodepool.compat.modules",
         },
     )

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.builder import work_dir
-from nodepool.builder.build_attempt import BuildServices
-from nodepool.builder.build_worker import BuildMetrics, BuildPlan, BuildWorker
+from nodepool.builder.build import BuildMetrics, BuildPlan, BuildServices, BuildWorker
 from nodepool.builder.dib import TRAP_SECONDS
-from nodepool.builder.image_cleanup_worker import CleanupServices, ImageCleanupWorker
+from nodepool.builder.image_cleanup import CleanupServices, ImageCleanupWorker
 from nodepool.builder.image_files import FileChecksums, ImageFiles
 from nodepool.builder.progress import RunningBuilds, RunningUploads
-from nodepool.builder.upload_run import UploadServices
-from nodepool.builder.upload_worker import UploadMetrics, UploadQueue, UploadWorker
+from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadServices, UploadWorker
 from nodepool.builder.work_dir import OwnDirectory
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError

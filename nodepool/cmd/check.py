@@ -122,7 +122,7 @@ def _zookeeper(config: Config) -> Iterator[tuple[ZooKeeper | None, list[CheckRes
 def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
     """Labels to keep ready that no launcher can serve: neither this file nor a registered one has them in a pool."""
     from nodepool.driver.framework.checks import CheckResult
-    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
     from nodepool.zk import components
 
     if any(isinstance(one, UnavailableProviderConfig) for one in config.providers.values()):
@@ -142,7 +142,7 @@ def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
 
 
 def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None) -> Results:
-    from nodepool.runtime.provider_checks import LIMIT_SECONDS, check_providers
+    from nodepool.runtime.providers import LIMIT_SECONDS, check_providers
 
     wanted = {name: one for name, one in config.providers.items() if not options.providers or name in options.providers}
     with say_what_is_waited_for(f"{len(wanted)} providers", limit=LIMIT_SECONDS):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nodepool import log_names, logconfig
-from nodepool.cmd import app, completion, daemon
+from nodepool.cmd import app, completion
 
 PROG: Final = "nodepool"
 
@@ -123,7 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def program() -> int:
     """Entry point of a process that ends with the command; returns the exit status."""
-    with daemon.in_a_command():
+    with app.in_a_command():
         return main()
 
 

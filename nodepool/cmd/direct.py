@@ -178,7 +178,7 @@ def _providers(config: Config, wanted: str | None) -> list[str]:
 
 
 def _has_images(provider: ProviderConfig) -> bool:
-    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
 
     if isinstance(provider, UnavailableProviderConfig):
         # It cannot be asked, and the command must say so: its images are not in the list.

@@ -111,7 +111,7 @@ def _check_built(config: Config, name: str) -> None:
 def _check_used(options: argparse.Namespace) -> None:
     """Raises CommandError for an image without formats that no provider uses: builders would never build it."""
     from nodepool.config.loader import load_config
-    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
 
     config = load_config(options.config, options.secure)
     # What a driver that is not installed here needs is not known.

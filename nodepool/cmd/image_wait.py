@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, Self, TextIO
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import CONNECT_SECONDS, ERASE_LINE
-from nodepool.listing import times
+from nodepool.listing import table
 from nodepool.listing.images import build_duration, build_name
-from nodepool.listing.times import printable
+from nodepool.listing.table import printable
 from nodepool.model import event
 from nodepool.plan.images import BuildWait, End, provider_uploads, uploads_end
 from nodepool.zk.caches import ImageCache
@@ -145,8 +145,8 @@ def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderSta
             items.append(Item(one.provider, 100.0, "ready", "ready"))
         else:
             told = status.upload(image.name, one.upload.build_id, one.provider, one.upload.key)
-            speed = "" if told.bytes_per_second is None else times.speed(told.bytes_per_second)
-            size = "" if told.size is None else f"of {times.size(told.size)}"
+            speed = "" if told.bytes_per_second is None else table.speed(told.bytes_per_second)
+            size = "" if told.size is None else f"of {table.size(told.size)}"
             items.append(Item(one.provider, told.percent, f"{size} {speed}".strip(), f"uploading{failures}"))
     return items
 

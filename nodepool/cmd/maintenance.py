@@ -13,7 +13,7 @@ from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.cmd.session import open_zookeeper, operator
-from nodepool.listing import times
+from nodepool.listing import table
 from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import Subject, UnclearSubject, find
 
@@ -207,7 +207,7 @@ _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
 def duration(text: str) -> float:
     """The seconds of a duration. For ``type`` of an argument. Raises ArgumentTypeError."""
     try:
-        return times.duration(text)
+        return table.duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

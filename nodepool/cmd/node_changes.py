@@ -19,7 +19,7 @@ from nodepool.cmd.maintenance import end_of
 from nodepool.cmd.session import open_zookeeper, operator
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import NodeFacts, node_table, project_of
-from nodepool.listing.times import printable, printable_lines
+from nodepool.listing.table import printable, printable_lines
 from nodepool.model.event import short
 from nodepool.zk import zookeeper
 from nodepool.zk.locks import COMMAND, LockOwners

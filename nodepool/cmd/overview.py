@@ -265,7 +265,7 @@ def _print(answer: Explained, seen: Observed, form: str) -> None:
 
         print(json.dumps(answer.to_dict()))
     else:
-        from nodepool.listing.explanation import explanation_text
+        from nodepool.listing.overview import explanation_text
 
         print(explanation_text(answer, seen.now))
 

@@ -19,8 +19,7 @@ from nodepool.cmd.session import connect, open_zookeeper, started_provider, told
 from nodepool.exceptions import ConfigError, NotFound, ZKConflict
 from nodepool.listing import terminal
 from nodepool.listing.pools import provider_image_table, provider_node_table
-from nodepool.listing.table import Table, render
-from nodepool.listing.times import printable
+from nodepool.listing.table import Table, printable, render
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider

@@ -232,7 +232,7 @@ def started_provider(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provi
     :raises CommandError: it cannot be used or started.
     """
     from nodepool.driver import gateway
-    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
     from nodepool.runtime.providers import start_now
 
     provider_config = config.providers[name]

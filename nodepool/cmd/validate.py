@@ -200,7 +200,7 @@ def _load(path: str, secure: str | None, what: str) -> Config:
 
 
 def _unusable(config: Config) -> Mapping[str, str]:
-    from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
 
     providers = config.providers.items()
     return {name: found.reason for name, found in providers if isinstance(found, UnavailableProviderConfig)}

@@ -12,11 +12,11 @@ if not TYPE_CHECKING:
     __getattr__ = late_names(
         __name__,
         {
-            "Config": "nodepool.compat.configuration",
-            "DiskImage": "nodepool.compat.configuration",
-            "Label": "nodepool.compat.configuration",
-            "as_list": "nodepool.compat.configuration",
-            "get_provider_config": "nodepool.compat.configuration",
-            "loadConfig": "nodepool.compat.configuration",
+            "Config": "nodepool.compat.modules",
+            "DiskImage": "nodepool.compat.modules",
+            "Label": "nodepool.compat.modules",
+            "as_list": "nodepool.compat.modules",
+            "get_provider_config": "nodepool.compat.modules",
+            "loadConfig": "nodepool.compat.modules",
         },
     )

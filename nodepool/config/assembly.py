@@ -25,8 +25,7 @@ from nodepool.config.sections import (
 from nodepool.config.zookeeper import ZooKeeperReader
 from nodepool.driver.config import DEFAULT_DRIVER, ConfigPool, ProviderConfig
 from nodepool.driver.framework import checks
-from nodepool.driver.framework.sections import DeclaredProviderConfig
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import DeclaredProviderConfig, UnavailableProviderConfig
 from nodepool.driver.interface import Driver
 from nodepool.driver.registry import KNOWN, Drivers, DriverUnavailable, LibraryMissing
 from nodepool.exceptions import ConfigError

@@ -31,7 +31,7 @@ if not TYPE_CHECKING:
     __getattr__ = late_names(
         __name__,
         {
-            "DriverConfig": "nodepool.compat.label_recorder",
-            "LabelRecorder": "nodepool.compat.label_recorder",
+            "DriverConfig": "nodepool.compat.modules",
+            "LabelRecorder": "nodepool.compat.modules",
         },
     )

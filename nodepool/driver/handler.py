@@ -24,8 +24,8 @@ from nodepool.model import reasons, states
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, ReasonText
 from nodepool.model.status import LaunchStatus
-from nodepool.plan import assignment
 from nodepool.plan import nodes as plan_nodes
+from nodepool.plan import triage
 from nodepool.plan.launch import launch_outcome
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import ENDED, UNFINISHED, Progress, Stage
@@ -349,7 +349,7 @@ class NodeRequestHandler(HandlerProgress):
         """Decline the request and free what was gathered, in one write (A-14, A-15)."""
         reason = reasons.joined([reasons.reason_of(text) for text in self.decline_reasons])
         registered = [pool.id for pool in self.zk.getRegisteredPools()]
-        assignment.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
+        triage.decline(self.request, self.launcher_id, registered, self.pw.absent_pools())
         self._log_declined(reason)
         self._let_go(Stage.DONE, reason)
 

@@ -34,6 +34,6 @@ if not TYPE_CHECKING:
     __getattr__ = late_names(
         __name__,
         {
-            "RateLimitInstance": "nodepool.compat.rate_limit_instance",
+            "RateLimitInstance": "nodepool.compat.modules",
         },
     )

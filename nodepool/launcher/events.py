@@ -19,7 +19,7 @@ from nodepool.model.status import ReloadStatus
 if TYPE_CHECKING:
     from nodepool.config.objects import Label
     from nodepool.model.node import Node
-    from nodepool.plan.assignment import PoolInfo
+    from nodepool.plan.triage import PoolInfo
     from nodepool.zk.cache import LockedRecordCache
 
 #: Events that are kept.

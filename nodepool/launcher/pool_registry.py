@@ -13,7 +13,7 @@ from nodepool.clock import monotonic, wall_time
 from nodepool.model import states
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.plan import maintenance
-from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.triage import PoolInfo
 
 if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver.framework.quota_support import NodeTally
-from nodepool.launcher.cleanup_worker import CleanupWorker
-from nodepool.launcher.deleted_node_worker import DeletedNodeWorker
+from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
 from nodepool.launcher.events import EventRing, HoldEvents, LabelHints, ReloadEvents
 from nodepool.launcher.maintenance import ImageEvents, MaintenanceEvents, MaintenanceWorker
 from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.view import PoolContext
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry, names_of_this_host
-from nodepool.launcher.stats_worker import make_stats_worker
-from nodepool.launcher.status_worker import SelfReport, StatusWorker
+from nodepool.launcher.status import SelfReport, StatusWorker, make_stats_worker
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.component import LauncherComponent
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.stats_worker import StatsWorker
+    from nodepool.launcher.status import StatsWorker
     from nodepool.model.node import Node
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest

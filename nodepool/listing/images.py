@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import times
+from nodepool.listing import table
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
 from nodepool.model.event import clock, short
@@ -31,9 +31,9 @@ _UPLOAD_DETAIL_COLUMNS: Final = (
     *_UPLOAD_COLUMNS,
     Column("Format", "format"),
     Column("Use", "use"),
-    Column("Progress", "progress", times.percent),
-    Column("Speed", "speed", times.speed),
-    Column("Size", "size", times.size),
+    Column("Progress", "progress", table.percent),
+    Column("Speed", "speed", table.speed),
+    Column("Size", "size", table.size),
 )
 _BUILD_COLUMNS: Final = (
     Column("ID", "id"),
@@ -48,7 +48,7 @@ _BUILD_DETAIL_COLUMNS: Final = (
     Column("Step", "step"),
     Column("Duration", "duration", short),
     Column("Estimate", "estimate", short),
-    Column("Size", "size", times.size),
+    Column("Size", "size", table.size),
     Column("Nodes", "nodes"),
 )
 _STATUS_COLUMNS: Final = (

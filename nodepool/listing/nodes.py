@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import table, times
+from nodepool.listing import table
 from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
@@ -101,7 +101,7 @@ def node_table(nodes: Sequence[Node], facts: NodeFacts, now: float, *, detail: b
 
 
 def _new(now: float) -> list[Column]:
-    until = Column(_NEW[-1].header, _NEW[-1].key, times.until(now), _NEW[-1].places, _NEW[-1].priority)
+    until = Column(_NEW[-1].header, _NEW[-1].key, table.until(now), _NEW[-1].places, _NEW[-1].priority)
     return [*_NEW[:-1], until]
 
 
@@ -185,11 +185,11 @@ def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
         Column("Host", "host"),
         Column("Pool", "pool"),
         Column("State", "state", style=table.state),
-        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Since", "since", table.since(now), priority=1, moves=True),
         Column("Slots", "slots", priority=4),
         Column("Nodes", "nodes", priority=3),
         Column("Error", "error", least=60),
-        Column("Next try", "next", times.until(now), priority=2, moves=True),
+        Column("Next try", "next", table.until(now), priority=2, moves=True),
     )
     rows = [_row(pool, host) for pool in pools for host in pool.hosts]
     return Table(columns, sorted(rows, key=lambda row: (row[2] == "up", row[1], row[0])))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import table, times
+from nodepool.listing import table
 from nodepool.listing.table import Column, Table
 from nodepool.model import states
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, summarize
@@ -46,13 +46,13 @@ def provider_table(pools: Iterable[PoolSummary], launchers: Iterable[LauncherSta
         Column("Pool", "pool"),
         Column("Driver", "driver", priority=5),
         Column("State", "state", style=_style),
-        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Since", "since", table.since(now), priority=1, moves=True),
         Column("Most used", "limiting", priority=2),
         Column("Waiting", "waiting", priority=3),
         Column("Launching", "launching", priority=6),
         Column("Failed (15 min)", "failed_15m", priority=4),
         Column("Error", "error", least=60),
-        Column("Next try", "next", times.until(now), priority=2, moves=True),
+        Column("Next try", "next", table.until(now), priority=2, moves=True),
         Column("Launchers", "launchers", priority=7),
         Column("Code", "code", priority=8),
     )
@@ -99,7 +99,7 @@ def limit_table(pools: Sequence[PoolSummary], now: float) -> Table:
         Column("Others", "others", amount),
         Column("Free", "free", amount),
         Column("Used %", "percent"),
-        Column("Asked", "asked_at", times.since(now), moves=True),
+        Column("Asked", "asked_at", table.since(now), moves=True),
     )
     found: dict[tuple[str, str, str], LimitStatus] = {}
     for pool in pools:
@@ -211,7 +211,7 @@ def label_overview(seen: Observed) -> Table:
         Column("Nodes", "nodes"),
         Column("Ready", "ready"),
         Column("Waiting", "waiting"),
-        Column("Oldest", "oldest", times.since(seen.now), priority=1, moves=True),
+        Column("Oldest", "oldest", table.since(seen.now), priority=1, moves=True),
         Column("Error", "error", priority=1),
     )
     pools: dict[str, set[str]] = {}

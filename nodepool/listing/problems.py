@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from nodepool.config.problems import Problem, Severity
-from nodepool.listing import table, times
-from nodepool.listing.table import Column, Table
-from nodepool.listing.times import printable
+from nodepool.listing import table
+from nodepool.listing.table import Column, Table, printable
 from nodepool.model.config_keys import names_a_secret
 
 if TYPE_CHECKING:
@@ -160,10 +159,10 @@ def served_line(found: ServedConfig, now: float) -> str:
     who = f"launcher {found.launcher}" + (f" ({found.pid})" if found.pid is not None else "")
     if found.serves is None:
         return printable(f"{who} does not report what it serves, like all launchers of Nodepool 11")
-    loaded = "" if found.loaded is None else f", loaded {times.since(now)(found.loaded)}"
+    loaded = "" if found.loaded is None else f", loaded {table.since(now)(found.loaded)}"
     why = ""
     if found.refused:
-        at = "" if found.refused_at is None else f" {times.since(now)(found.refused_at)}"
+        at = "" if found.refused_at is None else f" {table.since(now)(found.refused_at)}"
         why = f"; its last reload{at} failed: {found.refused}"
     elif not found.serves:
         why = f"; it loads {found.file or 'its file'} by itself when that changes there"

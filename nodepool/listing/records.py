@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nodepool.listing import table, times
-from nodepool.listing.table import Column, Place, Table
-from nodepool.listing.times import printable
+from nodepool.listing import table
+from nodepool.listing.table import Column, Place, Table, printable
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
@@ -23,7 +22,7 @@ def event_table(events: Iterable[Event], now: float) -> Table:
     :param now: seconds since the epoch.
     """
     columns = (
-        Column("Time", "at", lambda at: times.moment(at, now)),
+        Column("Time", "at", lambda at: table.moment(at, now)),
         Column("Subject", "subject"),
         Column("What", "what"),
         Column("Why", "text"),
@@ -51,7 +50,7 @@ def event_line(event: Event, now: float) -> str:
     more = f" (and {event.count - 1} more)" if event.count > 1 else ""
     code = f" [{event.code}]" if event.code else ""
     why = f": {event.text}" if event.text else ""
-    line = f"{times.moment(event.at, now)} {event.actor}: {event.subject}{more} {event.what}{code}{why}"
+    line = f"{table.moment(event.at, now)} {event.actor}: {event.subject}{more} {event.what}{code}{why}"
     return printable(line)
 
 
@@ -70,7 +69,7 @@ def launcher_table(launchers: Sequence[LauncherStatus], registered: Iterable[Reg
         Column("PID", "pid", priority=5),
         Column("Version", "version"),
         Column("State", "state", style=table.state),
-        Column("Since", "since", times.since(now), priority=1, moves=True),
+        Column("Since", "since", table.since(now), priority=1, moves=True),
         Column("Configuration", "config"),
         Column("Pools", "pools", priority=3),
         Column("Last reload", "reload", _reload(now), priority=2),
@@ -99,7 +98,7 @@ def _row(launcher: LauncherStatus) -> list[Any]:
 
 def _reload(now: float) -> Any:
     def show(last: dict[str, Any]) -> str:
-        return f"{times.moment(last['at'], now)} {'' if last['ok'] else 'failed: '}{last['text']}"
+        return f"{table.moment(last['at'], now)} {'' if last['ok'] else 'failed: '}{last['text']}"
 
     return show
 
@@ -118,8 +117,8 @@ def maintenance_table(records: Iterable[Maintenance], now: float) -> Table:
         Column("State", "state", style=table.state),
         Column("Reason", "reason", priority=1),
         Column("By", "by", priority=2),
-        Column("Since", "since", times.since(now), priority=3, moves=True),
-        Column("Until", "until", lambda at: times.moment(at, now)),
+        Column("Since", "since", table.since(now), priority=3, moves=True),
+        Column("Until", "until", lambda at: table.moment(at, now)),
     )
     holding = sorted((record for record in records if not record.is_over(now)), key=lambda each: (each.kind, each.name))
     rows = [

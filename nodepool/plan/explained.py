@@ -17,12 +17,12 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import HostStatus, LimitStatus, PoolStatus
-from nodepool.plan.assignment import Decline, Leave, PoolInfo, screen
 from nodepool.plan.attention import named
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.queue import RequestKind
 from nodepool.plan.request_stage import Stage
+from nodepool.plan.triage import Decline, Leave, PoolInfo, screen
 from nodepool.quick_dataclass import dataclass
 
 #: What a pool does about a request, the most promising first.

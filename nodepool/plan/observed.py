@@ -19,8 +19,8 @@ from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, PoolStatus
-from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.triage import PoolInfo
 from nodepool.quick_dataclass import dataclass
 
 #: Part of the id of each pool, in front of provider and pool.

@@ -6,16 +6,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from hashlib import blake2b
+from typing import Final, Protocol
 
+from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
 from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
+
+# May this pool serve a kind of request? (rules A-2 to A-6, A-15)
+
+
+@dataclass(frozen=True)
+class PoolInfo:
+    """One registered pool, as others see it."""
+
+    id: str
+    provider_name: str
+    labels: frozenset[str]
+    priority: int
+    paused: bool
+    name: str = ""
+
+    @property
+    def place(self) -> str:
+        """For people, such as ``cloud-1/main``."""
+        return f"{self.provider_name}/{self.name}" if self.name else self.provider_name
+
+    def supports(self, labels: Collection[str]) -> bool:
+        return self.labels.issuperset(labels)
+
+
+@dataclass(frozen=True)
+class Consider:
+    """The pool may take such a request, if it has the means."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Not now, or not for us."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Decline:
+    """The pool must decline such a request, so that it can fail when everybody has."""
+
+    reason: Reason
+
+
+Verdict = Consider | Leave | Decline
+
+
+def screen(kind: RequestKind, me: PoolInfo, registered: Iterable[PoolInfo], absent: Iterable[PoolInfo] = ()) -> Verdict:
+    """Judge a kind of request.
+
+    :param me: this pool.
+    :param registered: all registered pools, this one included.
+    :param absent: pools that went a moment ago and may come back.
+    """
+    if me.id in kind.declined_by:
+        return Leave(Reason(ReasonCode.DECLINED_BEFORE, "declined by this pool before"))
+    able = [
+        pool
+        for pool in registered
+        if pool.id != me.id and pool.id not in kind.declined_by and pool.supports(kind.labels)
+    ]
+    if kind.provider and kind.provider != me.provider_name:
+        for pool in able:
+            if pool.provider_name == kind.provider:
+                text = f"wants provider {kind.provider}, which can serve it"
+                return Leave(Reason(ReasonCode.TURN_OF_WANTED_PROVIDER, text))
+    for pool in able:
+        if kind.provider == me.provider_name and pool.provider_name != me.provider_name:
+            # It leaves the request to the provider that is asked for: if we left it too, it would wait for ever.
+            continue
+        if pool.priority < me.priority and not pool.paused:
+            return Leave(Reason(ReasonCode.TURN_OF_PRIORITY, f"pool {pool.place} has a better priority"))
+    missing = sorted(set(kind.labels) - me.labels)
+    if not missing:
+        return Consider()
+    if able:
+        text = f"label {missing[0]} is not here, but pool {able[0].place} has it"
+        return Leave(Reason(ReasonCode.TURN_OF_LABEL, text))
+    awaited = may_come_back(kind.labels, kind.declined_by, absent)
+    if awaited is not None:
+        text = f"label {missing[0]} is not here, but pool {awaited.place}, which went a moment ago, had it"
+        return Leave(Reason(ReasonCode.TURN_OF_ABSENT_POOL, text))
+    return Decline(Reason(ReasonCode.LABEL_UNKNOWN, f"label(s) {', '.join(missing)} not available in this pool"))
+
+
+def may_come_back(labels: Collection[str], declined_by: Collection[str], absent: Iterable[PoolInfo]) -> PoolInfo | None:
+    """A pool that went a moment ago and could serve a request with these labels; None = there is none."""
+    return next((pool for pool in absent if pool.id not in declined_by and pool.supports(labels)), None)
+
+
+def declined_state(
+    labels: Collection[str],
+    declined_by: Collection[str],
+    registered_ids: Collection[str],
+    absent: Iterable[PoolInfo] = (),
+) -> str:
+    """State of a request after a pool declined it (A-15).
+
+    :param absent: pools that went a moment ago. For one that could serve it the request waits; it fails when they are
+        given up (`nodepool.launcher.deletion`).
+    """
+    if set(registered_ids) <= set(declined_by) and may_come_back(labels, declined_by, absent) is None:
+        return states.FAILED
+    return states.REQUESTED
+
+
+def decline(
+    request: NodeRequest, pool_id: str, registered_ids: Collection[str], absent: Iterable[PoolInfo] = ()
+) -> None:
+    """Make a request's record one that a pool has declined (A-14, A-15). Nothing else writes ``declined_by``.
+
+    :param request: changed in place.
+    :param registered_ids: of all pools. ``absent``: see `declined_state`.
+    """
+    if pool_id not in request.declined_by:
+        request.declined_by.append(pool_id)
+    request.state = declined_state(request.node_types, request.declined_by, registered_ids, absent)
+
+
+# Why did a request fail that every pool declined?
+
+#: Pools of one reason, and reasons, that are named.
+MAX_POOLS: Final = 3
+MAX_REASONS: Final = 5
+#: Longest text of one reason.
+MAX_TEXT: Final = 300
+#: These say nothing of what is wrong where the request could have been served.
+_LAST: Final = frozenset({ReasonCode.LABEL_UNKNOWN, ReasonCode.POOL_DISABLED, ReasonCode.POOL_WITHOUT_LAUNCHES})
+
+
+def why_failed(answers: Mapping[str, Reason | None]) -> Reason:
+    """What each pool answered, in one line: pools with the same reason together, those that tell most first.
+
+    A pool that has not the label is no cause where another one has it. The code is that of the first reason.
+
+    :param answers: pool, such as ``cloud-1/main``, -> why it declined; None = it is one of another launcher.
+    """
+    known = {pool: reason for pool, reason in answers.items() if reason is not None}
+    elsewhere = [pool for pool, reason in answers.items() if reason is None]
+    telling = {pool: reason for pool, reason in known.items() if reason.code is not ReasonCode.LABEL_UNKNOWN}
+    said = telling if telling or elsewhere else known
+    pools: dict[tuple[bool, str], list[str]] = {}
+    for pool, reason in said.items():
+        pools.setdefault((reason.code in _LAST, _cut(reason.text)), []).append(pool)
+    parts = [f"{_listed(pools[key])}: {key[1]}" for key in sorted(pools, key=lambda key: key[0])]
+    if len(parts) > MAX_REASONS:
+        parts[MAX_REASONS:] = [f"{len(parts) - MAX_REASONS} more reasons"]
+    if elsewhere:
+        parts.append(f"{_listed(elsewhere)}: of another launcher, whose log says why")
+    first = min(said.values() or known.values(), key=lambda reason: reason.code in _LAST)
+    return Reason(first.code, "; ".join(parts), first.numbers)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_POOLS
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[:MAX_POOLS])} and {more} more"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+# Which of several pools that could serve a request tries first?
+#
+# Without an answer all of them try, in every launcher that watches, and all but one work for nothing. Every launcher
+# finds the same answer by itself: from the registry, the nodes and the request's id, which all of them see.
+
+
+def able_pools(kind: RequestKind, registered: Sequence[PoolInfo]) -> list[PoolInfo]:
+    """The pools that may take a kind of request, as far as the registry tells."""
+    return [pool for pool in registered if isinstance(screen(kind, pool, registered), Consider)]
+
+
+def first_choice(request_id: str, pools: Iterable[PoolInfo]) -> PoolInfo | None:
+    """One of some pools; None if there is none.
+
+    Spreads requests evenly. A pool that comes or goes changes the answer only for its share (rendezvous hashing).
+    """
+    return max(pools, key=lambda pool: _weight(request_id, pool.id), default=None)
+
+
+def _weight(request_id: str, pool_id: str) -> bytes:
+    return blake2b(f"{request_id} {pool_id}".encode(), digest_size=8).digest()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from nodepool.clock import monotonic
 from nodepool.config.objects import Config
 from nodepool.driver.config import ProviderConfig
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import RELOADS

@@ -20,9 +20,8 @@ from starlette.routing import Route
 
 from nodepool.builder.image_files import all_logs, open_log
 from nodepool.clock import wall_time
-from nodepool.listing import times
-from nodepool.listing.table import Column, Table
-from nodepool.listing.times import size
+from nodepool.listing import table
+from nodepool.listing.table import Column, Table, size
 from nodepool.runtime.worker import Part
 from nodepool.version import release_string
 from nodepool.web.answers import StaticFiles, root_of
@@ -96,7 +95,7 @@ class LogPages:
         columns = (
             Column("Build", "name"),
             Column("State", "state"),
-            Column("Written", "modified", times.since(self._site.now())),
+            Column("Written", "modified", table.since(self._site.now())),
             Column("Size", "size", size),
         )
         rows = [

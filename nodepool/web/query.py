@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from nodepool.listing import times
+from nodepool.listing import table
 from nodepool.listing.nodes import Filter, names_in, states_in
 from nodepool.listing.paging import MAX_CURSOR
 from nodepool.web.answers import ApiProblem
@@ -148,7 +148,7 @@ def parse(query: bytes, allowed: Sequence[Parameter], path: Mapping[str, str]) -
 
 def _duration(name: str, text: str) -> float:
     try:
-        return times.duration(text)
+        return table.duration(text)
     except ValueError as error:
         raise _wrong(name, str(error)) from None
 

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import wall_time
-from nodepool.listing.times import duration
+from nodepool.listing.table import duration
 from nodepool.model.maintenance import MODES, Mode
 from nodepool.web.answers import ApiProblem, own_address, problem_response
 from nodepool.web.changes import MOST_TEXT, Actions, Wish

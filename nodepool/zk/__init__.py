@@ -12,7 +12,7 @@ if not TYPE_CHECKING:
     __getattr__ = late_names(
         __name__,
         {
-            "ZooKeeperBase": "nodepool.compat.zookeeper_base",
+            "ZooKeeperBase": "nodepool.compat.modules",
             "ZooKeeperClient": "nodepool.zk.client",
         },
     )

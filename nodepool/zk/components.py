@@ -233,6 +233,6 @@ if not TYPE_CHECKING:
     __getattr__ = late_names(
         __name__,
         {
-            "COMPONENT_REGISTRY": "nodepool.compat.component_registry",
+            "COMPONENT_REGISTRY": "nodepool.compat.modules",
         },
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.driver.aws.uploads import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework import images
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound

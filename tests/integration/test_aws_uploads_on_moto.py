@@ -16,7 +16,7 @@ import pytest
 
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.image_store import PART_BYTES, ImageJob, UploadWait, image_tags, send_file
-from nodepool.driver.aws.uploads import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework.uploads import PartsUpload, is_part
 from tests.support.moto_server import BUCKET, REGION, MotoServer
 from tests.unit.driver.aws.support import PROVIDER, load, section

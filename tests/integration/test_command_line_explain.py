@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher import status_worker
+from nodepool.launcher import status
 from nodepool.model.status import PoolStatus, WaitingStatus
 from tests.support.command_line import CommandLine
 from tests.support.openstack_place import Place
@@ -82,7 +82,7 @@ def test_unknown_name(nodepool: CommandLine) -> None:
 def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """E-1, E-2: what waits for room, what waits behind it, and what failed."""
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(status_worker, name, 0.1)
+        monkeypatch.setattr(status, name, 0.1)
     place.pool["max-servers"] = 1
     place.launch()
     place.fulfilled(place.znodes.submit(["small"]))
@@ -111,7 +111,7 @@ def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log of the look-up of an image and the explanation of the provider have the cloud's own words."""
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(status_worker, name, 0.1)
+        monkeypatch.setattr(status, name, 0.1)
     place.simulator.change(errors=[{"operation": f"{one}.*", "kind": "503"} for one in ("image", "compute")])
     place.launch()
     place.znodes.submit(["small"])

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from nodepool.launcher import status_worker
+from nodepool.launcher import status
 from nodepool.plan import attention
 from tests.support.command_line import CommandLine
 from tests.support.openstack_place import Place
@@ -17,7 +17,7 @@ from tests.support.wait import wait_for
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(status_worker, name, 0.1)
+        monkeypatch.setattr(status, name, 0.1)
     for name in ("REPORTED_SECONDS", "LEAST_SECONDS", "UNKNOWN_SECONDS", "FACTOR"):
         monkeypatch.setattr(attention, name, 0.5)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher import stats_worker
+from nodepool.launcher import status
 from simulators.openstack import OpenStackSimulator
 from tests.support.openstack_place import Place
 from tests.support.statsd_server import StatsdServer
@@ -24,7 +24,7 @@ def test_rest(
 ) -> None:
     """Registry, log and metrics tell; requests go to another provider with the label, or wait; then all goes on."""
     caplog.set_level("INFO")
-    monkeypatch.setattr(stats_worker, "INTERNALS_SECONDS", 1.0)
+    monkeypatch.setattr(status, "INTERNALS_SECONDS", 1.0)
     both: dict[str, Any] = {**place.label, "name": "both"}
     place.pool["labels"].append(both)
     second = place.others[0]

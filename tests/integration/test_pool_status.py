@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from nodepool.clock import wall_time
-from nodepool.launcher import status_worker
+from nodepool.launcher import status
 from nodepool.model.status import PoolStatus
 from tests.support.openstack_place import Place
 from tests.support.pool_status import pool_status
@@ -19,7 +19,7 @@ from tests.support.wait import wait_for
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher looks at its pools more often than it does else."""
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(status_worker, name, 0.1)
+        monkeypatch.setattr(status, name, 0.1)
 
 
 def until(place: Place, is_there: Callable[[PoolStatus], bool]) -> PoolStatus:

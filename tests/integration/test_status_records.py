@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher import status_worker
+from nodepool.launcher import status as launcher_status_module
 from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.zk import status
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
@@ -37,7 +37,7 @@ def launcher(
 ) -> Iterator[LocalLauncher]:
     """One with two providers, which looks at its pools more often than it does else."""
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(status_worker, name, 0.1)
+        monkeypatch.setattr(launcher_status_module, name, 0.1)
     providers = [fake_provider(name, cloud=cloud.name, pool_max_servers=1) for name in ("one", "two")]
     made = LocalLauncher(tmp_path / "nodepool.yaml", zookeeper, chroot, launcher_settings(providers, None, {}))
     made.start()

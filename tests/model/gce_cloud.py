@@ -10,8 +10,8 @@ import pytest
 from google.auth import compute_engine
 
 from nodepool.driver.gce import GceDriver
+from nodepool.driver.gce.client import GoogleLogin
 from nodepool.driver.gce.config import GceProviderConfig
-from nodepool.driver.gce.login import GoogleLogin
 from nodepool.driver.gce.types import record_id
 from simulators.gce.application import GceApplication
 from simulators.gce.cloud import FAMILY, Project

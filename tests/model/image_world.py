@@ -15,7 +15,8 @@ from kazoo.exceptions import KazooException
 from kazoo.protocol.serialization import Create, SetData
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from nodepool.builder import build_attempt, cloud_cleanup, upload_run
+from nodepool.builder import build as builder_build
+from nodepool.builder import image_cleanup, uploads
 from nodepool.driver.fake.cloud import FakeCloud, ImageError
 from nodepool.runtime import providers
 from nodepool.zk import caches
@@ -107,10 +108,10 @@ class ImageWorld(World):
         drivers = {"fake": SteppedImageDriver(self)}
         patch.setattr(providers, "Drivers", SimpleNamespace(get=drivers.__getitem__, is_extra=lambda name: False))
         patch.setattr(ZooKeeperClient, "wait_connected", wait_connected)
-        patch.setattr(build_attempt, "DibRun", ModelDib)
-        patch.setattr(build_attempt, "WorkDir", ModelWorkDir)
-        patch.setattr(cloud_cleanup, "SharedThreads", ModelSharedThreads)
-        patch.setattr(upload_run, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
+        patch.setattr(builder_build, "DibRun", ModelDib)
+        patch.setattr(builder_build, "WorkDir", ModelWorkDir)
+        patch.setattr(image_cleanup, "SharedThreads", ModelSharedThreads)
+        patch.setattr(uploads, "sleep", lambda seconds: self.baton.wait(lambda: False, self.now + seconds))
         patch.setattr(StatusWriter, "set", lambda writer, kind, name, status: None)
 
     def disk(self, name: str) -> Path:

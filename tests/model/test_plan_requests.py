@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan import assignment
 from nodepool.plan import nodes as plan_nodes
-from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, screen
+from nodepool.plan import triage
 from nodepool.plan.nodes import stands_before
 from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
+from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, screen
 from tests.model.budget import budget
 
 LABELS = ("a", "b", "c")
@@ -57,7 +57,7 @@ def test_a_request_is_considered_or_refused_by_somebody_until_it_ends(pools: lis
         now = kind._replace(declined_by=frozenset(declined))
         verdicts = {pool.id: screen(now, pool, pools) for pool in pools}
         active = [pool_id for pool_id, verdict in verdicts.items() if not isinstance(verdict, Leave)]
-        state = assignment.declined_state(now.labels, declined, [pool.id for pool in pools])
+        state = triage.declined_state(now.labels, declined, [pool.id for pool in pools])
         if state == states.FAILED:
             assert not active
             assert declined >= {pool.id for pool in pools}
@@ -78,19 +78,19 @@ def test_each_request_has_one_first_choice_and_others_after_it(
     pools: list[PoolInfo], kind: RequestKind, gone: int, request: int
 ) -> None:
     request_id = f"500-{request:010d}"
-    able = assignment.able_pools(kind, pools)
-    chosen = assignment.first_choice(request_id, able)
+    able = triage.able_pools(kind, pools)
+    chosen = triage.first_choice(request_id, able)
     assert (chosen is None) == (not able)
     # In whatever order one knows them.
-    assert assignment.first_choice(request_id, able[::-1]) == chosen
+    assert triage.first_choice(request_id, able[::-1]) == chosen
     # Who goes changes the answer only for what was his.
     rest = [pool for pool in able if pool.id != f"pool{gone}"]
     if chosen in rest:
-        assert assignment.first_choice(request_id, rest) == chosen
+        assert triage.first_choice(request_id, rest) == chosen
     # One after the other, all have their turn.
     left, turns = list(able), []
     while left:
-        turn = assignment.first_choice(request_id, left)
+        turn = triage.first_choice(request_id, left)
         assert turn is not None
         turns.append(turn)
         left.remove(turn)

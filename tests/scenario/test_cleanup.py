@@ -10,7 +10,7 @@ from kazoo.exceptions import NotEmptyError
 from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher import cleanup_worker
+from nodepool.launcher import deletion
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.local_launcher import fake_provider
@@ -22,7 +22,7 @@ from tests.support.zookeeper import ZooKeeperServer
 
 @pytest.fixture(autouse=True)
 def _sweep_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup_worker, "SWEEP_SECONDS", 0.2)
+    monkeypatch.setattr(deletion, "SWEEP_SECONDS", 0.2)
 
 
 @pytest.mark.parametrize("state", ["used", "in-use", "building", "failed", "aborted", "deleting", "deleted"])

@@ -11,7 +11,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.registry import Drivers
-from nodepool.launcher import cleanup_worker
+from nodepool.launcher import deletion
 from nodepool.metrics import reports
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
@@ -55,7 +55,7 @@ def test_names(
 ) -> None:
     """A node is launched, used and deleted; an image is missing, a request is lost, a metric is broken."""
     caplog.set_level(logging.DEBUG, "nodepool")
-    monkeypatch.setattr(cleanup_worker, "SWEEP_SECONDS", 0.2)
+    monkeypatch.setattr(deletion, "SWEEP_SECONDS", 0.2)
     monkeypatch.setattr(reports, "node_gauges", lambda *_: 1 / 0)
     sections = [machines(cloud_name, {"name": "small"}, {"name": "imaged", "diskimage": "debian"})]
     launch(sections, {"small": {}, "imaged": {}}, diskimages=[{"name": "debian"}])

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher import stats_worker
+from nodepool.launcher import status
 from tests.scenario.conftest import Launch
 from tests.support.local_launcher import fake_provider
 from tests.support.pool_znodes import PoolZnodes
@@ -59,7 +59,7 @@ def test_one_of_two_launchers_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """reference/metrics 1: node gauges come from one launcher, the winner of an election, then from the other."""
-    monkeypatch.setattr(stats_worker, "INTERNALS_SECONDS", 1.0)
+    monkeypatch.setattr(status, "INTERNALS_SECONDS", 1.0)
     first = launch([fake_provider("one", cloud=cloud_name)])
     statsd.wait_for("nodepool.nodes.ready:0|g")
     launch([fake_provider("two", cloud=cloud_name)])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher import status_worker
+from nodepool.launcher import status
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
 from tests.support.command_line import CommandLine
@@ -40,7 +40,7 @@ def test_no_room(
     launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Q-7, M-7, M-8: at quota they neither pause the pool nor push anybody out: they wait, and that is no failure."""
-    monkeypatch.setattr(status_worker, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(status, "LOOK_SECONDS", 0.1)
     launcher = launch(
         [fake_provider("one", cloud=cloud_name, pool_max_servers=2), fake_provider("lab", ("other",))],
         labels={"small": {"min-ready": 5}},

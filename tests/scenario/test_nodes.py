@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher import cleanup_worker
+from nodepool.launcher import deletion
 from nodepool.launcher.pool import handlers
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled, use_and_return
@@ -140,7 +140,7 @@ def test_machine_without_a_node(
     launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C-3, D-2, D-4, F-4: found by the sweeps and removed; machines of others stay."""
-    monkeypatch.setattr(cleanup_worker, "SWEEP_SECONDS", 0.2)
+    monkeypatch.setattr(deletion, "SWEEP_SECONDS", 0.2)
     launch([fake_provider("one", cloud=cloud_name)])
     foreign = cloud.create("somebody's", metadata={}, resources={})
     request_id = znodes.submit(["small"])

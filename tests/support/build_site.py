@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodepool.builder import fake_build
-from nodepool.builder.build_attempt import BuildServices
-from nodepool.builder.build_worker import BuildPlan, BuildWorker
+from nodepool.builder.build import BuildPlan, BuildServices, BuildWorker
 from nodepool.builder.progress import RunningBuilds
 from nodepool.builder.work_dir import NOTES
 from nodepool.model.image import ImageBuild

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodepool.builder.image_cleanup_worker import CleanupServices, ImageCleanupWorker
+from nodepool.builder.image_cleanup import CleanupServices, ImageCleanupWorker
 from nodepool.builder.image_files import FileChecksums, ImageFiles
 from nodepool.builder.progress import RunningUploads
-from nodepool.builder.upload_run import UploadServices
-from nodepool.builder.upload_worker import UploadQueue, UploadWorker
+from nodepool.builder.uploads import UploadQueue, UploadServices, UploadWorker
 from nodepool.clock import wall_time
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.fake import FakeDriver

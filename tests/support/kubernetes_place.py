@@ -18,7 +18,7 @@ from tests.support.workplace import Workplace
 
 #: Sweeps of the launchers under test: two sightings, without the minute between them.
 SWEEPS = {
-    "nodepool.launcher.cleanup_worker.SWEEP_SECONDS": 2.0,
+    "nodepool.launcher.deletion.SWEEP_SECONDS": 2.0,
     "nodepool.driver.statemachine.leaks.LOOK_AGAIN_SECONDS": 0.5,
 }
 #: A project that is there, for nodes that are pods in it.

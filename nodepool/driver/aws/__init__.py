@@ -25,7 +25,7 @@ from typing import Any
 
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class AwsDriver(StateMachineDriver):

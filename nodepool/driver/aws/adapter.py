@@ -4,27 +4,37 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.driver.aws.client import Ec2
-from nodepool.driver.aws.creation import AwsCreation, FleetCreation, HostCreation, InstanceCreation
+from nodepool.driver.aws import transport as t
+from nodepool.driver.aws.client import Ec2, Subnet, SubnetClient
+from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.facts import AwsFacts
 from nodepool.driver.aws.images import INSTANCE, VOLUME, AwsImages, AwsKind, AwsResource, AwsResources, ImageLeaks
-from nodepool.driver.aws.instances import AwsDeletion, AwsInstance, AwsInstances, instance_of
+from nodepool.driver.aws.instances import (
+    AwsCreation,
+    AwsDeletion,
+    AwsInstance,
+    AwsInstances,
+    FleetCreation,
+    HostCreation,
+    InstanceCreation,
+    instance_of,
+)
 from nodepool.driver.aws.launches import LOOK_SECONDS
-from nodepool.driver.aws.preflight import AwsPreflight, CheckClient, ImagePreflight
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
+from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
-from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.config import AwsProviderConfig
-    from nodepool.driver.framework.checks import CheckResult
+    from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
@@ -182,3 +192,269 @@ class AwsAdapter(Adapter):
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         instance_id = instance_of(external_id)
         return self.client.console(instance_id) if label.console_log and instance_id else None
+
+
+# What ``nodepool check`` finds out about a region: has it all that the configuration names? Only reads.
+
+
+class AwsPreflight:
+    """Of one provider; for one use.
+
+    :param config: is loaded.
+    """
+
+    def __init__(self, config: AwsProviderConfig, client: CheckClient, facts: AwsFacts, limits: AccountLimits) -> None:
+        self._config = config
+        self._checks = CloudChecks(config.name)
+        self._client = client
+        self._facts = facts
+        self._limits = limits
+        #: Zones of the region that can be used.
+        self._zones: set[str] = set()
+        #: Where instances of each pool may be, as far as it is known.
+        self._zones_of_pool: dict[str, set[str]] = {}
+        self._key_pairs: dict[str, bool] = {}
+        self._offered: dict[str, set[str]] = {}
+
+    def results(self) -> Iterator[CheckResult]:
+        """All problems, and a line for what is in order. Blocks for some calls to AWS."""
+        where = f"region {self._config.region_name}"
+        try:
+            states = self._client.zones()
+        except LaunchError as error:
+            # Nothing else can be asked.
+            yield self._checks.failure(where, error)
+            return
+        self._zones = {name for name, state in states.items() if state == "available"}
+        yield CheckResult(where, True, f"the credentials work; zones: {', '.join(sorted(self._zones))}")
+        for pool in self._config.pools.values():
+            yield from self._checks.results(f"pool {pool.name}", self._pool, pool)
+            for label in pool.labels.values():
+                yield from self._label(label)
+        yield from self._checks.results("quota", self._quota)
+
+    # -- a pool --
+
+    def _pool(self, pool: AwsPool) -> list[CheckResult]:
+        subject = f"pool {pool.name}"
+        bad = [
+            CheckResult(
+                subject,
+                False,
+                f"the region has no zone {zone!r} that can be used (it has: {', '.join(sorted(self._zones))})",
+                "correct availability-zone of the pool",
+            )
+            for zone in pool.availability_zones
+            if zone not in self._zones
+        ]
+        subnets = self._client.subnets(pool.subnet_ids) if pool.subnet_ids else self._client.default_subnets()
+        bad += self._subnets(pool, subnets, subject)
+        if pool.security_group_id:
+            bad += self._group(pool.security_group_id, subnets, subject)
+        zones = {subnet.zone for subnet in subnets.values()}
+        self._zones_of_pool[pool.name] = zones & set(pool.availability_zones) if pool.availability_zones else zones
+        return bad
+
+    def _subnets(self, pool: AwsPool, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
+        if not subnets and not pool.subnet_ids:
+            text = "the region has no default VPC with subnets, and the pool names none"
+            return [CheckResult(subject, False, text, "add subnet-id to the pool")]
+        found = []
+        for subnet_id in pool.subnet_ids:
+            subnet = subnets.get(subnet_id)
+            if subnet is None:
+                text, remedy = f"the region has no subnet {subnet_id!r}", "correct subnet-id of the pool"
+            elif not subnet.free:
+                text, remedy = (
+                    f"subnet {subnet_id} has no free addresses",
+                    "add another subnet to subnet-id",
+                )
+            elif pool.public_ipv6 and not subnet.ipv6:
+                text = f"subnet {subnet_id} has no IPv6 addresses, and public-ipv6 is set"
+                remedy = "give it an IPv6 block, or set public-ipv6: false"
+            elif pool.availability_zones and subnet.zone not in pool.availability_zones:
+                text = f"subnet {subnet_id} is in zone {subnet.zone}, not in {', '.join(pool.availability_zones)}"
+                remedy = "remove availability-zone of the pool: the subnet says it"
+            else:
+                continue
+            found.append(CheckResult(subject, False, text, remedy))
+        return found
+
+    def _group(self, group_id: str, subnets: dict[str, Subnet], subject: str) -> list[CheckResult]:
+        vpc = self._client.vpc_of_group(group_id)
+        if vpc is None:
+            text = f"the region has no security group {group_id!r}"
+            return [CheckResult(subject, False, text, "correct security-group-id of the pool")]
+        others = {subnet.vpc for subnet in subnets.values()} - {vpc}
+        if others:
+            text = f"security group {group_id} is in {vpc}, and the subnets are in {', '.join(sorted(others))}"
+            return [CheckResult(subject, False, text, "choose a group of the VPC of the subnets")]
+        return []
+
+    # -- a label --
+
+    def _label(self, label: AwsLabel) -> Iterator[CheckResult]:
+        subject = f"label {label.name} of pool {label.pool.name}"
+        found = [
+            result
+            for check in (self._types, self._image, self._key)
+            for result in self._checks.results(subject, check, label, subject)
+        ]
+        yield from found
+        if not found:
+            yield CheckResult(subject, True, "instance type, image and key pair are there")
+
+    def _types(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+        found, somewhere = [], False
+        names = label.fleet_types or label.instance_types
+        zones = self._zones_of_pool.get(label.pool.name) or set()
+        for name in names:
+            self._facts.instance_type(name)
+            if name not in self._offered:
+                self._offered[name] = self._client.zones_with(name)
+            here = self._offered[name] & zones if zones else self._offered[name]
+            somewhere = somewhere or bool(here)
+            if not here:
+                text = f"{name} is not offered in {', '.join(sorted(zones)) or 'the region'}"
+                others = ", ".join(sorted(self._offered[name] - zones))
+                text += f", but in {others}" if others else ""
+                found.append((text, "choose another instance type, or a subnet or zone that has it"))
+        # Of several types that AWS chooses from one will do.
+        return [CheckResult(subject, somewhere, text, remedy) for text, remedy in found]
+
+    def _image(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+        if label.cloud_image is None:
+            return []
+        image = self._facts.image(self._facts.cloud_image_id(label))
+        if image.status in ("available", ""):
+            return []
+        remedy = f"correct image-id of cloud image {label.cloud_image.name}"
+        return [CheckResult(subject, False, f"the image {image.id} is {image.status}", remedy)]
+
+    def _key(self, label: AwsLabel, subject: str) -> list[CheckResult]:
+        name = label.key_name
+        if name not in self._key_pairs:
+            self._key_pairs[name] = self._client.has_key_pair(name)
+        if self._key_pairs[name]:
+            return []
+        remedy = "correct key-name of the label, or import the key pair in this region"
+        return [CheckResult(subject, False, f"the region has no key pair {name!r}", remedy)]
+
+    # -- limits --
+
+    def _quota(self) -> list[CheckResult]:
+        """How many nodes of each label the limits of the account allow, were there no others."""
+        limits = self._limits.told()
+        if limits is None:
+            text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
+            return [CheckResult("quota", True, text, "allow servicequotas:ListServiceQuotas")]
+        told: list[str] = []
+        results: list[CheckResult] = []
+        for pool in self._config.pools.values():
+            for label in pool.labels.values():
+                try:
+                    needs = self._limits.need_of(label).get_resources()
+                except (LaunchError, RuntimeConfigurationException):
+                    # What is wrong with it was told of the label.
+                    continue
+                for code, limit in limits.items():
+                    need = needs.get(code, 0)
+                    if not need:
+                        continue
+                    most = math.floor(limit / need)
+                    told.append(f"{code}: {limit:.15g}")
+                    if most < 1 or pool.max_servers > most:
+                        results.append(self._short(label, code, limit, most))
+        return results or [CheckResult("quota", True, ", ".join(sorted(set(told))) or "no limit concerns the labels")]
+
+    def _short(self, label: AwsLabel, code: str, limit: float, most: int) -> CheckResult:
+        pool = label.pool
+        wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
+        text = (
+            f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
+            f"max-servers of pool {pool.name} allows {wanted}"
+        )
+        remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
+        return CheckResult("quota", most >= 1, text, remedy)
+
+
+# What ``nodepool check`` finds out about uploads of images: could they begin? Only reads.
+
+
+class ImagePreflight:
+    """Of one provider; for one use."""
+
+    def __init__(self, config: AwsProviderConfig, images: AwsImages) -> None:
+        self._config = config
+        self._images = images
+        #: Why imports cannot be asked for, by method; "" = they can.
+        self._imports: dict[str, str] = {}
+
+    def results(self) -> Iterator[CheckResult]:
+        """A line for each image that is uploaded. Blocks for some calls to AWS."""
+        for image in self._config.diskimages.values():
+            if not image.pause:
+                yield self._result(image)
+
+    def _result(self, image: AwsDiskImage) -> CheckResult:
+        subject = f"diskimage {image.name}"
+        problem = image.format_problem(self._config.image_type)
+        if problem is not None:
+            return CheckResult(subject, False, problem, "change image-format, or import-method of the diskimage")
+        if image.import_method == EBS_DIRECT:
+            return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
+        method = image.import_method
+        if method not in self._imports:
+            self._imports[method] = self._without_import(method)
+        if why := self._imports[method]:
+            return failure(subject, why)
+        return CheckResult(subject, True, f"bucket {self._config.bucket_name} and imports can be listed")
+
+    def _without_import(self, method: str) -> str:
+        """Why images cannot be imported, as far as it can be known without one."""
+        store = self._images.store
+        if store is None:
+            return "images are imported from S3; add object-storage.bucket-name to the provider"
+        calls = self._images.calls
+        try:
+            next(iter(store.keys("nodepool/")), None)
+            (calls.image_imports if method == IMAGE else calls.snapshot_imports).tasks()
+        except LaunchError as error:
+            return str(error).removeprefix(f"Provider {self._config.name}: ")
+        return ""
+
+
+# `CheckClient`: calls of EC2 that only ``nodepool check`` makes. They read.
+
+
+class CheckClient(SubnetClient):
+    """One region. All methods block. They raise what `nodepool.driver.aws.errors` has.
+
+    What is not there is missing in the answers: ids are sent as filters.
+    """
+
+    def zones(self) -> dict[str, str]:
+        """States of the zones of the region, by name."""
+        answer = self._transport.call("ec2", t.READ, "DescribeAvailabilityZones", {})
+        return {zone["ZoneName"]: zone.get("State", "") for zone in answer.get("AvailabilityZones") or ()}
+
+    def vpc_of_group(self, group_id: str) -> str | None:
+        """The VPC of a security group; None = there is no such group."""
+        given = {"Filters": [{"Name": "group-id", "Values": [group_id]}]}
+        answer = self._transport.call("ec2", t.READ, "DescribeSecurityGroups", given)
+        return next((str(group.get("VpcId", "")) for group in answer.get("SecurityGroups") or ()), None)
+
+    def has_key_pair(self, name: str) -> bool:
+        """Is there a key pair of the name?"""
+        given = {"Filters": [{"Name": "key-name", "Values": [name]}]}
+        answer = self._transport.call("ec2", t.READ, "DescribeKeyPairs", given)
+        return bool(answer.get("KeyPairs"))
+
+    def zones_with(self, instance_type: str) -> set[str]:
+        """Zones that have instances of a type."""
+        given = {
+            "LocationType": "availability-zone",
+            "Filters": [{"Name": "instance-type", "Values": [instance_type]}],
+        }
+        found = self._transport.pages("ec2", t.READ, "DescribeInstanceTypeOfferings", given, "InstanceTypeOfferings")
+        return {str(data["Location"]) for data in found}

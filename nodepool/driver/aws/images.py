@@ -3,41 +3,49 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws.client import ImageCalls
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import (
+    PREFIX,
     ImageJob,
     ObjectStore,
     UploadWait,
     discard_image,
     discard_import,
     discard_snapshot,
+    file_problem,
+    image_import,
     image_tags,
     metadata_of_key,
     provider_prefix,
     registration,
+    send_file,
+    snapshot_import,
+    snapshot_start,
 )
-from nodepool.driver.aws.types import AVAILABLE, COMPLETED, FAILED_TASKS, AwsSnapshot, ImportTask
-from nodepool.driver.aws.uploads import IMAGE_KEY, BlockUpload, ImportUpload
+from nodepool.driver.aws.types import AVAILABLE, COMPLETED, ERROR, FAILED_TASKS, PENDING, AwsSnapshot, ImportTask
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.uploads import PartsUpload, UploadInterrupted
+from nodepool.driver.framework.uploads import ImageUploader, PartsUpload, Segment, UploadInterrupted
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import PROVIDER_KEY
-from nodepool.exceptions import ImageCreateException
+from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
+from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2
+    from nodepool.driver.aws.client import Ec2, ImportKind
     from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
     from nodepool.driver.aws.types import AwsImage
 
@@ -347,3 +355,331 @@ class ImageLeaks:
         assert self._store is not None
         upload_id, _, key = name.partition(_BETWEEN)
         self._store.abort(PartsUpload(key, upload_id))
+
+
+# `ImportUpload`: AWS makes a snapshot or an AMI of an object in S3 (``import-method: snapshot``, ``image``; AW-17).
+#
+# An import takes long, and goes on without us. It is known by its tags: when the builder was restarted meanwhile, the
+# next upload of the build takes it up again. One whose result became an image has a tag that says so. What was sent of
+# a
+# file whose import had not begun is not sent again, either: see `nodepool.driver.aws.image_store`.
+
+#: Tag of a task: the image that was made of its result.
+IMAGE_KEY: Final = "nodepool_image_id"
+#: Longest time of an import.
+IMPORT_SECONDS: Final = 24 * 3600.0
+#: How often an import is ordered that gets no answer; the token makes it one.
+ATTEMPTS: Final = 4
+_AGAIN: Final = Backoff(1.0, 30.0)
+
+
+class ImportUpload:
+    """One upload.
+
+    :param whole: of an AMI; False = of a snapshot.
+    :param wait: made by the thread that calls `run`.
+    :param limit_seconds: ``image-import-timeout``.
+    """
+
+    def __init__(
+        self,
+        calls: ImageCalls,
+        ec2: Ec2,
+        store: ObjectStore,
+        job: ImageJob,
+        wait: UploadWait,
+        limit_seconds: float | None,
+        whole: bool,
+    ) -> None:
+        self._calls = calls
+        self._ec2 = ec2
+        self._store = store
+        self._job = job
+        self._wait = wait
+        self._limit_seconds = limit_seconds
+        self._kind: ImportKind = calls.image_imports if whole else calls.snapshot_imports
+        self._arguments: Callable[[ImageJob, str, str], dict[str, Any]] = image_import if whole else snapshot_import
+        #: Of the object: that of this upload, or of the one that was interrupted.
+        self._key = job.key
+        #: The import, as soon as there is one.
+        self._task: ImportTask | None = None
+
+    def run(self) -> ImportTask:
+        """Upload and import; returns the completed task, whose results have all tags. Blocks.
+
+        :raises ImageCreateException: AWS cannot import it, or it took too long.
+        :raises UploadGivenUp: nobody wants it any more.
+        :raises LaunchError: AWS refused it, or is away.
+        :raises OSError: the file cannot be read.
+        """
+        with OnError(self._undo):
+            self._task = self._interrupted() or self._begin()
+            self._task = self._imported(self._task)
+            self._discard_object()
+            self._ec2.tag_now(self._task.result_ids, self._job.tags)
+        return self._task
+
+    def undo(self) -> None:
+        """Its result is not wanted."""
+        self._undo(ImageCreateException("it is not wanted"))
+
+    def used_for(self, image_id: str) -> None:
+        """Note that nobody needs the task any more: an image was made of its result."""
+        assert self._task is not None
+        try:
+            self._ec2.tag_now([self._task.id], {IMAGE_KEY: image_id})
+        except LaunchError as error:
+            log.warning("%s: import %s is not marked as used: %s", self._wait.head, self._task.id, error)
+
+    # -- inside --
+
+    def _interrupted(self) -> ImportTask | None:
+        """What an upload of the same build has begun; it is that of this upload from now on."""
+        wanted = self._job.build_tags.items()
+        for task in self._kind.tasks():
+            ours = wanted <= dict(task.metadata).items() and IMAGE_KEY not in task.metadata
+            if ours and task.status not in FAILED_TASKS and self._has_result(task):
+                log.info("%s: import %s of an interrupted upload is taken up again", self._wait.head, task.id)
+                self._ec2.tag_now([task.id], self._job.tags)
+                self._wait.sent(self._job.size)
+                if task.bucket == self._store.bucket and task.key.startswith(PREFIX):
+                    self._key = task.key
+                return task
+        return None
+
+    def _has_result(self, task: ImportTask) -> bool:
+        """Not if somebody has deleted it."""
+        if task.status != COMPLETED:
+            return True
+        found = [self._calls.snapshot(snapshot_id) for snapshot_id in task.snapshot_ids]
+        return bool(found) and None not in found
+
+    def _begin(self) -> ImportTask:
+        self._wait.check()
+        self._key = send_file(self._store, self._job, self._wait)
+        return self._wait.when_allowed(self._order, self._limit_seconds)
+
+    def _order(self) -> ImportTask:
+        arguments = self._arguments(self._job, self._store.bucket, self._key)
+        for attempt in range(1, ATTEMPTS):
+            try:
+                return self._kind.begin(arguments)
+            except CloudAway as error:
+                log.debug("%s: %s", self._wait.head, error)
+                self._wait.pause(_AGAIN.pause(attempt))
+        return self._kind.begin(arguments)
+
+    def _imported(self, task: ImportTask) -> ImportTask:
+        told = ""
+        for _ in self._wait.looks(f"import {task.id}", IMPORT_SECONDS):
+            try:
+                task = self._kind.task(task.id)
+            except CloudAway as error:
+                # It goes on meanwhile.
+                log.debug("%s: %s", self._wait.head, error)
+                continue
+            if task.status == COMPLETED:
+                return task
+            if task.status in FAILED_TASKS:
+                why = task.message or "AWS does not say why"
+                raise ImageCreateException(f"{self._wait.head}: import {task.id} is {task.status}: {why}")
+            if task.message != told:
+                told = task.message
+                log.debug("%s: import %s: %s, %s%%", self._wait.head, task.id, told, task.progress or "?")
+        raise AssertionError("the looks end with an error")
+
+    def _undo(self, error: BaseException) -> None:
+        """After an error nothing is left, but for what the next upload goes on with: import, object, parts of it."""
+        if isinstance(error, UploadInterrupted) or self._wait.stopped:
+            if self._task is None:
+                log.info("%s: what was sent of the file stays", self._wait.head)
+            else:
+                log.info("%s: import %s goes on", self._wait.head, self._task.id)
+            return
+        if self._task is not None:
+            with Guard(log, "%s: import %s may be left over", self._wait.head, self._task.id, traceback=False):
+                discard_import(self._ec2, self._calls, self._kind, self._task.id)
+        self._discard_object()
+
+    def _discard_object(self) -> None:
+        key, level = self._key, logging.WARNING
+        with Guard(log, "%s: object %s may be left over", self._wait.head, key, level=level, traceback=False):
+            self._store.delete(key)
+
+
+# `BlockUpload`: writes an image to a snapshot, block by block, without S3 (``import-method: ebs-direct``, AW-18).
+#
+# Blocks that are empty are left out: AWS reads them as zeros. Each block goes with its SHA-256, and the snapshot is
+# completed with one over all of these, so that AWS refuses what is not what was sent. How far it is stands in a tag of
+# the snapshot, because nobody can read a snapshot that is not complete: if this upload is interrupted, the next one of
+# the build writes only the blocks that are missing.
+
+#: The only size that AWS knows.
+BLOCK_BYTES: Final = 512 * 1024
+_EMPTY: Final = bytes(BLOCK_BYTES)
+#: Tag of a snapshot that is not complete: all blocks with a lower index are written, or empty.
+WRITTEN_KEY: Final = "nodepool_blocks_written"
+#: It is set after so long for the first time, each time after twice as long, and then so often.
+FIRST_MARK_SECONDS: Final = 1.0
+MARK_SECONDS: Final = 30.0
+#: AWS gives a snapshot up that gets no block for so long.
+IDLE_MINUTES: Final = 240
+#: Longest time that AWS may need to complete one.
+COMPLETE_SECONDS: Final = 3600.0
+#: Refusals of a block that another attempt may not meet (AW-18).
+_PASSING: Final = frozenset({"ValidationException"})
+
+
+class BlockUpload(ImageUploader):
+    """One upload. ``upload()`` returns the id of the snapshot.
+
+    :param wait: made by the thread that calls ``upload()``.
+    :param limit_seconds: ``image-import-timeout``.
+    """
+
+    segment_size = BLOCK_BYTES
+    #: AWS takes 1000 blocks a second of an account; what it puts off makes all of them slower.
+    concurrency: ClassVar[int] = 16
+    error_retries: ClassVar[int] = 4
+
+    def __init__(
+        self, calls: ImageCalls, ec2: Ec2, job: ImageJob, wait: UploadWait, limit_seconds: float | None
+    ) -> None:
+        super().__init__(calls, log, job.path, job.name, dict(job.tags))
+        self._calls = calls
+        self._ec2 = ec2
+        self._job = job
+        self._wait = wait
+        self._limit_seconds = limit_seconds
+        self._snapshot_id = ""
+        #: Blocks before this one were written by an upload that was interrupted.
+        self._written_before = 0
+        self._whole = hashlib.sha256()
+        self._read = 0
+        #: Guards all of the following.
+        self._block_lock = threading.Lock()
+        self._digests: dict[int, bytes] = {}
+        #: Blocks that are done; those before the first one that is not are only counted.
+        self._done_blocks: set[int] = set()
+        self._first_open = 0
+        self._marked_at = monotonic()
+        self._mark_seconds = FIRST_MARK_SECONDS
+
+    # -- hooks --
+
+    def startUpload(self) -> None:
+        interrupted = self._interrupted()
+        if interrupted is not None:
+            self._snapshot_id = interrupted.id
+            self._written_before = int(interrupted.metadata[WRITTEN_KEY])
+            # From now on it is that of this upload.
+            self._ec2.tag_now([interrupted.id], self._job.tags)
+            log.info(
+                "%s: snapshot %s of an interrupted upload is written on from block %s",
+                *(self._wait.head, interrupted.id, self._written_before),
+            )
+            return
+        # Already the first moment has the tag: the snapshot is used, whenever the builder is killed.
+        arguments = snapshot_start(self._job, IDLE_MINUTES, {WRITTEN_KEY: "0"})
+        self._snapshot_id = self._wait.when_allowed(
+            lambda: self.retry(self._calls.start_snapshot, arguments), self._limit_seconds
+        )
+
+    def segmentRead(self, segment: Segment) -> None:
+        self._whole.update(segment.data)
+        self._read += len(segment.data)
+
+    def uploadSegment(self, segment: Segment) -> None:
+        data = segment.data
+        if data != _EMPTY[: len(data)]:
+            if len(data) < BLOCK_BYTES:
+                data += bytes(BLOCK_BYTES - len(data))
+            digest = hashlib.sha256(data).digest()
+            if segment.index >= self._written_before:
+                self._calls.put_block(self._snapshot_id, segment.index, data, digest)
+            with self._block_lock:
+                self._digests[segment.index] = digest
+        self._block_done(segment.index)
+
+    def finishUpload(self) -> str:
+        problem = file_problem(self._job, self._read, self._whole.hexdigest())
+        if problem is not None:
+            raise ImageCreateException(f"{self._wait.head} is not what was built: {problem}")
+        digest = hashlib.sha256(b"".join(digest for _, digest in sorted(self._digests.items()))).digest()
+        ordered = False
+        for _ in self._wait.looks(f"snapshot {self._snapshot_id}", COMPLETE_SECONDS):
+            ordered = ordered or self._complete(digest)
+            snapshot = self._look()
+            if snapshot is not None and snapshot.status == COMPLETED:
+                break
+            if snapshot is not None and snapshot.status == ERROR:
+                raise ImageCreateException(f"{self._wait.head}: AWS gave the snapshot up: {snapshot.reason or ERROR}")
+        return self._snapshot_id
+
+    def abortUpload(self) -> None:
+        if not self._snapshot_id:
+            return
+        if isinstance(self.error, UploadInterrupted) or self._wait.stopped:
+            with self._block_lock:
+                written = self._first_open
+            self._mark(max(written, self._written_before))
+            return
+        discard_snapshot(self._calls, self._snapshot_id)
+
+    def shouldRetryException(self, exception: BaseException) -> bool:
+        if self._wait.stopped:
+            return False
+        passing = isinstance(exception, CloudRefused) and exception.code in _PASSING
+        # What AWS puts off was sent again several times.
+        return isinstance(exception, CloudAway) or passing
+
+    # -- inside --
+
+    def _interrupted(self) -> AwsSnapshot | None:
+        """What an upload of the same build has begun."""
+        for found in self._calls.snapshots(self._job.build_tags):
+            usable = found.status == PENDING and found.size_gib == self._job.size_gib
+            if usable and found.metadata.get(WRITTEN_KEY, "").isdigit():
+                return found
+        return None
+
+    def _block_done(self, index: int) -> None:
+        with self._block_lock:
+            self._done_blocks.add(index)
+            while self._first_open in self._done_blocks:
+                self._done_blocks.remove(self._first_open)
+                self._first_open += 1
+            written, now = self._first_open, monotonic()
+            if now - self._marked_at < self._mark_seconds or written <= self._written_before:
+                return
+            self._marked_at = now
+            self._mark_seconds = min(MARK_SECONDS, 2 * self._mark_seconds)
+        self._mark(written)
+
+    def _mark(self, written: int) -> None:
+        """Note how far it is. Without the tag nobody goes on with the snapshot, that is all."""
+        try:
+            self._ec2.tag_now([self._snapshot_id], {WRITTEN_KEY: str(written)})
+        except LaunchError as error:
+            log.debug("%s: snapshot %s is not marked: %s", self._wait.head, self._snapshot_id, error)
+
+    def _complete(self, digest: bytes) -> bool:
+        """Was it ordered?"""
+        try:
+            self._calls.complete_snapshot(self._snapshot_id, len(self._digests), digest)
+        except CloudAway as error:
+            log.debug("%s: %s", self._wait.head, error)
+            return False
+        except CloudRefused:
+            snapshot = self._look()
+            if snapshot is None or snapshot.status != COMPLETED:
+                raise
+            # The answer of an earlier call was lost.
+        return True
+
+    def _look(self) -> AwsSnapshot | None:
+        try:
+            return self._calls.snapshot(self._snapshot_id)
+        except CloudAway as error:
+            log.debug("%s: %s", self._wait.head, error)
+            return None

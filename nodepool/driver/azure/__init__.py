@@ -20,7 +20,7 @@ from typing import Any
 
 from nodepool.driver.azure.adapter import AzureAdapter
 from nodepool.driver.azure.config import AzureProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class AzureDriver(StateMachineDriver):

@@ -15,8 +15,7 @@ from nodepool.driver.azure.config import problem_of
 from nodepool.driver.azure.errors import errors_in, meaning
 from nodepool.driver.azure.types import CANCELED, FAILED, SUCCEEDED
 from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.http.answers import retry_after
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after
 from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.uploads import ImageUploader, Segment
 from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY

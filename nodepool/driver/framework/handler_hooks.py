@@ -29,15 +29,15 @@ from nodepool.model.reasons import (
     ReasonText,
 )
 from nodepool.model.request import described, origin_of
-from nodepool.plan.assignment import why_failed
+from nodepool.plan.triage import why_failed
 from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.logconfig import AnnotatedLogger
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.assignment import PoolInfo
     from nodepool.plan.nodes import ReadyNodes
+    from nodepool.plan.triage import PoolInfo
     from nodepool.zk.zookeeper import ZooKeeper
 
 

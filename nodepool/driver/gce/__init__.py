@@ -23,7 +23,7 @@ from typing import Any
 
 from nodepool.driver.gce.adapter import GceAdapter
 from nodepool.driver.gce.config import GceProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class GceDriver(StateMachineDriver):

@@ -22,7 +22,7 @@ from typing import Any
 
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.config import IbmProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class IbmVpcDriver(StateMachineDriver):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.kubernetes.config import KubernetesProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class KubernetesDriver(StateMachineDriver):

@@ -16,8 +16,7 @@ import httptools
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, one_line
-from nodepool.driver.framework.http.answers import no_answer, retry_after
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, no_answer, one_line, retry_after
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
 from nodepool.driver.kubernetes.access import ApiAnswer, ClusterAccess
 from nodepool.driver.kubernetes.connection import ClusterConnection

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodepool.driver.openshift.config import OpenShiftProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class OpenShiftDriver(StateMachineDriver):

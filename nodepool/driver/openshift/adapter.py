@@ -4,27 +4,25 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import threading
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
+from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import limits, objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter
-from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.preflight import Right, RightsCheck, guarded, quotas, reach, rights, told_rights
 from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, place_view
-from nodepool.driver.openshift import preflight
 from nodepool.model.quota import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.checks import CheckResult
-
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 
@@ -207,7 +205,7 @@ class OpenShiftAdapter(KubernetesAdapter):
         return found
 
     def preflight(self) -> Iterator[CheckResult]:
-        return preflight.of_openshift(self.config, self.client)
+        return of_openshift(self.config, self.client)
 
 
 # How a project says whose it is. Pure.
@@ -303,8 +301,8 @@ def together(
     :param found: the quotas of several projects, as each project shows them.
     """
     by_name: dict[str, tuple[Object, set[str]]] = {}
-    for project, quotas in found.items():
-        for quota in quotas:
+    for project, shown in found.items():
+        for quota in shown:
             by_name.setdefault(str(quota["metadata"]["name"]), (quota, set()))[1].add(project)
     room: dict[str, float] = dict(limits.together(own.values()).quota["compute"])
     for quota, projects in by_name.values():
@@ -314,3 +312,51 @@ def together(
             if limit < math.inf:
                 room[name] = min(limit, room.get(name, math.inf))
     return limits.made_of(room)
+
+
+# What ``nodepool check`` finds out for both drivers of OpenShift. Only reads.
+
+_PROJECT_GROUP: Final = "project.openshift.io"
+PROJECT_RIGHTS: Final = [
+    *rights("projectrequests", "create", _PROJECT_GROUP),
+    *rights("projects", "list", _PROJECT_GROUP),
+]
+POD_RIGHTS: Final = rights("pods", "create delete get list watch")
+
+
+def of_openshift(config: Any, client: KubeClient) -> Iterator[CheckResult]:
+    """Results for ``driver: openshift``."""
+    first = reach(config.name, client, config.context)
+    yield first
+    if first.ok:
+        remedy = "give the user the role: oc adm policy add-cluster-role-to-user self-provisioner USER"
+        check = RightsCheck(client)
+        yield from guarded(config.name, "rights", lambda: told_rights("rights", check.missing(PROJECT_RIGHTS), remedy))
+
+
+def of_pods(config: Any, client: KubeClient) -> Iterator[CheckResult]:
+    """Results for ``driver: openshiftpods``."""
+    first = reach(config.name, client, config.context)
+    yield first
+    if not first.ok:
+        return
+    if client.connection.access().bearer_token() is None:
+        text = "we log in by a client certificate, which jobs cannot use: their nodes have no token"
+        yield failure("token", f"{text}; use a context whose user has a token")
+    for pool in config.pools.values():
+        yield from guarded(config.name, f"project {pool.name}", functools.partial(_project, pool, client))
+
+
+def _project(pool: Any, client: KubeClient) -> list[CheckResult]:
+    subject, check = f"project {pool.name}", RightsCheck(client, pool.name)
+    missing = check.missing(POD_RIGHTS)
+    remedy = f"give the user the role: oc -n {pool.name} policy add-role-to-user edit USER"
+    found = told_rights(subject, missing, remedy)
+    if missing:
+        return found
+    if check.may(Right("get", "namespaces")):
+        # Rights can be there before the project is.
+        client.call("GET", f"{NAMESPACES}/{pool.name}")
+    if check.may(Right("list", "resourcequotas")):
+        found += quotas(client, pool.name, pool.max_servers)
+    return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodepool.driver.openshiftpods.config import OpenShiftPodsProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.openshiftpods.adapter import OpenShiftPodsProviderConfig
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class OpenShiftPodsDriver(StateMachineDriver):

@@ -13,6 +13,7 @@ from nodepool.driver.kubernetes import limits, objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud, Object
+from nodepool.driver.kubernetes.config import AnyPodPool
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.records import (
     POD,
@@ -24,17 +25,18 @@ from nodepool.driver.kubernetes.records import (
     told_after,
 )
 from nodepool.driver.kubernetes.watch import Watch
-from nodepool.driver.openshift import adapter, preflight
+from nodepool.driver.openshift import adapter
+from nodepool.driver.openshift.config import AnyOpenShiftProvider, PullingLabel
 from nodepool.driver.statemachine import CreationKey
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
+from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, Sections, key
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
-
 
 # `PodCreation`: the launch of a pod in a project that is there (OS-6).
 
@@ -87,9 +89,9 @@ class PodCreation(NamespaceCreation):
             self.with_name,
             token,
         )
-        for key in ("token", "ca_crt"):
-            if key in found.connection_port:
-                found.connection_port[key] = found.connection_port[key] or None
+        for name in ("token", "ca_crt"):
+            if name in found.connection_port:
+                found.connection_port[name] = found.connection_port[name] or None
         return found
 
 
@@ -133,7 +135,7 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
         return found
 
     def preflight(self) -> Iterator[CheckResult]:
-        return preflight.of_pods(self.config, self.client)
+        return adapter.of_pods(self.config, self.client)
 
 
 # `PodCloud`: pods of one provider, in projects that are there.
@@ -237,3 +239,30 @@ class PodCloud(KubeCloud):
 
     def _path(self, project: str, record_id: str) -> str:
         return f"{kubernetes_client.core('pods', project)}/{record_id.removeprefix(f'{project}-')}"
+
+
+# Configuration of pods in OpenShift projects that are there: that of OpenShift, except for what stands here.
+
+
+class OpenShiftPodsPool(AnyPodPool):
+    """A project."""
+
+    name: str = key(FILLED_TEXT, REQUIRED, "Of the project, which must exist.")
+    labels: dict[str, PullingLabel] = key(Sections(PullingLabel), None, "What pods are made of.")
+
+
+class OpenShiftPodsProviderConfig(AnyOpenShiftProvider[OpenShiftPodsPool]):
+    """One ``providers[]`` section with ``driver: openshiftpods``."""
+
+    max_pods: float | None = key(
+        WHOLE, None, "Another name of ``max-servers``; it wins if both are given.", default_text="not given"
+    )
+    _pools: dict[str, OpenShiftPodsPool] = key(Sections(OpenShiftPodsPool), None, "Projects.", name="pools")
+
+    @property
+    def default_max_servers(self) -> float:
+        return super().default_max_servers if self.max_pods is None else self.max_pods
+
+    @staticmethod
+    def is_pod(label: dict[str, Any]) -> bool:
+        return True

@@ -21,7 +21,7 @@ from typing import Any
 from nodepool.driver.openstack.adapter import OpenStackAdapter
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.config import OpenStackProviderConfig
-from nodepool.driver.statemachine.driver import StateMachineDriver
+from nodepool.driver.statemachine.provider import StateMachineDriver
 
 
 class OpenStackDriver(StateMachineDriver):

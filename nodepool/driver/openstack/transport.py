@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, NotFoundByProxy, one_line, without_login
-from nodepool.driver.framework.http.answers import asks_for_a_pause, no_answer, retry_after
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    LoginRefused,
+    NotFoundByProxy,
+    asks_for_a_pause,
+    no_answer,
+    one_line,
+    retry_after,
+    without_login,
+)
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
 from nodepool.driver.openstack import errors
 from nodepool.driver.openstack.clouds import statsd_of

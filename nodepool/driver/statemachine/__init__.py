@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS, Adapter, StateMachine
-from nodepool.driver.statemachine.driver import StateMachineDriver
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Instance, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance_cloud import InstanceCloud
 from nodepool.driver.statemachine.inventory import WatchedInventory
 from nodepool.driver.statemachine.lost_creations import Creation, CreationKey
 from nodepool.driver.statemachine.machines import CreationMachine, DeletionMachine
-from nodepool.driver.statemachine.provider import StateMachineProvider
+from nodepool.driver.statemachine.provider import StateMachineDriver, StateMachineProvider
 from nodepool.late_names import late_names
 
 __all__ = [

@@ -18,10 +18,10 @@ from nodepool.metrics import reports
 from nodepool.model import reasons, states
 from nodepool.model.event import What
 from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
-from nodepool.plan.assignment import why_failed
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import Progress, Stage
 from nodepool.plan.retries import TOLD
+from nodepool.plan.triage import why_failed
 from nodepool.tracing.spans import ServiceSpans, enabled, ended
 
 if TYPE_CHECKING:

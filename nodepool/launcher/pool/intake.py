@@ -22,10 +22,9 @@ from nodepool.launcher.pool import desk
 from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView
 from nodepool.model import states
 from nodepool.model.reasons import ERROR_JUDGING, FIRST_CHOICE, REQUEST_CHANGED, REQUEST_LOCKED, Reason
-from nodepool.plan.assignment import Consider, Decline, Leave
 from nodepool.plan.queue import Bucket, RequestQueue
 from nodepool.plan.request_stage import Stage
-from nodepool.plan.triage import Fulfil, HeadVerdict, Launch, Wait, triage, triage_kind
+from nodepool.plan.triage import Consider, Decline, Fulfil, HeadVerdict, Launch, Leave, Wait, triage, triage_kind
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, result
 

@@ -18,9 +18,9 @@ from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import NO_READY_NODE, Reason, ReasonCode, joined, reason_of, tenant_limit, tenant_order
 from nodepool.plan import maintenance as plan_maintenance
-from nodepool.plan.assignment import PoolInfo, able_pools, first_choice, screen
 from nodepool.plan.nodes import ReadyNodes, is_free
 from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import PoolInfo, able_pools, first_choice, screen
 
 if TYPE_CHECKING:
     import logging
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nodepool.model.maintenance import Maintenance
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.plan.assignment import Verdict
+    from nodepool.plan.triage import Verdict
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PoolContext
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
-    from nodepool.plan.assignment import PoolInfo
     from nodepool.plan.queue import RequestKind
+    from nodepool.plan.triage import PoolInfo
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.zookeeper import ZooKeeper
 

@@ -3,13 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 
-from starlette.routing import BaseRoute
+from anyio.to_thread import run_sync
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 
-from nodepool.web.answers import StaticFiles
-from nodepool.web.pages import login
-from nodepool.web.pages.frame import Frame, KeptAnswers, MakePage
+from nodepool.clock import wall_time
+from nodepool.web import writes
+from nodepool.web.answers import ApiProblem, StaticFiles, own_address
+from nodepool.web.browser_login import LoginFailed, LoginState
+from nodepool.web.logins import COOKIE, FewLines, log, user_of
+from nodepool.web.pages.frame import Frame, KeptAnswers, MakePage, Page
 from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
 from nodepool.web.pages.overview import overview_page
 from nodepool.web.pages.providers import (
@@ -23,6 +32,11 @@ from nodepool.web.pages.providers import (
     tenants_page,
 )
 from nodepool.web.site import Site
+from nodepool.web.tokens import BadTokenError, User
+
+if TYPE_CHECKING:
+    from nodepool.web.changes import Access
+    from nodepool.web.snapshot import WebSnapshot
 
 
 def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:
@@ -50,5 +64,148 @@ def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:
         ("/labels/{name:path}", label_page),
         ("/images/{name:path}", partial(image_page, builder_url=site.builder_url)),
     ]
-    logins = [] if site.access is None else login.LoginPages(frame, site.access).routes()
+    logins = [] if site.access is None else LoginPages(frame, site.access).routes()
     return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]
+
+
+# ``/login`` and ``/logout``: a token goes into a cookie that scripts cannot read (WP-85, WP-86).
+
+#: Browsers keep no longer cookie.
+MOST_COOKIE: Final = 4000
+#: Of a login that has begun, until the provider sends the browser back.
+BEGUN_COOKIE: Final = "nodepool_login"
+BEGUN_SECONDS: Final = 600
+#: Longest address of a page that a login leads to, and longest part of the answer of a provider.
+MOST_TARGET: Final = 1000
+MOST_ANSWER: Final = 4000
+
+
+class LoginPages:
+    """The page with the form, and what its buttons do."""
+
+    def __init__(self, frame: Frame, access: Access) -> None:
+        self._frame = frame
+        self._access = access
+        self._refusals = FewLines()
+        self._providers = list(access.browser_logins)
+
+    def routes(self) -> list[BaseRoute]:
+        """Where they are."""
+        # Links: browsers do not let a form lead to another site (Content-Security-Policy: form-action).
+        links = [Route("/login/at", self._begin), Route("/login/done", self._done)] if self._providers else []
+        return [
+            self._frame.route("/login", self._login_page),
+            Route("/login", self._log_in, methods=["POST"]),
+            *links,
+            Route("/logout", self._log_out, methods=["POST"]),
+        ]
+
+    def _login_page(self, request: Request, _snapshot: WebSnapshot) -> Page:
+        user = user_of(request)
+        told = "" if user is None else f"You are logged in as {user.name}."
+        return _page(told, request.query_params.get("next", "")[:MOST_TARGET], self._providers)
+
+    async def _log_in(self, request: Request) -> Response:
+        try:
+            form = await writes.read_body(request)
+        except ApiProblem as problem:
+            return self._frame.page(request, _page(str(problem), "", self._providers), problem.status)
+        token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
+        try:
+            user = await self._access.user(token)
+            if len(token) > MOST_COOKIE:
+                raise BadTokenError("it is too long for a cookie; use it with the API")
+        except BadTokenError as error:
+            if self._refusals.one_more():
+                log.info("Refused a login: %s", error)
+            text = f"The token is not accepted: {error}"
+            return self._frame.page(request, _page(text, target, self._providers), HTTPStatus.FORBIDDEN)
+        return self._logged_in(request, token, user, target)
+
+    async def _log_out(self, request: Request) -> Response:
+        answer = RedirectResponse(own_address(request, ""), HTTPStatus.SEE_OTHER)
+        answer.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/", httponly=True, samesite="lax")
+        return answer
+
+    async def _begin(self, request: Request) -> Response:
+        provider = self._access.browser_logins.get(request.query_params.get("name", ""))
+        target = request.query_params.get("next", "")[:MOST_TARGET]
+        if provider is None:
+            text = LoginFailed("There is no such provider of logins")
+            return self._refused(request, text, target, HTTPStatus.NOT_FOUND)
+        redirect = f"{_origin(request, self._access.origins)}{request.scope.get('root_path', '')}/login/done"
+        try:
+            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.login_threads)
+        except LoginFailed as error:
+            return self._refused(request, error, target, HTTPStatus.BAD_GATEWAY)
+        answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            BEGUN_COOKIE,
+            begun.to_cookie(),
+            max_age=BEGUN_SECONDS,
+            path=_login_path(request),
+            secure=_is_secure(request, self._access.origins),
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    async def _done(self, request: Request) -> Response:
+        begun = LoginState.of_cookie(request.cookies.get(BEGUN_COOKIE, ""))
+        provider = None if begun is None else self._access.browser_logins.get(begun.name)
+        if begun is None or provider is None:
+            text = LoginFailed("This browser has begun no login, or too long ago; try again")
+            return self._refused(request, text, "", HTTPStatus.BAD_REQUEST)
+        given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
+        try:
+            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.login_threads)
+            if len(token) > MOST_COOKIE:
+                raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
+        except LoginFailed as error:
+            answer = self._refused(request, error, begun.target, HTTPStatus.FORBIDDEN)
+        else:
+            answer = self._logged_in(request, token, user, begun.target)
+        answer.delete_cookie(BEGUN_COOKIE, path=_login_path(request), httponly=True, samesite="lax")
+        return answer
+
+    def _logged_in(self, request: Request, token: str, user: User, target: str) -> Response:
+        log.info("Login of %s (%s)", user.name, "operator" if user.operator else "viewer")
+        answer = RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=max(1, int(user.expires - wall_time())),
+            path=request.scope.get("root_path", "") or "/",
+            secure=_is_secure(request, self._access.origins),
+            httponly=True,
+            samesite="lax",
+        )
+        return answer
+
+    def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
+        if self._refusals.one_more():
+            log.info("Refused a login: %s", error)
+        return self._frame.page(request, _page(f"{error}.", target, self._providers), status)
+
+
+def _page(told: str, target: str, providers: Sequence[str]) -> Page:
+    return Page("login.html", "Log in", {"told": told, "next": target, "providers": providers}, personal=True)
+
+
+def _is_secure(request: Request, origins: Sequence[str]) -> bool:
+    """Does the browser use HTTPS? A link sends no ``Origin``."""
+    origin = request.headers.get("origin") or _origin(request, origins)
+    return request.url.scheme == "https" or origin.startswith("https:")
+
+
+def _origin(request: Request, origins: Sequence[str]) -> str:
+    """The address of these pages as the browser sees them: of ``webapp.origins`` the one that it asks for."""
+    host = request.headers.get("host", "")
+    for origin in origins:
+        if origin.partition("://")[2].rstrip("/").lower() == host.lower():
+            return origin.rstrip("/")
+    return origins[0].rstrip("/") if origins else f"{request.url.scheme}://{host}"
+
+
+def _login_path(request: Request) -> str:
+    return f"{request.scope.get('root_path', '')}/login"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.times import date_and_time
+from nodepool.listing.table import date_and_time
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.maintenance import MODES, Mode

@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nodepool.listing.table import Column, Place, Table, cell, shown, without_empty
-from nodepool.listing.times import date_and_time, printable_lines
+from nodepool.listing.table import Column, Place, Table, cell, date_and_time, printable_lines, shown, without_empty
 from nodepool.web.answers import place_of, root_of
 from nodepool.web.logins import user_of
 

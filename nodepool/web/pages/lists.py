@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nodepool.listing import times
+from nodepool.listing import table as listing_table
 from nodepool.listing.nodes import Filter, names_in, states_in
 from nodepool.listing.table import Place, Table, cell, in_order, shown
 from nodepool.web.pages.frame import Link, Links, Page, PageError, address, table_view
@@ -203,7 +203,7 @@ class Choices:
         :raises PageError: it is none.
         """
         try:
-            return times.duration(self.text(name))
+            return listing_table.duration(self.text(name))
         except ValueError as problem:
             raise PageError(400, f"This address cannot be understood: {problem}.") from None
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.listing import times
 from nodepool.listing.nodes import ALLOCATED, NodeFacts, node_status, node_table, project_of
 from nodepool.listing.pools import label_overview
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
-from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table
+from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, Table, since
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.request import NodeRequest, origin_of
@@ -234,7 +233,7 @@ def _pools(told: ExplainedRequest, now: float, links: Links) -> TableView:
         Column("Verdict", "verdict", style=lambda value: _VERDICTS.get(value, "")),
         Column("Why", "text"),
         Column("Ahead", "ahead", priority=2),
-        Column("Since", "since", times.since(now), priority=2),
+        Column("Since", "since", since(now), priority=2),
         Column("Code", "code", priority=4),
         Column("Launchers", "launchers", priority=5),
     )
@@ -298,7 +297,7 @@ def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> Tabl
         Column("Free nodes", "free"),
         Column("Nodes", "nodes"),
         Column("Why not served", "text"),
-        Column("Since", "since", times.since(now), priority=2),
+        Column("Since", "since", since(now), priority=2),
         Column("Code", "code", priority=3),
         Column("Launchers", "launchers", priority=4),
     )

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from nodepool.listing import table as listing_table
-from nodepool.listing import times
 from nodepool.listing.images import build_request_state, build_table, nodes_by_build, upload_table
 from nodepool.listing.nodes import host_state, host_table
 from nodepool.listing.pools import limit_table, provider_table, tenant_limits, tenant_table
 from nodepool.listing.records import event_table, launcher_table
-from nodepool.listing.table import BAD, Column, Table, state
-from nodepool.listing.times import since
+from nodepool.listing.table import BAD, Column, Table, since, state
 from nodepool.model import states
 from nodepool.model.image import ImagesView
 from nodepool.plan.attention import merged, registered_launchers
@@ -102,7 +100,7 @@ def _labels(pools: Sequence[PoolSummary], now: float, links: Links) -> TableView
         Column("Label", "label"),
         Column("Pool", "pool"),
         Column("Why", "text", style=lambda _value: BAD),
-        Column("Since", "since", times.since(now), priority=2),
+        Column("Since", "since", listing_table.since(now), priority=2),
         Column("Code", "code", priority=3),
     )
     rows = [
@@ -121,7 +119,7 @@ def waiting_view(groups: Sequence[WaitingGroup], now: float, links: Links) -> Ta
         Column("Labels", "labels"),
         Column("Tenant", "tenant", priority=2),
         Column("Why", "text"),
-        Column("Oldest", "oldest", times.since(now), priority=1),
+        Column("Oldest", "oldest", listing_table.since(now), priority=1),
         Column("Code", "code", priority=3),
     )
     rows = [

@@ -23,7 +23,7 @@ SECONDS = 90.0
 LOG_END = 6000
 #: Pauses of our sweeps, in seconds: the tests need not wait for the minute that a cloud is given in earnest.
 SWEEPS = {
-    "nodepool.launcher.cleanup_worker.SWEEP_SECONDS": 3.0,
+    "nodepool.launcher.deletion.SWEEP_SECONDS": 3.0,
     "nodepool.driver.statemachine.leaks.LOOK_AGAIN_SECONDS": 1.0,
 }
 

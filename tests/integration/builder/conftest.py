@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import cloud_cleanup
+from nodepool.builder import image_cleanup
 from nodepool.builder.work_dir import NOTES
 from nodepool.plan.retries import Backoff
 from nodepool.zk.client import ZooKeeperClient
@@ -30,7 +30,7 @@ def _no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-7: a deletion that failed is tried again soon, but for the tests of that."""
-    monkeypatch.setattr(cloud_cleanup, "BACKOFF", Backoff(0.01, 0.1))
+    monkeypatch.setattr(image_cleanup, "BACKOFF", Backoff(0.01, 0.1))
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import build_attempt, image_files
-from nodepool.builder.build_attempt import BuildAttempt, conversion_commands
-from nodepool.builder.build_worker import BuildWorker
+from nodepool.builder import build as builder_build
+from nodepool.builder import image_files
+from nodepool.builder.build import BuildAttempt, BuildWorker, conversion_commands
 from nodepool.builder.image_files import allocated_bytes
 from nodepool.config.objects import Label
 from nodepool.driver.azure import AzureDriver
@@ -232,7 +232,7 @@ def test_zookeeper_that_stays_away(place: BuildSite, monkeypatch: pytest.MonkeyP
         raise ZKConnectionError("away")
 
     monkeypatch.setattr(place.site.store, "store_build", store_build)
-    monkeypatch.setattr(build_attempt, "STORE_SECONDS", 0.0)
+    monkeypatch.setattr(builder_build, "STORE_SECONDS", 0.0)
     place.once()
     assert place.states() == ["building"]
     assert place.files() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.builder.build_worker import SPACE_SECONDS, BuildPlan
+from nodepool.builder.build import SPACE_SECONDS, BuildPlan
 from nodepool.model import states
 from tests.support.build_site import FAKE, BuildSite
 from tests.support.image_site import IMAGE

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.cloud_cleanup: images go in clouds that refuse, are away or hang."""
+"""nodepool.builder.image_cleanup: images go in clouds that refuse, are away or hang."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from nodepool.builder import cloud_cleanup
+from nodepool.builder import image_cleanup
 from nodepool.plan.retries import Backoff
 from tests.support.image_site import ImageSite
 from tests.support.wait import wait_for
@@ -40,7 +40,7 @@ def clean_until(site: ImageSite, attempts: int) -> bool:
 
 def test_back_off_of_deletions(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-7: a cloud that refuses is not asked at each change."""
-    monkeypatch.setattr(cloud_cleanup, "BACKOFF", Backoff(100.0, 100.0))
+    monkeypatch.setattr(image_cleanup, "BACKOFF", Backoff(100.0, 100.0))
     build = site.build()
     site.upload(build, state="deleting", external_id="i-1", external_name="n")
     site.cloud().set(images_down=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.image_cleanup_worker: what goes in ZooKeeper, and with it in clouds and on the disk."""
+"""nodepool.builder.image_cleanup: what goes in ZooKeeper, and with it in clouds and on the disk."""
 
 from __future__ import annotations
 

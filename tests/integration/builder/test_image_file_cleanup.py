@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.image_cleanup_worker: which files go from the disk of a builder."""
+"""nodepool.builder.image_cleanup: which files go from the disk of a builder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.cloud_cleanup: images in clouds that have no record."""
+"""nodepool.builder.image_cleanup: images in clouds that have no record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nodepool.builder import cloud_cleanup
+from nodepool.builder import image_cleanup
 from nodepool.driver.framework.images import ListedImage
 from nodepool.metrics.catalog import UNKNOWN_IMAGES
 from nodepool.model.image import ImageBuild
@@ -20,8 +20,8 @@ MakeSite = Callable[..., ImageSite]
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cloud_cleanup, "LOOK_SECONDS", 0.0)
-    monkeypatch.setattr(cloud_cleanup, "LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(image_cleanup, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(image_cleanup, "LOOK_AGAIN_SECONDS", 0.0)
 
 
 def looked(site: ImageSite, times: int = 1) -> None:
@@ -98,15 +98,15 @@ def test_end_of_the_builder(site: ImageSite, caplog: pytest.LogCaptureFixture) -
     assert provider is not None
     site.cloud().set(images_down=True)
     site.cleanup.on_stop()
-    site.cleanup.unknown._look(cloud_cleanup._LooksAt(), provider)
+    site.cleanup.unknown._look(image_cleanup._LooksAt(), provider)
     assert site.cloud().calls["list"] == 1
     assert "could not be looked for" not in caplog.text
 
 
 def test_pauses(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clouds are asked seldom: soon again only when something new was seen."""
-    monkeypatch.setattr(cloud_cleanup, "LOOK_SECONDS", 6000.0)
-    monkeypatch.setattr(cloud_cleanup, "LOOK_AGAIN_SECONDS", 3000.0)
+    monkeypatch.setattr(image_cleanup, "LOOK_SECONDS", 6000.0)
+    monkeypatch.setattr(image_cleanup, "LOOK_AGAIN_SECONDS", 3000.0)
     for seconds, prepare in ((6000, lambda: None), (3000, lambda: lost(site))):
         prepare()
         site.cleanup = site.make_cleanup()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.upload_run: uploads of a builder to clouds in memory, step by step."""
+"""nodepool.builder.uploads: uploads of a builder to clouds in memory, step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import upload_run, upload_worker
+from nodepool.builder import uploads as builder_uploads
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.metrics.catalog import IMAGE_UPDATE
@@ -166,13 +166,13 @@ def test_hook_refuses(make_site: MakeSite, tmp_path: Path, deletion_refused: boo
 
 def test_somebody_else_uploads(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-2: the lock of build and provider decides; who did not get it looks again a little later."""
-    monkeypatch.setattr(upload_worker, "PUT_OFF_SECONDS", 1000.0)
+    monkeypatch.setattr(builder_uploads, "PUT_OFF_SECONDS", 1000.0)
     build = site.build()
     taken = site.queue.take()
     assert taken.job is not None
     with site.store.upload_lock(IMAGE, build.key, "cloud"):
         outcome = run_of(site, taken.job).run()
-    assert outcome is upload_run.Outcome.NOT_DUE
+    assert outcome is builder_uploads.Outcome.NOT_DUE
     site.queue.ended(taken.job, outcome, None)
     assert site.states(build) == []
     wait_seconds = site.pass_once()
@@ -180,8 +180,8 @@ def test_somebody_else_uploads(site: ImageSite, monkeypatch: pytest.MonkeyPatch)
     assert 0 < wait_seconds <= 1000
 
 
-def run_of(site: ImageSite, job: UploadJob) -> upload_run.UploadRun:
-    return upload_run.UploadRun(site.services, job, lambda: False, logging.getLogger("test"))
+def run_of(site: ImageSite, job: UploadJob) -> builder_uploads.UploadRun:
+    return builder_uploads.UploadRun(site.services, job, lambda: False, logging.getLogger("test"))
 
 
 @pytest.mark.parametrize("change", ["uploaded", "deleting", "no file", "paused", "not listed", "no provider"])
@@ -206,7 +206,7 @@ def test_checked_again_under_the_lock(site: ImageSite, change: str) -> None:
     else:
         site.providers.clear()
     before = site.states(build)
-    assert run_of(site, taken.job).run() is upload_run.Outcome.NOT_DUE
+    assert run_of(site, taken.job).run() is builder_uploads.Outcome.NOT_DUE
     assert site.states(build) == before
 
 
@@ -218,7 +218,7 @@ def newer_is_there(site: ImageSite) -> ImageUpload:
 def test_overtaken_at_the_end(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-12: an older build is never stored ready after a newer one; its image goes."""
     # It is not asked on its way.
-    monkeypatch.setattr(upload_run, "LOOK_SECONDS", 1000.0)
+    monkeypatch.setattr(builder_uploads, "LOOK_SECONDS", 1000.0)
     older = site.build()
     thread = running(site)
     newer = newer_is_there(site)
@@ -231,7 +231,7 @@ def test_overtaken_at_the_end(site: ImageSite, monkeypatch: pytest.MonkeyPatch) 
 
 def test_given_up_on_its_way(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-12: an upload that was overtaken does not go on to its end."""
-    monkeypatch.setattr(upload_run, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(builder_uploads, "LOOK_SECONDS", 0.0)
     older = site.build()
     thread = running(site)
     newer = newer_is_there(site)
@@ -280,7 +280,7 @@ def test_image_without_a_record_is_deleted_although_the_cloud_refuses(
     site: ImageSite, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """D-3: nobody else would do it."""
-    monkeypatch.setattr(upload_run, "DELETE_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(builder_uploads, "DELETE_PAUSES", (0.0, 0.0))
     site.cloud().set(refused_deletions=2)
     build = site.build()
     thread = running(site)

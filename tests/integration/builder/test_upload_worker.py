@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.upload_worker: which uploads the workers of a builder begin, and when."""
+"""nodepool.builder.uploads: which uploads the workers of a builder begin, and when."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import nodepool
-from nodepool.builder import build_attempt
-from nodepool.builder.build_attempt import (
+from nodepool.builder import build
+from nodepool.builder.build import (
     BuildJob,
     command_line,
     conversion_commands,
@@ -133,7 +133,7 @@ def test_job_of_the_configuration() -> None:
         timeout=60,
     )
     assert made.name == "debian-0123"
-    assert made.command == build_attempt.COMMAND
+    assert made.command == build.COMMAND
 
 
 @pytest.mark.parametrize(

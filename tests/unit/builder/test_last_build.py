@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder import build_worker
+from nodepool.builder.build import estimate, lacking_space
 from nodepool.builder.image_files import ImageFiles
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImageView
@@ -35,12 +35,12 @@ def view(**extra: Any) -> ImageView:
     ("value", "expected"), [(12.5, 12.5), (0, 0), ("12", None), (True, None), (-1, None), (float("inf"), None)]
 )
 def test_estimate(value: object, expected: float | None) -> None:
-    assert build_worker.estimate(view(duration=value)) == expected
+    assert estimate(view(duration=value)) == expected
 
 
 def test_nothing_is_known() -> None:
-    assert build_worker.estimate(view()) is None
-    assert build_worker.estimate(ImageView("debian")) is None
+    assert estimate(view()) is None
+    assert estimate(ImageView("debian")) is None
 
 
 @pytest.mark.parametrize(("free", "room"), [(6 * GIB, True), (6 * GIB - 1, False), (0, False)])
@@ -48,7 +48,7 @@ def test_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, room: 
     """Twice the size of the last build."""
     files = ImageFiles(tmp_path)
     monkeypatch.setattr(files, "free_bytes", lambda: free)
-    problem = build_worker.lacking_space(view(size=3 * GIB), files)
+    problem = lacking_space(view(size=3 * GIB), files)
     assert (problem == "") is room
     if not room:
         assert "the last build takes 3.0 GiB" in problem
@@ -59,11 +59,11 @@ def test_size_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     files = ImageFiles(tmp_path)
     files.path("debian", "0000000002", "raw").write_bytes(b"x" * 100_000)
     monkeypatch.setattr(files, "free_bytes", lambda: 100_000)
-    assert build_worker.lacking_space(view(), files)
+    assert lacking_space(view(), files)
 
 
 def test_first_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows how much it needs."""
     files = ImageFiles(tmp_path)
     monkeypatch.setattr(files, "free_bytes", lambda: 0)
-    assert build_worker.lacking_space(ImageView("debian"), files) == ""
+    assert lacking_space(ImageView("debian"), files) == ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.upload_run: the program is run, and its exit code counts."""
+"""nodepool.builder.uploads: the program is run, and its exit code counts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder.upload_run import OUTPUT_BYTES, PostUploadHookFailed, run_hook
+from nodepool.builder.uploads import OUTPUT_BYTES, PostUploadHookFailed, run_hook
 
 ARGUMENTS = ("cloud", "i-1", "/images/fedora-1.qcow2")
 

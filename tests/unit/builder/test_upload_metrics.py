@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.upload_worker: gauges follow the configuration and what runs."""
+"""nodepool.builder.uploads: gauges follow the configuration and what runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from types import SimpleNamespace
 
 from nodepool.builder.progress import RunningUploads, UploadKey
-from nodepool.builder.upload_worker import UploadMetrics
+from nodepool.builder.uploads import UploadMetrics
 from nodepool.config.objects import Config, DiskImage
 from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_STATE
 from nodepool.metrics.registry import Registry

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.builder.upload_worker: what the workers of a builder do next."""
+"""nodepool.builder.uploads: what the workers of a builder do next."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.upload_run import Outcome
-from nodepool.builder.upload_worker import PUT_OFF_SECONDS, UploadQueue
+from nodepool.builder.uploads import PUT_OFF_SECONDS, Outcome, UploadQueue
 from nodepool.config.objects import Config, DiskImage
 from nodepool.model.image import ImagesView
 from nodepool.plan.images import BACKOFF

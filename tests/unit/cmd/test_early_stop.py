@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.cmd.app import Stopped
-from nodepool.cmd.service_runner import early_stop
+from nodepool.cmd.daemon import early_stop
 from nodepool.cmd.stop_signals import STOP_SIGNALS, exit_at_once
 from tests.support.launcher import ROOT
 

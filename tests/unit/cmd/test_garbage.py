@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.cmd import daemon
+from nodepool.cmd import app
 
 
 class Cycle:
@@ -30,17 +30,17 @@ def _as_before() -> Iterator[None]:
 def test_what_is_there_is_left_alone() -> None:
     """Cycles that were garbage before are collected, and so are those that come later, or are left by a reload."""
     before = weakref.ref(Cycle())
-    daemon.look_less_often()
+    app.look_less_often()
     assert before() is None
     assert gc.get_freeze_count() > 1000
-    assert gc.get_threshold()[0] == daemon.YOUNG_OBJECTS
+    assert gc.get_threshold()[0] == app.YOUNG_OBJECTS
     kept = Cycle()
     reloaded = weakref.ref(kept)
-    daemon.look_less_often()
+    app.look_less_often()
     del kept
     gc.collect()
     assert reloaded() is not None, "it is frozen"
-    daemon.look_less_often()
+    app.look_less_often()
     assert reloaded() is None
     later = weakref.ref(Cycle())
     gc.collect()
@@ -52,9 +52,9 @@ def test_in_a_command() -> None:
     gc.unfreeze()
 
     def work() -> None:
-        assert (gc.get_threshold()[0], gc.get_freeze_count()) == (daemon.COMMAND_OBJECTS, 0)
+        assert (gc.get_threshold()[0], gc.get_freeze_count()) == (app.COMMAND_OBJECTS, 0)
         raise SystemExit(2)
 
-    with pytest.raises(SystemExit), daemon.in_a_command():
+    with pytest.raises(SystemExit), app.in_a_command():
         work()
     assert gc.get_freeze_count() > 1000

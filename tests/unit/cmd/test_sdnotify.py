@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.service_runner: the protocol of sd_notify(3)."""
+"""nodepool.cmd.daemon: the protocol of sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.cmd.service_runner import Notifier
+from nodepool.cmd.daemon import Notifier
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.service_runner and stack_dump: signals, readiness, watchdog, bounded stop (reference/commands 4)."""
+"""nodepool.cmd.daemon and stack_dump: signals, readiness, watchdog, bounded stop (reference/commands 4)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from nodepool import log_names
 from nodepool.cmd import debugging
+from nodepool.cmd.daemon import Notifier, ServiceRunner
 from nodepool.cmd.debugging import DebugTools
-from nodepool.cmd.service_runner import Notifier, ServiceRunner
 from nodepool.cmd.stop_signals import STOP_SIGNALS
 from tests.support.manual_clock import ManualClock
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.compat import component_registry
-from nodepool.compat.component_registry import MODEL_API, GlobalRegistry
+from nodepool.compat import modules
+from nodepool.compat.modules import MODEL_API, GlobalRegistry
 
 
 @pytest.mark.parametrize(("known", "wanted"), [(None, MODEL_API), (3, 3)])
@@ -18,7 +18,7 @@ def test_model_api(monkeypatch: pytest.MonkeyPatch, known: int | None, wanted: i
         asked.append(client)
         return known
 
-    monkeypatch.setattr(component_registry, "system_model_api", system_model_api)
+    monkeypatch.setattr(modules, "system_model_api", system_model_api)
     registry = GlobalRegistry()
     assert registry.model_api == MODEL_API
     client = object()

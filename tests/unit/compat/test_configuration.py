@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.compat.configuration import as_list, get_provider_config, loadConfig
+from nodepool.compat.modules import as_list, get_provider_config, loadConfig
 from nodepool.config.objects import Config, DiskImage
 from nodepool.driver.static.config import StaticProviderConfig
 

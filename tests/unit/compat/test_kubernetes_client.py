@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.compat.kubernetes_client import get_client
+from nodepool.compat.modules import get_client
 
 
 class ConfigException(Exception):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.compat.label_recorder import DriverConfig, LabelRecorder
+from nodepool.compat.modules import DriverConfig, LabelRecorder
 
 
 def test_labels_in_order() -> None:

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nodepool.compat import node_utilities
-from nodepool.compat.node_utilities import Attributes, Timer, iterate_timeout, nodescan, set_node_ip
+from nodepool.compat import modules
+from nodepool.compat.modules import Attributes, Timer, iterate_timeout, nodescan, set_node_ip
 from nodepool.exceptions import ConnectionTimeoutException
 
 
@@ -20,8 +20,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(node_utilities, "monotonic", lambda: now[0])
-    monkeypatch.setattr(node_utilities, "sleep", sleep)
+    monkeypatch.setattr(modules, "monotonic", lambda: now[0])
+    monkeypatch.setattr(modules, "sleep", sleep)
     return iter([now])
 
 

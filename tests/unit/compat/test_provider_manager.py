@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.compat.provider_manager import ProviderManager, get_provider
+from nodepool.compat.modules import ProviderManager, get_provider
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.registry import Drivers
 from nodepool.testing.memory_zk import MemoryZooKeeper

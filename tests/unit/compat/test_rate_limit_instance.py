@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.compat.rate_limit_instance import RateLimitInstance
+from nodepool.compat.modules import RateLimitInstance
 from nodepool.driver.framework.rate import RateLimiter
 
 

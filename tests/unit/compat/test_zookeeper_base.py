@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.compat.zookeeper_base import ZooKeeperBase
+from nodepool.compat.modules import ZooKeeperBase
 
 
 class Client:

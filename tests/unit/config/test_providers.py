@@ -16,7 +16,7 @@ from nodepool.config.objects import Config
 from nodepool.config.problems import Severity
 from nodepool.config.validator import validate
 from nodepool.driver.fake.config import FakeProviderConfig
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.registry import KNOWN, Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError

@@ -19,7 +19,7 @@ from nodepool.config.objects import Config
 from nodepool.config.problems import Severity
 from nodepool.config.schema import Reading, read_as
 from nodepool.config.validator import validate
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.model import config_keys as keys
 

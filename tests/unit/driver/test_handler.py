@@ -12,9 +12,9 @@ from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
-from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.request_stage import ImpossibleMove, Progress
 from nodepool.plan.request_stage import Stage as RequestStage
+from nodepool.plan.triage import PoolInfo
 from tests.support.scripted_driver import ScriptedHandler, Stage
 
 

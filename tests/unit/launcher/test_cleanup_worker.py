@@ -12,11 +12,11 @@ from kazoo.recipe.lock import Lock
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.exceptions import ZKConnectionError
-from nodepool.launcher import cleanup_worker
-from nodepool.launcher.cleanup_worker import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
+from nodepool.launcher import deletion
+from nodepool.launcher.deletion import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
 from nodepool.launcher.pool.decline import START_SECONDS
-from nodepool.plan.assignment import PoolInfo
 from nodepool.plan.nodes import STALLED_SECONDS
+from nodepool.plan.triage import PoolInfo
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
@@ -36,7 +36,7 @@ def worker(launcher: StillLauncher) -> CleanupWorker:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
-    return monotonic_clock(monkeypatch, cleanup_worker, now=time.monotonic())
+    return monotonic_clock(monkeypatch, deletion, now=time.monotonic())
 
 
 def test_lost_request(launcher: StillLauncher, worker: CleanupWorker, znodes: PoolZnodes) -> None:
@@ -342,7 +342,7 @@ def test_lock_directories(launcher: StillLauncher, worker: CleanupWorker, znodes
     worker.remove_lock_dirs()
     assert znodes.children(root) == sorted([request_id, "200-0000000091"])
     store = launcher.nodepool.zk.requests
-    store._clock = lambda: time.time() + cleanup_worker.LOCK_DIR_SECONDS + 60
+    store._clock = lambda: time.time() + deletion.LOCK_DIR_SECONDS + 60
     worker.remove_lock_dirs()
     assert znodes.children(root) == [request_id]
 

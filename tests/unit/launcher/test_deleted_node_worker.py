@@ -16,7 +16,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.rate import HeldTime
 from nodepool.exceptions import ZKConnectionError
-from nodepool.launcher import deleted_node_worker
+from nodepool.launcher import deletion
 from nodepool.plan.retries import Backoff
 from nodepool.zk.nodes import NodeStore
 from nodepool.zk.reply import Reply
@@ -54,7 +54,7 @@ def test_lock_is_given_back_when_the_provider_raises(
         launcher.settle()
         wait = worker.run_once()
         assert wait is not None
-        assert 0 < wait <= deleted_node_worker.RETRY.first_seconds
+        assert 0 < wait <= deletion.RETRY.first_seconds
     launcher.passes(worker, "it is gone", lambda: znodes.node(node_id) is None)
 
 
@@ -76,7 +76,7 @@ def test_no_hot_loop_while_a_deletion_is_tried_again(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5: a second attempt that takes long does not make the worker run without a pause."""
-    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.05, 60.0))
+    monkeypatch.setattr(deletion, "RETRY", Backoff(0.05, 60.0))
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True, delete_seconds=1000.0)
     node_id = znodes.add_node("used", external_id=instance.id)
@@ -98,7 +98,7 @@ def test_cloud_answers_again(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5: what failed while a cloud was away is deleted as soon as it is back: until then it takes up quota."""
-    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(50.0, 60.0))
+    monkeypatch.setattr(deletion, "RETRY", Backoff(50.0, 60.0))
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True)
     monkeypatch.setattr(FakeProvider, "pausedReason", lambda _provider: "the cloud does not answer")
@@ -124,7 +124,7 @@ def test_a_deletion_that_fails_again_and_again_is_an_event(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5"""
-    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.001, 0.002))
+    monkeypatch.setattr(deletion, "RETRY", Backoff(0.001, 0.002))
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
     node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion.current
@@ -144,7 +144,7 @@ def test_a_deletion_that_fails_again_and_again_is_an_event(
 def test_the_error_of_a_driver_is_in_the_event(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.001, 0.002))
+    monkeypatch.setattr(deletion, "RETRY", Backoff(0.001, 0.002))
     instance = cloud.create("np", metadata={}, resources={})
     cloud.set(down=True)
     znodes.add_node("used", external_id=instance.id)
@@ -161,7 +161,7 @@ def test_no_hot_loop_when_a_retry_finds_nothing_to_do(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """X-2, X-1: a failed node that somebody locked, or put on hold, meanwhile is left alone, without a busy loop."""
-    monkeypatch.setattr(deleted_node_worker, "RETRY", Backoff(0.05, 60.0))
+    monkeypatch.setattr(deletion, "RETRY", Backoff(0.05, 60.0))
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", fail)
     node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion.current
@@ -187,7 +187,7 @@ def test_lock_of_a_deletion_that_died(
     def die(provider: FakeProvider, node: Any) -> threading.Thread:
         return threading.Thread(target=lambda: None)
 
-    monkeypatch.setattr(deleted_node_worker, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "CHECK_SECONDS", 0.0)
     node_id = znodes.add_node("used", external_id="x")
     worker = launcher.nodepool.deletion.current
     with monkeypatch.context() as patch:
@@ -202,8 +202,8 @@ def test_deletion_that_takes_too_long(
     launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-5: after the timeout the lock is free, and the deletion begins anew."""
-    monkeypatch.setattr(deleted_node_worker, "DELETE_TIMEOUT_SECONDS", 0.0)
-    monkeypatch.setattr(deleted_node_worker, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "DELETE_TIMEOUT_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "CHECK_SECONDS", 0.0)
     cloud.set(delete_seconds=0.3)
     instance = cloud.create("np", metadata={}, resources={})
     node_id = znodes.add_node("used", external_id=instance.id)
@@ -231,10 +231,10 @@ def test_deletion_that_waits_for_a_limit_of_our_own(
         def join(self, timeout: float | None = None) -> None:
             """It does not end."""
 
-    monkeypatch.setattr(deleted_node_worker, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(deletion, "CHECK_SECONDS", 0.0)
     clock = ManualClock()
     task = Waits(clock)
-    monkeypatch.setattr(deleted_node_worker, "monotonic", clock)
+    monkeypatch.setattr(deletion, "monotonic", clock)
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", lambda provider, node: task)
     node_id = znodes.add_node("used")
     worker = launcher.nodepool.deletion.current
@@ -305,7 +305,7 @@ def test_empty_nodes_go_soon(
     launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch, before: bytes
 ) -> None:
     """C-8: without waiting for the sweep, but not while somebody holds their lock."""
-    monkeypatch.setattr(deleted_node_worker, "LOOK_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(deletion, "LOOK_AGAIN_SECONDS", 0.05)
     worker = launcher.nodepool.deletion.current
     empty, held = znodes.create_node(before), znodes.create_node(before)
     lock = Lock(znodes.kazoo, f"/nodepool/nodes/{held}/lock")
@@ -349,7 +349,7 @@ def test_node_whose_deletion_goes_on(
     launcher.passes(worker, "it began", lambda: node_id in worker._deletions)
     wait = worker.run_once()
     assert wait is not None
-    assert 0 < wait <= deleted_node_worker.CHECK_SECONDS
+    assert 0 < wait <= deletion.CHECK_SECONDS
     considered: list[str] = []
     monkeypatch.setattr(worker, "_consider", lambda node_id, *rest: considered.append(node_id))
     worker.node_changed(node_id)
@@ -386,7 +386,7 @@ def test_locks_are_sent_together(
 
     monkeypatch.setattr(NodeStore, "send_lock_and_save", sent)
     monkeypatch.setattr(FakeProvider, "startNodeCleanup", started)
-    monkeypatch.setattr(deleted_node_worker, "SENT_TOGETHER", 3)
+    monkeypatch.setattr(deletion, "SENT_TOGETHER", 3)
     ids = used_nodes(znodes, cloud, 5)
     worker = launcher.nodepool.deletion.current
     launcher.settle()

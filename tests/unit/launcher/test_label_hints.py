@@ -11,7 +11,7 @@ from nodepool.config.objects import Label
 from nodepool.driver.config import ConfigPool
 from nodepool.launcher import events
 from nodepool.launcher.events import LabelHints
-from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.triage import PoolInfo
 
 
 class Pool(ConfigPool):

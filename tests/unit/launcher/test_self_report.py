@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import socket
 
-from nodepool.launcher.status_worker import EVENT_BYTES, SelfReport
+from nodepool.launcher.status import EVENT_BYTES, SelfReport
 from nodepool.model.event import Event
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.record import as_json

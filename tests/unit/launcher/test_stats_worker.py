@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodepool.launcher.stats_worker import StatsWorker
+from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Metric, MetricKind, Registry
 from nodepool.metrics.reports import Gauges
 from nodepool.metrics.statsd import StatsdSink, get_client

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.launcher.status_worker import ALL_SECONDS, StatusWorker
+from nodepool.launcher.status import ALL_SECONDS, StatusWorker
 from nodepool.model.event import Event
 from nodepool.model.status import LauncherStatus, PoolStatus
 from tests.support.manual_clock import ManualClock

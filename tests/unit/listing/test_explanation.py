@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nodepool.listing.explanation import explanation_text
+from nodepool.listing.overview import explanation_text
 from nodepool.model import states
 from nodepool.model.status import FailedLaunch, LaunchesStatus, LimitStatus
 from nodepool.plan import explain

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nodepool.listing.times import printable
+from nodepool.listing.table import printable
 
 
 def test_escape_sequences_do_not_reach_the_terminal() -> None:

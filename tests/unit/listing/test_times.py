@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.listing.times import duration, moment, since, until
+from nodepool.listing.table import duration, moment, since, until
 
 #: 2026-11-23 12:00:00 UTC
 NOON = 1795435200.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.assignment: may a pool serve a kind of request? (rules A)"""
+"""nodepool.plan.triage: may a pool serve a kind of request? (rules A)"""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodepool.model.reasons import Reason, ReasonCode
-from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo, declined_state, screen
 from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo, declined_state, screen
 
 ME = PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
 

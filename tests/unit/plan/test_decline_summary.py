@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nodepool.model.reasons import IMAGE_MISSING, Reason, ReasonCode
-from nodepool.plan.assignment import MAX_REASONS, MAX_TEXT, why_failed
+from nodepool.plan.triage import MAX_REASONS, MAX_TEXT, why_failed
 
 UNKNOWN = Reason(ReasonCode.LABEL_UNKNOWN, "label(s) gpu not available in this pool")
 BROKEN = Reason(ReasonCode.LABEL_BROKEN, "label gpu cannot be served: no such flavor")

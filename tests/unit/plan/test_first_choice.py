@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.assignment: one pool for each request, the same for every launcher."""
+"""nodepool.plan.triage: one pool for each request, the same for every launcher."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import replace
 
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import PoolInfo, able_pools, first_choice
 from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import PoolInfo, able_pools, first_choice
 
 POOLS = [PoolInfo(f"pool-{number}", "cloud", frozenset({"small"}), 100, paused=False) for number in range(5)]
 REQUESTS = [f"200-{number:010}" for number in range(2000)]

@@ -13,10 +13,21 @@ from nodepool.model import reasons
 from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import Consider, Decline, Leave, Verdict
 from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind
-from nodepool.plan.triage import Fulfil, HeadVerdict, KindVerdict, Launch, Wait, triage, triage_kind
+from nodepool.plan.triage import (
+    Consider,
+    Decline,
+    Fulfil,
+    HeadVerdict,
+    KindVerdict,
+    Launch,
+    Leave,
+    Verdict,
+    Wait,
+    triage,
+    triage_kind,
+)
 
 TENANT_FULL = reasons.tenant_limit("poor", "instances", limit=2, used=2, needed=1)
 PAUSED = reasons.pool_paused("100-0", reasons.quota_used_up("pool main", "cores", limit=8, used=8, needed=4))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.checks import CheckResult
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
-from nodepool.runtime import provider_checks, providers
-from nodepool.runtime.provider_checks import check_providers
+from nodepool.runtime import providers
+from nodepool.runtime.providers import check_providers
 
 GOOD = CheckResult("cloud", True, "login works")
 
@@ -51,7 +51,7 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     site = Site()
     drivers = SimpleNamespace(get={"odd": site}.__getitem__, is_extra=lambda name: False)
-    monkeypatch.setattr(provider_checks, "Drivers", drivers)
+    monkeypatch.setattr(providers, "Drivers", drivers)
     monkeypatch.setattr(providers, "Drivers", drivers)
     yield site
     site.go_on.set()
@@ -103,7 +103,7 @@ def test_driver_that_hangs(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given up; the process need not wait for its thread."""
     site.preflights |= {"mute": lambda provider: [site.go_on.wait(30)], "good": lambda provider: [GOOD]}
     # At the beginning, while the good one is waited for, and then.
-    monkeypatch.setattr(provider_checks, "monotonic", iter([0.0, 0.0, 60.0]).__next__)
+    monkeypatch.setattr(providers, "monotonic", iter([0.0, 0.0, 60.0]).__next__)
     found = site.check("good", "mute", limit=60.0)
     assert found["good"] == [GOOD]
     assert found["mute"][0].text == "its check has not ended within 60 s"

@@ -12,7 +12,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig

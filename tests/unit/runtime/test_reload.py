@@ -12,7 +12,7 @@ import pytest
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.config import ImageConversion, ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.catalog import RELOADS
 from nodepool.runtime import reload

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.runtime.tracing import Tracing
+from nodepool.runtime.daemon import Tracing
 from nodepool.tracing import spans
 from nodepool.tracing.sending import HTTP, OtlpSettings
 from nodepool.tracing.spans import Trace

@@ -21,7 +21,7 @@ from nodepool.web.app import make_app
 from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState, is_installed
 from nodepool.web.changes import Access, Actions
 from nodepool.web.logins import COOKIE
-from nodepool.web.pages.login import BEGUN_COOKIE
+from nodepool.web.pages.all_pages import BEGUN_COOKIE
 from nodepool.web.tokens import BadTokenError, Tokens
 from tests.support.oidc_provider import CLIENT, OidcProvider
 from tests.support.wait import DEADLINE_SECONDS

@@ -33,7 +33,7 @@ from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
-from nodepool.plan import assignment, nodes, static
+from nodepool.plan import nodes, static, triage
 from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.zk import components, paths
 from tests.support.odd_json import TRAPS, records, values
@@ -164,8 +164,8 @@ def test_requests(data: bytes) -> None:
     queue = RequestQueue()
     queue.put(request)
     queue.put(NodeRequest.from_dict(GOOD_REQUEST, "100-0000000002"))
-    me = assignment.PoolInfo("me", "cloud", frozenset({"small"}), 100, False)
-    assignment.screen(RequestKind.of(request), me, [me])
+    me = triage.PoolInfo("me", "cloud", frozenset({"small"}), 100, False)
+    triage.screen(RequestKind.of(request), me, [me])
     nodes.missing({"small": 1}, [], [request])
     nodes.reset_lost_request(request.copy(), [])
     reports.request_gauges([request], [])
@@ -182,11 +182,11 @@ def test_pool_registrations(data: bytes) -> None:
     except InvalidRecord:
         return
     paths.encode(pool.to_dict())
-    info = assignment.PoolInfo(
+    info = triage.PoolInfo(
         pool.id, pool.provider_name, frozenset(pool.supported_labels), pool.priority, pool.paused, pool.name
     )
-    me = assignment.PoolInfo("me", "cloud", frozenset(), 100, False)
-    assignment.screen(RequestKind.of(NodeRequest.from_dict(GOOD_REQUEST)), me, [me, info])
+    me = triage.PoolInfo("me", "cloud", frozenset(), 100, False)
+    triage.screen(RequestKind.of(NodeRequest.from_dict(GOOD_REQUEST)), me, [me, info])
     counted({**reports.node_gauges([], [pool]), **reports.request_gauges([], [pool])})
     shown(label_table([pool]))
 

@@ -22,8 +22,7 @@ from urllib3 import exceptions as u
 from urllib3.connection import HTTPConnection
 
 from nodepool import fast_json
-from nodepool.driver.framework.cloud_errors import one_line, without_login
-from nodepool.driver.framework.http.answers import no_answer
+from nodepool.driver.framework.cloud_errors import no_answer, one_line, without_login
 from nodepool.driver.framework.http.connections import BoundedAdapter, HttpSession, QuickExchange, mount
 from nodepool.version import release_string
 

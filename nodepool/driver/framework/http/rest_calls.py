@@ -21,8 +21,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, NotFoundByProxy, one_line
-from nodepool.driver.framework.http.answers import asks_for_a_pause, retry_after
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    LoginRefused,
+    NotFoundByProxy,
+    asks_for_a_pause,
+    one_line,
+    retry_after,
+)
 from nodepool.driver.framework.rate import BucketSize, Call, RateClasses, RateLimiter
 from nodepool.plan.retries import Backoff
 

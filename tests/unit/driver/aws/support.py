@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
-from nodepool.driver.aws.creation import AwsCreation
+from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock

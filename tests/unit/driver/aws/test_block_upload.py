@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.uploads` (AW-18, U-14)."""
+"""Tests of `nodepool.driver.aws.images` (AW-18, U-14)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from nodepool.driver.aws import uploads as aws_uploads
+from nodepool.driver.aws import images as aws_uploads
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import ImageJob
-from nodepool.driver.aws.uploads import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, WRITTEN_KEY, BlockUpload
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import ImageCreateException

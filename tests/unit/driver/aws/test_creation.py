@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.creation import AwsCreation
 from nodepool.driver.aws.facts import LaunchPlace
-from nodepool.driver.aws.instances import TERMINATE_SECONDS, ended
+from nodepool.driver.aws.instances import TERMINATE_SECONDS, AwsCreation, ended
 from nodepool.driver.aws.launches import token_of
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudNoCapacityLater, CloudQuota, CloudRefused

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of dedicated hosts: `nodepool.driver.aws.creation`, `host_client`, and their quota and deletion."""
+"""Tests of dedicated hosts: `nodepool.driver.aws.instances`, `host_client`, and their quota and deletion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.creation import AwsCreation
+from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.launch_calls import AwsHost
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudQuota, CloudRefused
 from nodepool.exceptions import LaunchStatusException

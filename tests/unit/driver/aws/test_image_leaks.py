@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.images import AwsResource, AwsResources, ImageLeaks
-from nodepool.driver.aws.uploads import IMAGE_KEY
+from nodepool.driver.aws.images import IMAGE_KEY, AwsResource, AwsResources, ImageLeaks
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from tests.unit.driver.aws.image_support import BUILD, IDS, ImageRig, tag_set, tags_in
 from tests.unit.driver.aws.support import IMAGE, error

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.preflight`."""
+"""Tests of `nodepool.driver.aws.adapter`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.preflight import ImagePreflight
+from nodepool.driver.aws.adapter import ImagePreflight
 from tests.unit.driver.aws.image_support import ImageRig
 from tests.unit.driver.aws.support import error
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from nodepool.driver.aws import uploads
-from nodepool.driver.aws.uploads import BlockUpload
+from nodepool.driver.aws import images
+from nodepool.driver.aws.images import BlockUpload
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.exceptions import ImageCreateException
@@ -134,7 +134,7 @@ class SentRig(ImageRig):
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, size_gib: int = 1) -> None:
         super().__init__(directory)
         self.deleted: list[str] = []
-        monkeypatch.setattr(uploads, "send_file", lambda store, job, wait: job.key)
+        monkeypatch.setattr(images, "send_file", lambda store, job, wait: job.key)
         monkeypatch.setattr(self.images.store, "delete", self.deleted.append)
         done = {"Status": "completed", "SnapshotId": "snap-1"}
         tasks = [[], [{"ImportTaskId": "import-snap-1", "SnapshotTaskDetail": done}]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.uploads` (AW-17)."""
+"""Tests of `nodepool.driver.aws.images` (AW-17)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
-from nodepool.driver.aws import uploads as aws_uploads
+from nodepool.driver.aws import images as aws_uploads
+from nodepool.driver.aws.images import IMAGE_KEY, ImportUpload
 from nodepool.driver.aws.types import ImportTask
-from nodepool.driver.aws.uploads import IMAGE_KEY, ImportUpload
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
 from nodepool.exceptions import ImageCreateException

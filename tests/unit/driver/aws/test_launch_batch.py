@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.creation import AwsCreation
+from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.types import BATCH_KEY
 from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota
 from nodepool.driver.framework.rate import BucketSize, RateClasses

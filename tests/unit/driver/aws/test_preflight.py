@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.preflight` and `check_client`."""
+"""Tests of `nodepool.driver.aws.adapter` and `check_client`."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nodepool.driver.aws.adapter import AwsAdapter
-from nodepool.driver.aws.uploads import BLOCK_BYTES
+from nodepool.driver.aws.images import BLOCK_BYTES
 from nodepool.driver.framework import uploads
 from simulators.aws import AwsSimulator
 from simulators.aws.cloud import Region

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.builder.build_attempt import conversion_commands
+from nodepool.builder.build import conversion_commands
 from nodepool.driver.azure.config import FOOTER_BYTES, MIB, checksum_of, fixed_footer, footer_problem
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused

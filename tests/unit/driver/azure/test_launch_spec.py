@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.azure.creation`, ``names`` and ``places`` (AZ-4, AZ-5)."""
+"""Tests of `nodepool.driver.azure.machines`, ``names`` and ``places`` (AZ-4, AZ-5)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.creation import generated_password, vm_body, vm_tags
 from nodepool.driver.azure.facts import VmPlace
+from nodepool.driver.azure.machines import generated_password, vm_body, vm_tags
 from tests.unit.driver.azure.support import METADATA, PROVIDER, label_of, load, section
 from tests.unit.driver.simulated_adapter import HOST, LOG
 

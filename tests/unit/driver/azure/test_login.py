@@ -14,8 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from nodepool.driver.azure.client_assertion import client_assertion
-from nodepool.driver.azure.login import AzureLogin, read_auth_file
+from nodepool.driver.azure.login import AzureLogin, client_assertion, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from simulators.azure import AzureSettings, AzureSimulator

@@ -17,10 +17,9 @@ import pytest
 
 from nodepool.driver.azure import images
 from nodepool.driver.azure.client import VMS, Arm
-from nodepool.driver.azure.creation import BUSY_TIMES, AzureCreation
 from nodepool.driver.azure.errors import CloudBusy
 from nodepool.driver.azure.images import AzureImageCalls, follow
-from nodepool.driver.azure.machines import AzureDeletion
+from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion
 from nodepool.driver.azure.types import Usage, VmSize
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,

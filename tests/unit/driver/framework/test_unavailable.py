@@ -7,7 +7,7 @@ import pytest
 import voluptuous as v
 
 from nodepool.config.objects import Config
-from nodepool.driver.framework.unavailable import UnavailableProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
 
 SECTION = {"name": "a", "driver": "x", "cloud": "c", "pools": [{"name": "p", "labels": [{"name": "l"}], "size": 3}]}
 

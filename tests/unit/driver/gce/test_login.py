@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.login`, with google-auth and without Google."""
+"""Tests of `nodepool.driver.gce.client`, with google-auth and without Google."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
-from nodepool.driver.gce.login import GoogleLogin
+from nodepool.driver.gce.client import GoogleLogin
 from tests.support.manual_clock import ManualClock
 
 

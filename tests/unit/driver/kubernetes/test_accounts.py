@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudSetup
-from nodepool.driver.kubernetes.accounts import KIND, DefaultAccounts
+from nodepool.driver.kubernetes.cloud import KIND, DefaultAccounts
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 

@@ -16,7 +16,7 @@ from nodepool.driver.kubernetes import KubernetesDriver
 from nodepool.driver.kubernetes.client import REVIEWS
 from nodepool.driver.kubernetes.preflight import RBAC_GROUP, rights, told_rights
 from nodepool.driver.openshift import OpenShiftDriver
-from nodepool.driver.openshift.preflight import of_pods
+from nodepool.driver.openshift.adapter import of_pods
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from simulators.kubernetes import KubernetesSettings, KubernetesSimulator
 from tests.support.ports import free_ports

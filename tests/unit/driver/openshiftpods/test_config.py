@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openshiftpods.config` (reference/configuration)."""
+"""Tests of `nodepool.driver.openshiftpods.adapter` (reference/configuration)."""
 
 from __future__ import annotations
 

@@ -21,10 +21,9 @@ import yaml
 from keystoneauth1.exceptions import ConnectFailure
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.openstack.adapter import OpenStackAdapter
+from nodepool.driver.openstack.adapter import OpenStackAdapter, unheeded
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of
 from nodepool.driver.openstack.instance import CloudNetworks
-from nodepool.driver.openstack.preflight import unheeded
 from nodepool.driver.openstack.transport import Transport, close, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import OK, RecordingServer, Sent

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.openstack.floating` in a launch; deletions are in test_delete."""
+"""Tests of `nodepool.driver.openstack.cloud` in a launch; deletions are in test_delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudQuota
 from nodepool.driver.openstack import cloud as cloud_module
-from nodepool.driver.openstack import floating
+from nodepool.driver.openstack import cloud as openstack_cloud
 from nodepool.driver.openstack.views import FloatingIp, Server
 from nodepool.exceptions import LaunchNetworkException, QuotaException
 from tests.unit.driver.openstack.support import METADATA, StubCloud, machine, server, view
@@ -51,7 +51,7 @@ class TestFloatingIp:
 
     def test_deleted_by_others(self, cloud: StubCloud, monkeypatch: pytest.MonkeyPatch) -> None:
         """X-8, memory: another launcher deletes the servers; of them only some are remembered."""
-        monkeypatch.setattr(floating, "MAX_MADE", 2)
+        monkeypatch.setattr(openstack_cloud, "MAX_MADE", 2)
         cloud.facts.networks.get()
         for number in range(4):
             cloud.floating.attach(Server.of(server(f"s{number}")), "note")

@@ -12,8 +12,7 @@ from requests.utils import super_len
 
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.uploads import UploadGivenUp
-from nodepool.driver.openstack.image_tasks import SentData
-from nodepool.driver.openstack.images import REPORT_BYTES
+from nodepool.driver.openstack.images import REPORT_BYTES, SentData
 from tests.support.wait import DEADLINE_SECONDS
 
 SIZE = 3 * REPORT_BYTES

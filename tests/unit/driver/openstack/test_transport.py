@@ -223,7 +223,7 @@ def test_bugs_are_not_hidden() -> None:
 def test_retry_after(header: str | None, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """429: the call is made again, when the cloud wants it to."""
     now = 1_700_000_000.0
-    monkeypatch.setattr("nodepool.driver.framework.http.answers.wall_time", lambda: now)
+    monkeypatch.setattr("nodepool.driver.framework.cloud_errors.wall_time", lambda: now)
     if header == "date":
         header = formatdate(now + 5, usegmt=True)
     busy = Response(429, {}, **({"Retry_After": header} if header else {}))

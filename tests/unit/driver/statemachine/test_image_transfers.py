@@ -10,7 +10,7 @@ import pytest
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
-from nodepool.driver.statemachine.images import ImageTransfers, RunningTransfers
+from nodepool.driver.statemachine.provider import ImageTransfers, RunningTransfers
 from nodepool.exceptions import ImageCreateException, NotFound
 
 KEYS = {"nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.driver.statemachine import images
-from nodepool.driver.statemachine.images import LabelImages
+from nodepool.driver.statemachine import provider
 from nodepool.driver.statemachine.inventory import Patience
+from nodepool.driver.statemachine.provider import LabelImages
 from tests.support.manual_executor import ManualExecutor
 
 
@@ -57,7 +57,7 @@ def test_diskimage() -> None:
 
 def test_cloud_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """W-4: as long as nobody knows it counts as there."""
-    monkeypatch.setattr(images, "AGE_SECONDS", 0.0)
+    monkeypatch.setattr(provider, "AGE_SECONDS", 0.0)
     executor = ManualExecutor(eager=False)
     site = Site(executor)
     assert site.images.ready("listed")

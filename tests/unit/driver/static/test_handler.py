@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.static.handler`."""
+"""Tests of `nodepool.driver.static.provider`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.driver.static.handler import StaticNodeRequestHandler
+from nodepool.driver.static.provider import StaticNodeRequestHandler
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode, reason_of
 from nodepool.model.request import NodeRequest

@@ -16,11 +16,10 @@ from nodepool.launcher.pool.intake import Intake
 from nodepool.model import reasons, states
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import Consider, Decline, Leave
 from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import Bucket, RequestKind, RequestQueue
 from nodepool.plan.request_stage import Stage
-from nodepool.plan.triage import Fulfil, Launch, Wait
+from nodepool.plan.triage import Consider, Decline, Fulfil, Launch, Leave, Wait
 
 
 class Place:

@@ -13,7 +13,7 @@ from nodepool.model import states
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import PoolInfo
+from nodepool.plan.triage import PoolInfo
 
 
 def pool_of(name: str, launches: int = 0, fast: str = "") -> Any:

@@ -13,8 +13,8 @@ from nodepool.launcher.pool.view import FORGET_SECONDS, GRACE_SECONDS, MANY, MAX
 from nodepool.launcher.pool_registry import FreeCounts
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import PoolInfo, first_choice
 from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import PoolInfo, first_choice
 from tests.support.manual_clock import ManualClock
 
 POOLS = [

@@ -14,9 +14,9 @@ from nodepool.launcher.pool.view import OBJECTION_SECONDS, PoolView, RequestView
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import POOL_DISABLED, Reason, ReasonCode, ReasonText
 from nodepool.model.request import NodeRequest
-from nodepool.plan.assignment import Consider, Decline, Leave, PoolInfo
 from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import Consider, Decline, Leave, PoolInfo
 from tests.support.manual_clock import ManualClock, monotonic_clock
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.creation import vm_body
 from nodepool.driver.azure.facts import VmPlace
+from nodepool.driver.azure.machines import vm_body
 from simulators.azure import AzureSettings
 from simulators.azure.application import AzureApplication
 from simulators.azure.cloud import Subscription

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.web import writes
-from nodepool.web.api import openapi
+from nodepool.web.api import routes
 from nodepool.web.api.routes import ROOT
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
@@ -24,8 +24,8 @@ def test_description_is_valid() -> None:
     """WP-27: with changes, where there are some."""
     document = GuardedSite().client.get(f"{ROOT}/openapi.json").json()
     OpenAPIV31SpecValidator(document).validate()
-    assert set(openapi.change_paths()) <= set(document["paths"])
-    assert not set(openapi.change_paths()) & set(WebSite().client.get(f"{ROOT}/openapi.json").json()["paths"])
+    assert set(routes.change_paths()) <= set(document["paths"])
+    assert not set(routes.change_paths()) & set(WebSite().client.get(f"{ROOT}/openapi.json").json()["paths"])
 
 
 def test_has_every_change() -> None:
@@ -38,7 +38,7 @@ def test_has_every_change() -> None:
         assert isinstance(route, Route)
         path = route.path.removeprefix(ROOT).replace(":path}", "}")
         served.setdefault(path, set()).update(method.lower() for method in route.methods or ())
-    described = {path: set(methods) for path, methods in openapi.change_paths().items()}
+    described = {path: set(methods) for path, methods in routes.change_paths().items()}
     assert set(served) - set(described) == {"/maintenance/{kind}/{name}/end", "/nodes/{id}/pending/end"}
     for path, methods in described.items():
         assert methods <= served[path]
@@ -58,7 +58,7 @@ def test_has_every_change() -> None:
 )
 def test_answers_fit(monkeypatch: pytest.MonkeyPatch, method: str, path: str, place: str, body: dict[str, Any]) -> None:
     """WP-27"""
-    described = openapi.change_paths()[path][method]
+    described = routes.change_paths()[path][method]
     if body:
         Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     site = GuardedSite()
@@ -85,7 +85,7 @@ def test_change_that_waits(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     site = GuardedSite()
     monkeypatch.setattr(site.actions, what, waits, raising=False)
     body = {"reason": "r", "when_free": True}
-    described = openapi.change_paths()[f"/nodes/{{id}}/{what}"]["post"]
+    described = routes.change_paths()[f"/nodes/{{id}}/{what}"]["post"]
     Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     answer = site.client.post(f"{ROOT}/nodes/0000000002/{what}", json=body, headers=bearer(token()))
     assert (answer.status_code, asked) == (202, [True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.driver.framework.http.answers import no_answer
+from nodepool.driver.framework.cloud_errors import no_answer
 
 HEAD = "Unable to establish connection to https://cloud:5000/v3: HTTPSConnectionPool(host='cloud', port=5000): "
 CAUSED = HEAD + "Max retries exceeded with url: /v3 (Caused by "

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, retry_after
 from nodepool.driver.framework.http import plain_http, rest_calls
-from nodepool.driver.framework.http.answers import retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.framework.http.rest_calls import RestApi, RestCalls, same_server
 from nodepool.driver.framework.rate import BucketSize

@@ -24,7 +24,7 @@ from nodepool.driver.framework.http.rest_calls import (
     keep_metadata_direct,
     login_error,
 )
-from nodepool.driver.gce.login import GoogleTransport
+from nodepool.driver.gce.client import GoogleTransport
 from tests.support.manual_clock import ManualClock
 
 LIFE = 3600.0

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`StatusWorker`: publishes what a launcher and its pools are doing (rules W)."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from nodepool import log_names
+from nodepool.clock import monotonic, wall_time
+from nodepool.driver import gateway
+from nodepool.guard import Guard
+from nodepool.metrics import reports
+from nodepool.metrics.registry import Registry
+from nodepool.metrics.statsd import REGISTRY, StatsdClient
+from nodepool.model.component import PoolComponent
+from nodepool.model.event import Event
+from nodepool.model.maintenance import Mode
+from nodepool.model.node import Node
+from nodepool.model.record import as_json
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
+from nodepool.plan.attention import pool_events
+from nodepool.runtime.worker import PassThread
+from nodepool.zk.locks import Election
+from nodepool.zk.status import LAUNCHER, POOL
+from nodepool.zk.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from nodepool.config.objects import Config
+    from nodepool.model.maintenance import Maintenance
+    from nodepool.model.status import PoolStatus
+    from nodepool.runtime.providers import Providers
+    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.status import StatusWriter
+
+#: Least time between two looks at the pools.
+LOOK_SECONDS: Final = 2.0
+#: All pools are looked at this often: limits, hosts and launches change without a pass of theirs.
+ALL_SECONDS: Final = 10.0
+
+
+class StatusMaker(Protocol):
+    """Makes the status of a pool."""
+
+    def make(self, now: float) -> PoolStatus: ...
+
+
+class ReportingPool(Protocol):
+    """What is used of a pool worker."""
+
+    @property
+    def launcher_id(self) -> str: ...
+
+    @property
+    def status(self) -> StatusMaker: ...
+
+
+class StatusWorker(PassThread):
+    """A thread that owns all of its state; `changed` and `stop` may be called from any other.
+
+    What did not change is not given to the writer: a launcher without work writes nothing.
+
+    :param pools: the workers of all pools of this launcher, also of those that retire.
+    :param launcher: makes the status of the launcher.
+    :param put_event: is given what happened to pools, see `nodepool.plan.attention`.
+    """
+
+    error_text = "Status could not be published"
+
+    def __init__(
+        self,
+        pools: Callable[[], Sequence[ReportingPool]],
+        launcher: SelfReport,
+        writer: StatusWriter,
+        put_event: Callable[[Event], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        super().__init__("StatusWorker", logging.getLogger(log_names.NODEPOOL), ALL_SECONDS)
+        self._pools = pools
+        self._launcher = launcher
+        self._writer = writer
+        self._put_event = put_event
+        self._clock = clock
+        self._changed: set[str] = set()
+        self._all_at = -math.inf
+        #: What was published last.
+        self._published: dict[str, PoolStatus] = {}
+        self._launcher_published: LauncherStatus | None = None
+
+    def changed(self, pool_id: str = "") -> None:
+        """A pool has made a pass; '' = there is an event. Cheap, does not block."""
+        self._changed.add(pool_id)
+        self.wake()
+
+    def run(self) -> None:
+        while not self.stopping:
+            self._guarded_pass()
+            # What changes meanwhile is seen then.
+            self._stopping.wait(LOOK_SECONDS)
+            if not self.stopping:
+                self._event.wait(ALL_SECONDS)
+
+    def run_once(self) -> None:
+        """Look at the pools that made a pass, or at all of them, and publish what changed."""
+        now = self._clock()
+        look_at_all = now >= self._all_at + ALL_SECONDS
+        if look_at_all:
+            self._all_at = now
+        changed = self._take()
+        pools = {pool.launcher_id: pool for pool in self._pools()}
+        for pool_id, pool in pools.items():
+            if look_at_all or pool_id in changed or pool_id not in self._published:
+                with Guard(self.log, "Status of pool %s could not be made", pool_id):
+                    self._publish(pool)
+        for pool_id in [known for known in self._published if known not in pools]:
+            del self._published[pool_id]
+            self._writer.remove(POOL, pool_id)
+        status = self._launcher.make()
+        if status != self._launcher_published:
+            self._writer.set(LAUNCHER, self._launcher.name, status)
+            self._launcher_published = status
+
+    def _take(self) -> set[str]:
+        """Each operation is atomic: others add meanwhile."""
+        found: set[str] = set()
+        while self._changed:
+            found.add(self._changed.pop())
+        return found
+
+    def _publish(self, pool: ReportingPool) -> None:
+        now = wall_time()
+        before = self._published.get(pool.launcher_id)
+        status = pool.status.make(now)
+        if status == before:
+            return
+        self._writer.set(POOL, pool.launcher_id, status)
+        self._published[pool.launcher_id] = status
+        for event in pool_events(before, status, now):
+            self._put_event(event)
+
+
+# `SelfReport`: what a launcher reports about itself, beside its pools (rules W).
+
+#: Most bytes of JSON of the events in the record.
+EVENT_BYTES: Final = 48 * 1024
+
+
+class SelfReport:
+    """For one thread, that of the status worker.
+
+    :param config_file: path. ``servers``: of ZooKeeper, as in the connection string.
+    :param digest: of the configuration that is in effect.
+    :param pools: ``<provider>/<pool>`` of all pools.
+    :param maintenance: the record that holds for the whole launcher.
+    :param leads: does it send the gauges of all nodes and requests?
+    :param events: the newest events, the oldest of them first; is given how many.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        config_file: str,
+        servers: str,
+        digest: Callable[[], str],
+        pools: Callable[[], Sequence[str]],
+        absent: Callable[[], Mapping[str, AbsentProvider]],
+        reload: Callable[[], ReloadStatus | None],
+        tenant_limits: Callable[[], Mapping[str, Mapping[str, float]]],
+        maintenance: Callable[[], Maintenance | None],
+        leads: Callable[[], bool],
+        events: Callable[[int], Sequence[Event]],
+    ) -> None:
+        self._digest = digest
+        self._pools = pools
+        self._absent = absent
+        self._reload = reload
+        self._tenant_limits = tenant_limits
+        self._maintenance = maintenance
+        self._leads = leads
+        self._events = events
+        self._start = LauncherStatus(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version,
+            config_file=config_file,
+            since=wall_time(),
+            servers=servers,
+        )
+        #: Of the znode.
+        self.name = f"{self._start.host}-{self._start.pid}"
+
+    def make(self) -> LauncherStatus:
+        """The status of now. Equal to the one before if nothing changed."""
+        events, omitted = _newest(self._events(MAX_EVENTS))
+        maintenance = self._maintenance()
+        draining = maintenance is not None and maintenance.mode is Mode.DRAIN
+        return replace(
+            self._start,
+            config=self._digest(),
+            state="draining" if draining else "running",
+            maintenance=None if maintenance is None else maintenance.text,
+            leader=self._leads(),
+            pools=sorted(self._pools()),
+            absent=[provider for _, provider in sorted(self._absent().items())],
+            reload=self._reload(),
+            tenant_limits=self._tenant_limits(),
+            events=events,
+            omitted=omitted,
+        )
+
+
+def _newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
+    """The newest events that fit, and how many are left out."""
+    room = EVENT_BYTES
+    for count, event in enumerate(reversed(events)):
+        room -= len(as_json(event)) + 1
+        if room < 0:
+            return events[len(events) - count :], len(events) - count
+    return events, 0
+
+
+# `StatsWorker`: sends the gauges of a launcher (reference/metrics 1, 2, 5).
+#
+# One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher
+# sends its own limits and internals.
+
+#: Node gauges are sent at most this often, however many changes there are.
+CHANGES_SECONDS: Final = 1.0
+#: Limits are sent this often: the released launcher sends them with each pass of a pool.
+LIMITS_SECONDS: Final = 1.0
+#: Internals are sent this often; who does not lead asks this often whether the leader is gone.
+INTERNALS_SECONDS: Final = 10.0
+#: The leader sends node gauges at least this often: a datagram may get lost, a statsd server be restarted.
+REFRESH_SECONDS: Final = 60.0
+#: Groups of gauges: two of this launcher, one of the whole system.
+LIMITS: Final = "limits"
+INTERNALS: Final = "internals"
+SYSTEM: Final = "system"
+
+
+class StatsWorker(PassThread):
+    """A thread that owns all of its state; `changed` and `stop` may be called from any other.
+
+    :param client: statsd; its address is looked up here.
+    :param registry: gets all gauges, and sends them to statsd.
+    :param is_leader: is this launcher the one that sends node gauges? May block for a few round trips.
+    :param nodes: all nodes of the system, from a cache.
+    :param requests: all requests, from a cache.
+    :param pools: all registered pools.
+    :param limits: of this launcher, from `gauges.limit_gauges`. Called once a second.
+    :param internals: of this launcher, e.g. from `zk_internals`.
+    :param clock: monotonic seconds.
+    """
+
+    error_text = "Metrics could not be sent"
+
+    def __init__(
+        self,
+        client: StatsdClient,
+        registry: Registry,
+        *,
+        is_leader: Callable[[], bool],
+        nodes: Callable[[], Iterable[Node]],
+        requests: Callable[[], Iterable[NodeRequest]],
+        pools: Callable[[], Iterable[PoolComponent]],
+        limits: Callable[[], reports.Gauges],
+        internals: Callable[[], reports.Gauges],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        super().__init__("StatsWorker", logging.getLogger(log_names.STATS_WORKER), LIMITS_SECONDS)
+        self._client = client
+        self._registry = registry
+        self._is_leader = is_leader
+        self._nodes = nodes
+        self._requests = requests
+        self._pools = pools
+        self._limits = limits
+        self._internals = internals
+        self._clock = clock
+        self._changed = threading.Event()
+        self._leading = False
+        self._limits_at = -math.inf
+        self._internals_at = -math.inf
+        self._election_at = -math.inf
+        self._sent_at = -math.inf
+
+    @property
+    def leading(self) -> bool:
+        """Does this launcher send the gauges of all nodes and requests? Any thread."""
+        return self._leading
+
+    def changed(self, record_id: str = "") -> None:
+        """A node, request or pool changed. For cache listeners: thread-safe, cheap, does not block.
+
+        :param record_id: not looked at.
+        """
+        self._changed.set()
+
+    def run_once(self) -> float:
+        """One pass: send what is due.
+
+        :return: seconds until the next pass.
+        """
+        now = self._clock()
+        self._client.resolve()
+        # A mistake in one group of gauges must not end the others.
+        if now >= self._limits_at + LIMITS_SECONDS:
+            self._limits_at = now
+            with Guard(self.log, "Gauges of limits could not be sent"):
+                self._registry.replace(LIMITS, self._limits())
+        if now >= self._internals_at + INTERNALS_SECONDS:
+            self._internals_at = now
+            with Guard(self.log, "Gauges of the launcher could not be sent"):
+                self._registry.replace(INTERNALS, self._internals())
+        if self._lead(now) and self._due(now):
+            self.emit_once()
+            self._sent_at = now
+        return max(0.0, self._limits_at + LIMITS_SECONDS - now)
+
+    def emit_once(self) -> None:
+        """Send all node and request gauges now, whoever leads."""
+        # Before the reading: what changes meanwhile is sent in the next pass.
+        self._changed.clear()
+        pools = list(self._pools())
+        values = reports.node_gauges(self._nodes(), pools)
+        values.update(reports.request_gauges(self._requests(), pools))
+        self._registry.replace(SYSTEM, values)
+
+    def _lead(self, now: float) -> bool:
+        """Ask at each pass while we lead (costs nothing), and seldom while we do not."""
+        if not self._leading and now < self._election_at + INTERNALS_SECONDS:
+            self._changed.clear()
+            return False
+        self._election_at = now
+        was_leading, self._leading = self._leading, self._is_leader()
+        if self._leading and not was_leading:
+            self._sent_at = -math.inf
+        elif was_leading and not self._leading:
+            self._registry.forget(SYSTEM)
+        return self._leading
+
+    def _due(self, now: float) -> bool:
+        if now >= self._sent_at + REFRESH_SECONDS:
+            return True
+        return self._changed.is_set() and now >= self._sent_at + CHANGES_SECONDS
+
+
+def zk_internals(hostname: str, zk: ZooKeeper) -> reports.Gauges:
+    """The gauges of a launcher's ZooKeeper connection and caches (reference/metrics 5). Does not block.
+
+    There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
+    find them.
+
+    :param hostname: of the launcher, as ``gethostname()`` returns it.
+    :raises ZKConnectionError: not connected yet.
+    """
+    caches: dict[str, tuple[int, int]] = {"node": (0, 0), "request": (0, 0), "image": (0, 0)}
+    if zk.cache is not None:
+        caches["node"] = (zk.cache.nodes.pending_reads, 0)
+        caches["request"] = (zk.cache.requests.pending_reads, 0)
+    return reports.internal_gauges(hostname, zk.client.queued_calls, caches)
+
+
+# Wires the `StatsWorker` of a launcher.
+
+
+def make_stats_worker(
+    client: StatsdClient, zk: ZooKeeper, cache: NodepoolCache, providers: Providers, config: Callable[[], Config]
+) -> StatsWorker:
+    """The worker that sends the gauges of a launcher to statsd; it is not started."""
+    hostname = socket.gethostname()
+    election = Election(zk.client, "stats", f"{hostname}-{os.getpid()}")
+
+    def limits() -> reports.Gauges:
+        current = config()
+        max_servers = {
+            name: [math.inf if pool.max_servers is None else pool.max_servers for pool in provider.pools.values()]
+            for name, provider in current.providers.items()
+        }
+        return reports.limit_gauges(max_servers, current.tenant_resource_limits)
+
+    def internals() -> reports.Gauges:
+        is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
+        return {**reports.circuit_gauges(hostname, is_open), **zk_internals(hostname, zk)}
+
+    return StatsWorker(
+        client,
+        REGISTRY,
+        is_leader=election.is_leader,
+        nodes=cache.nodes.values,
+        requests=cache.requests.values,
+        pools=cache.pools.values,
+        limits=limits,
+        internals=internals,
+    )
