@@ -13,8 +13,8 @@ from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.launcher.pool import desk
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model.reasons import OTHER_LAUNCHERS, REQUEST_LOCKED, REQUEST_TOO_LARGE, Reason, ReasonCode
-from nodepool.plan import triage
 from nodepool.plan.queue import Bucket, RequestQueue
+from nodepool.plan.triage import decline
 from nodepool.tracing import spans
 from nodepool.zk.transactions import TransactionFailed, result
 
@@ -78,7 +78,7 @@ class Declines:
                 self._desk.defer(request_id, OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
-            triage.decline(request, pool.launcher_id, registered, absent)
+            decline(request, pool.launcher_id, registered, absent)
             sent.append((request, requests.send_unlocked(request)))
         if sent and reason.code is ReasonCode.LABEL_UNKNOWN:
             hint = pool.launcher.label_hint(sent[0][0].node_types)
