@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final
 import nodepool
 from nodepool import log_names
 from nodepool.builder import fake_build, image_files
-from nodepool.builder.dib import DibRun, RunResult
+from nodepool.builder.dib import DibRun, RunResult, WorkDir
 from nodepool.builder.image_files import BuildLog, ImageFiles
 from nodepool.builder.progress import BuildProgress, RunningBuilds
-from nodepool.builder.work_dir import WorkDir
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver.framework.fact import Repeats

@@ -29,17 +29,18 @@ from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.model.image import ImagesView
-from nodepool.plan.image_cleanup import (
+from nodepool.plan.images import (
     DeleteUpload,
     LocalBuild,
     MarkBuild,
     RemoveBuild,
+    UploadJob,
     Verdict,
+    WantedImages,
     judge_files,
     judge_images,
     left_to_its_builder,
 )
-from nodepool.plan.images import UploadJob, WantedImages
 from nodepool.plan.retries import Backoff, SeenTwice
 from nodepool.runtime.worker import Worker
 from nodepool.zk.client import ZooKeeperClient

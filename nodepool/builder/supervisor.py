@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
-from nodepool.builder import work_dir
+from nodepool.builder import dib
 from nodepool.builder.build import BuildMetrics, BuildPlan, BuildServices, BuildWorker
-from nodepool.builder.dib import TRAP_SECONDS
+from nodepool.builder.dib import TRAP_SECONDS, OwnDirectory
 from nodepool.builder.image_cleanup import CleanupServices, ImageCleanupWorker
 from nodepool.builder.image_files import FileChecksums, ImageFiles
 from nodepool.builder.progress import RunningBuilds, RunningUploads
 from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadServices, UploadWorker
-from nodepool.builder.work_dir import OwnDirectory
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import REGISTRY
@@ -209,7 +208,7 @@ class ImageBuilder(ConnectedDaemon):
 
     def begin(self) -> None:
         """Start everything. The connection is there; blocks for what interrupted builds left, and for ZooKeeper."""
-        for problem in work_dir.clean_interrupted(self.files.directory.absolute()):
+        for problem in dib.clean_interrupted(self.files.directory.absolute()):
             self.log.error("An interrupted build left files or mounts behind: %s", problem)
         self._prepare_zookeeper(paths.IMAGES)
         self.cache.wait_ready(30)

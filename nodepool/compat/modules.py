@@ -30,6 +30,7 @@ from nodepool.zk.components import MODEL_API, system_model_api
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import Provider
+    from nodepool.zk.zookeeper import ZooKeeper
 
 __all__ = [
     "COMPONENT_REGISTRY",
@@ -393,3 +394,28 @@ def _credentials(configuration: Any) -> tuple[str | None, str | None]:
     path = configuration.ssl_ca_cert
     ca = base64.b64encode(Path(path).read_bytes()).decode("ascii") if path else None
     return (token.split()[-1] if token else None), ca
+
+
+# ``handler.pw.nodepool`` of 11.0.0: what a driver may ask of its launcher.
+
+
+class LauncherView:
+    """Any thread may use it; nothing blocks.
+
+    :param provider: the running provider of a name; None = there is none now.
+    """
+
+    def __init__(self, zk: ZooKeeper, provider: Callable[[str], Provider | None]) -> None:
+        self.zk = zk
+        self._provider = provider
+
+    def getZK(self) -> ZooKeeper:
+        """The connection to ZooKeeper."""
+        return self.zk
+
+    def getProviderManager(self, provider_name: str) -> Provider:
+        """The running provider of a name. Raises KeyError: there is none now."""
+        found = self._provider(provider_name)
+        if found is None:
+            raise KeyError(provider_name)
+        return found

@@ -24,7 +24,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKLockException
 from nodepool.guard import Guard
-from nodepool.launcher.pool.decline import START_SECONDS
+from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.model import states
 from nodepool.model.event import What
 from nodepool.plan.nodes import (

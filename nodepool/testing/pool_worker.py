@@ -66,7 +66,7 @@ class PoolWorkerStandIn:
     @property
     def nodepool(self) -> Any:
         """For drivers written for 11.0.0: what they may ask of their launcher."""
-        from nodepool.compat.launcher_view import LauncherView
+        from nodepool.compat.modules import LauncherView
 
         return LauncherView(self._zk, {self._provider.name: self._provider}.get)
 

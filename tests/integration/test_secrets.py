@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kazoo.exceptions import NoNodeError
 
-from nodepool.cmd import debugging
+from nodepool.cmd import daemon
 from nodepool.driver.statemachine import inventory
 from nodepool.plan.retries import Backoff
 from nodepool.runtime import providers
@@ -94,7 +94,7 @@ def check(place: Place, caplog: pytest.LogCaptureFixture, *more: str) -> None:
     lines = [formatter.format(record) for record in caplog.records]
     lines += [repr(vars(record)) for record in caplog.records]
     lines += [data.decode("utf-8", "replace") for data in all_data(place.znodes)]
-    lines.append(debugging.stacks())
+    lines.append(daemon.stacks())
     found = [line for line in lines for secret in secrets if secret in line]
     assert not found
 

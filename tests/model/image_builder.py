@@ -168,7 +168,7 @@ class ModelDib:
 
 
 class ModelWorkDir:
-    """`nodepool.builder.work_dir.WorkDir`: there are no processes, and nothing is mounted."""
+    """`nodepool.builder.dib.WorkDir`: there are no processes, and nothing is mounted."""
 
     def __init__(self, _images_dir: Path, parent: Path, name: str) -> None:
         self.path = parent / name

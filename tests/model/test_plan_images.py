@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.plan import image_cleanup
-from nodepool.plan.image_cleanup import DeleteUpload, MarkBuild, RemoveBuild, Verdict, judge_images
 from nodepool.plan.images import (
     BACKOFF,
+    KEPT,
     BuildHistory,
+    DeleteUpload,
     Due,
+    MarkBuild,
     OwnBuilds,
+    RemoveBuild,
     UploadHistory,
+    Verdict,
     WantedImage,
     WantedImages,
     WantedUpload,
     build_due,
+    judge_images,
     overtaken,
     uploads_due,
 )
@@ -219,5 +223,5 @@ def test_there_is_always_something_that_makes_an_image_ready(view: ImagesView, d
 def test_modules_have_what_is_played() -> None:
     """Verdicts of another kind would need a part in `apply`."""
     assert Verdict == DeleteUpload | MarkBuild | RemoveBuild
-    assert image_cleanup.KEPT == 2
+    assert KEPT == 2
     assert BACKOFF.pause(0) == 0

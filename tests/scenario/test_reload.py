@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.launcher.pool import decline
+from nodepool.launcher.pool import intake
 from nodepool.plan.retries import Backoff
 from tests.scenario.conftest import Launch
 from tests.scenario.test_requests import fulfilled
@@ -178,7 +178,7 @@ def test_provider_goes_during_a_launch(
     launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """G-6, L-17: its pool is not registered any more; a request in progress is not stuck, one that waits is free."""
-    monkeypatch.setattr(decline, "START_SECONDS", 2.0)
+    monkeypatch.setattr(intake, "START_SECONDS", 2.0)
     launcher = launch([fake_provider("one", cloud=cloud_name), fake_provider("two", ("big",), cloud=cloud_name)])
     cloud.set(hang=True)
     request_id = znodes.submit(["big"])
@@ -226,7 +226,7 @@ def test_no_provider_works(
     def fail(provider: FakeProvider, zk_conn: object) -> None:
         raise RuntimeError("no way")
 
-    monkeypatch.setattr(decline, "START_SECONDS", 2.0)
+    monkeypatch.setattr(intake, "START_SECONDS", 2.0)
     with monkeypatch.context() as patch:
         patch.setattr(FakeProvider, "start", fail)
         launcher = launch([fake_provider("one", cloud=cloud_name)])

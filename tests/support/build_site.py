@@ -11,8 +11,8 @@ from pathlib import Path
 
 from nodepool.builder import fake_build
 from nodepool.builder.build import BuildPlan, BuildServices, BuildWorker
+from nodepool.builder.dib import NOTES
 from nodepool.builder.progress import RunningBuilds
-from nodepool.builder.work_dir import NOTES
 from nodepool.model.image import ImageBuild
 from tests.support.image_site import IMAGE, ImageSite
 

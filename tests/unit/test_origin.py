@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.origin import install_command
-from nodepool.version import how_to_install
+from nodepool.version import how_to_install, install_command
 
 
 class Distribution:

@@ -11,10 +11,17 @@ from nodepool.clock import monotonic
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.gce.client import ComputeEngine, GoogleLogin
-from nodepool.driver.gce.creation import GceCreation, network_path, subnetwork_path
 from nodepool.driver.gce.facts import GceFacts, ProjectLimits
 from nodepool.driver.gce.images import GceImageCalls, GceImages
-from nodepool.driver.gce.instances import GceDeletion, GceInstance, GceInstances, Preemptions
+from nodepool.driver.gce.instances import (
+    GceCreation,
+    GceDeletion,
+    GceInstance,
+    GceInstances,
+    Preemptions,
+    network_path,
+    subnetwork_path,
+)
 from nodepool.driver.gce.types import PREEMPTED, READY, LabelReader, name_of, zone_and_name
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.kubernetes import limits, preflight
+from nodepool.driver.kubernetes import objects, preflight
 from nodepool.driver.kubernetes.client import NODES, KubeClient, Object, core
 from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.connection import ClusterConnection
@@ -114,9 +114,9 @@ class KubernetesAdapter(Adapter):
             return super().getQuotaLimits()
         nodes, _ = self.client.list(NODES)
         pods, _ = self.client.list(core("pods"))
-        return limits.of_cluster(nodes, pods, self._counted_for)
+        return objects.of_cluster(nodes, pods, self._counted_for)
 
-    def _counted_for(self, pod: Object) -> limits.Amounts:
+    def _counted_for(self, pod: Object) -> objects.Amounts:
         """What is counted for the node of a pod; nothing if it is not ours."""
         found = pod["metadata"].get("labels") or {}
         if tags.node_id_of(found, self.config.name) is None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes import client as kubernetes_client
-from nodepool.driver.kubernetes import limits, objects
+from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter
 from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
@@ -250,7 +250,7 @@ def project_view(found: Object) -> PlaceView:
 _GROUP: Final = "/apis/quota.openshift.io/v1/namespaces"
 
 #: What Nodepool counts, by the name of the project.
-Counted = Mapping[str, limits.Amounts]
+Counted = Mapping[str, objects.Amounts]
 
 
 def applied(client: KubeClient, project: str) -> list[Object]:
@@ -273,12 +273,12 @@ def left_for_us(quota: Object, counted: Counted) -> dict[str, float]:
         # Which pods it concerns depends on more than what they request.
         return {}
     total = status.get("total") or {}
-    hard = limits.requested(total.get("hard") or spec.get("hard") or {})
-    used = limits.requested(total.get("used") or {})
+    hard = objects.requested(total.get("hard") or spec.get("hard") or {})
+    used = objects.requested(total.get("used") or {})
     ours: dict[str, float] = {}
     for part in status.get("namespaces") or []:
         of_nodes = counted.get(str(part.get("namespace"))) or {}
-        for name, amount in limits.requested((part.get("status") or {}).get("used") or {}).items():
+        for name, amount in objects.requested((part.get("status") or {}).get("used") or {}).items():
             ours[name] = ours.get(name, 0.0) + min(amount, of_nodes.get(name, 0.0))
     return {name: max(0.0, limit - max(0.0, used.get(name, 0.0) - ours.get(name, 0.0))) for name, limit in hard.items()}
 
@@ -289,7 +289,7 @@ def of_all(quotas: Iterable[Object], counted: Counted) -> QuotaInformation:
     for quota in quotas:
         for name, limit in left_for_us(quota, counted).items():
             found[name] = min(limit, found.get(name, math.inf))
-    return limits.made_of(found)
+    return objects.made_of(found)
 
 
 def together(
@@ -304,14 +304,14 @@ def together(
     for project, shown in found.items():
         for quota in shown:
             by_name.setdefault(str(quota["metadata"]["name"]), (quota, set()))[1].add(project)
-    room: dict[str, float] = dict(limits.together(own.values()).quota["compute"])
+    room: dict[str, float] = dict(objects.together(own.values()).quota["compute"])
     for quota, projects in by_name.values():
         others = [own[project].quota["compute"] for project in own if project not in projects]
         for name, limit in left_for_us(quota, counted).items():
             limit += sum(amounts.get(name, math.inf) for amounts in others)
             if limit < math.inf:
                 room[name] = min(limit, room.get(name, math.inf))
-    return limits.made_of(room)
+    return objects.made_of(room)
 
 
 # What ``nodepool check`` finds out for both drivers of OpenShift. Only reads.

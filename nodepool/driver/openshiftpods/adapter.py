@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes import client as kubernetes_client
-from nodepool.driver.kubernetes import limits, objects
+from nodepool.driver.kubernetes import objects
 from nodepool.driver.kubernetes.adapter import KubernetesAdapter
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud, Object
@@ -110,13 +110,13 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
         """What the quotas of the projects leave, where the account may read them; all pools together."""
         own: dict[str, QuotaInformation] = {}
         shared: dict[str, list[kubernetes_client.Object]] = {}
-        counted: dict[str, limits.Amounts] = {}
+        counted: dict[str, objects.Amounts] = {}
         for project in self.config.pools:
             quotas = self._quotas_of(project)
             shared[project] = adapter.applied(self.client, project)
             pods = self._pods_of(project) if quotas or shared[project] else []
-            own[project] = limits.of_quotas(quotas, pods)
-            counted[project] = limits.requests_of_all(pods)
+            own[project] = objects.of_quotas(quotas, pods)
+            counted[project] = objects.requests_of_all(pods)
         return adapter.together(own, shared, counted)
 
     def _quotas_of(self, project: str) -> list[kubernetes_client.Object]:

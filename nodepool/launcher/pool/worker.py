@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.launcher.pool.decline import Declines
 from nodepool.launcher.pool.desk import Desk, RequestEvents
 from nodepool.launcher.pool.handlers import POLL_SECONDS, Eviction, Handlers, LaunchLog
-from nodepool.launcher.pool.intake import Batch, FastPath, Intake
+from nodepool.launcher.pool.intake import Batch, Declines, FastPath, Intake
 from nodepool.launcher.pool.status import PoolStatusMaker, StatusSources
 from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, Room, Turns
 from nodepool.logconfig import get_annotated_logger
@@ -37,7 +36,7 @@ from nodepool.tracing import spans
 from nodepool.zk.components import Registration
 
 if TYPE_CHECKING:
-    from nodepool.compat.launcher_view import LauncherView
+    from nodepool.compat.modules import LauncherView
     from nodepool.driver.config import ConfigPool, ProviderConfig
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.driver.interface import Provider
@@ -359,7 +358,7 @@ class PoolServices:
     @property
     def nodepool(self) -> LauncherView:
         """For drivers written for 11.0.0."""
-        from nodepool.compat.launcher_view import LauncherView
+        from nodepool.compat.modules import LauncherView
 
         return LauncherView(self.getZK(), self._pool.launcher.provider)
 

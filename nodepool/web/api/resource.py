@@ -14,8 +14,7 @@ from nodepool.listing.paging import BadCursor, Order, part_of
 from nodepool.listing.table import Table, UnknownColumn, selected
 from nodepool.model.config_keys import did_you_mean
 from nodepool.plan.explained import Explained
-from nodepool.web.answers import ApiProblem
-from nodepool.web.query import CURSOR, FIELDS, OF_LISTS, SORT, Parameter, Query
+from nodepool.web.answers import CURSOR, FIELDS, OF_LISTS, SORT, ApiProblem, Parameter, Query
 
 if TYPE_CHECKING:
     from nodepool.web.snapshot import WebSnapshot

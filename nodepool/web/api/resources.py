@@ -23,10 +23,22 @@ from nodepool.plan.attention import merged, registered_launchers
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_provider, explain_request
 from nodepool.plan.explained import ExplainedLabel, ExplainedNode, ExplainedProvider, ExplainedRequest
 from nodepool.plan.pool_summary import STATES, summarize
-from nodepool.web.answers import ApiProblem, zuul_links
+from nodepool.web.answers import (
+    LABEL,
+    OLDER_THAN,
+    POOL,
+    PROVIDER,
+    SINCE,
+    SUBJECT,
+    TENANT,
+    ApiProblem,
+    Parameter,
+    Query,
+    state,
+    zuul_links,
+)
 from nodepool.web.api import resource
 from nodepool.web.api.resource import NAME, ApiResource, Records, list_resource, objects_of, of_table
-from nodepool.web.query import LABEL, OLDER_THAN, POOL, PROVIDER, SINCE, SUBJECT, TENANT, Parameter, Query, state
 from nodepool.web.snapshot import WaitSummary
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from nodepool.model.maintenance import MODES, Mode
-from nodepool.web.answers import MEDIA_TYPE, ApiProblem, problem_response, to_json
+from nodepool.web.answers import MEDIA_TYPE, ApiProblem, parse, problem_response, to_json
 from nodepool.web.api.resource import COUNT, FLAG, MOMENT, NAME, OPTIONAL_MOMENT, TEXT, Schema, thing, whole
 from nodepool.web.api.resources import (
     event_resources,
@@ -28,7 +28,6 @@ from nodepool.web.api.resources import (
     tenant_resources,
 )
 from nodepool.web.changes import MOST_TEXT
-from nodepool.web.query import parse
 
 if TYPE_CHECKING:
     from starlette.requests import Request

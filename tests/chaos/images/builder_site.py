@@ -43,9 +43,9 @@ IMAGE_BYTES, BUILD_SECONDS = 200_000, (0.5, 2.0)
 #: about records of abandoned uploads (R-4), but later than builders that are cut off, or stand still, go on.
 CONSTANTS = (
     "nodepool.plan.images.FIRST_PAUSE_SECONDS=5",
-    "nodepool.plan.image_cleanup.ORPHAN_AGE_SECONDS=15",
-    "nodepool.plan.image_cleanup.UNREADABLE_SECONDS=15",
-    "nodepool.plan.image_cleanup.ABANDONED_SECONDS=20",
+    "nodepool.plan.images.ORPHAN_AGE_SECONDS=15",
+    "nodepool.plan.images.UNREADABLE_SECONDS=15",
+    "nodepool.plan.images.ABANDONED_SECONDS=20",
 )
 
 

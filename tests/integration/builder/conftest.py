@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.builder import image_cleanup
-from nodepool.builder.work_dir import NOTES
+from nodepool.builder.dib import NOTES
 from nodepool.plan.retries import Backoff
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.build_site import BuildSite
@@ -24,7 +24,7 @@ MakeSite = Callable[..., ImageSite]
 @pytest.fixture(autouse=True)
 def _no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-4: records of abandoned uploads go at once, but for the tests of that."""
-    monkeypatch.setattr("nodepool.plan.image_cleanup.ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.plan.images.ABANDONED_SECONDS", 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -86,7 +86,7 @@ def test_abandoned_upload_without_metadata(site: ImageSite) -> None:
 
 def test_image_that_comes_after_the_look(site: ImageSite, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-4: a builder that stood still makes an image while others clean up after it; no builder forgets the upload."""
-    monkeypatch.setattr("nodepool.plan.image_cleanup.ABANDONED_SECONDS", 500.0)
+    monkeypatch.setattr("nodepool.plan.images.ABANDONED_SECONDS", 500.0)
     other = make_site(clouds=site.clouds)
     build = site.build()
     bad = site.upload(build, state="uploading", external_name="debian-1")
@@ -100,7 +100,7 @@ def test_image_that_comes_after_the_look(site: ImageSite, make_site: MakeSite, m
     other.clean()
     assert (site.states(build), site.cloud().images()) == (["deleting"], [])
     site.put_image(build, bad.key)
-    monkeypatch.setattr("nodepool.plan.image_cleanup.ABANDONED_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.plan.images.ABANDONED_SECONDS", 0.0)
     make_site(clouds=site.clouds).clean()
     assert (site.states(build), site.cloud().images()) == ([], [])
 
@@ -160,13 +160,13 @@ def test_build_of_a_builder_that_is_gone(site: ImageSite, make_site: MakeSite, m
     build = make_site(clouds=site.clouds).build()
     build.state = "deleting"
     site.store.store_build(build)
-    monkeypatch.setattr("nodepool.plan.image_cleanup.OWN_BUILDER_SECONDS", 500.0)
+    monkeypatch.setattr("nodepool.plan.images.OWN_BUILDER_SECONDS", 500.0)
     site.clean()
     wait_seconds = site.cleanup.run_once()
     assert wait_seconds is not None
     assert 0 < wait_seconds <= 500
     assert set(site.view().builds) == {build.key}
-    monkeypatch.setattr("nodepool.plan.image_cleanup.OWN_BUILDER_SECONDS", 0.0)
+    monkeypatch.setattr("nodepool.plan.images.OWN_BUILDER_SECONDS", 0.0)
     site.clean()
     assert set(site.view().builds) == set()
 
@@ -202,7 +202,7 @@ def test_delete_commands(site: ImageSite) -> None:
 
 def test_unreadable_records(site: ImageSite, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-17: others are cleaned all the same; after a while the unreadable ones go, too, with what they made."""
-    monkeypatch.setattr("nodepool.plan.image_cleanup.UNREADABLE_SECONDS", -60.0)
+    monkeypatch.setattr("nodepool.plan.images.UNREADABLE_SECONDS", -60.0)
     bad, good, newer = site.build(), site.build(), site.build()
     upload = site.upload(bad, state="uploading")
     image = site.put_image(bad, upload.key)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 
 from nodepool.clock import wall_time
-from nodepool.plan.image_cleanup import ORPHAN_AGE_SECONDS
+from nodepool.plan.images import ORPHAN_AGE_SECONDS
 from nodepool.zk import caches
 from tests.support.image_site import IMAGE, ImageSite
 

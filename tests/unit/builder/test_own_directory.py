@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nodepool.builder.dib import OwnDirectory
 from nodepool.builder.image_files import ImageFiles
-from nodepool.builder.work_dir import OwnDirectory
 from nodepool.exceptions import ConfigError
 
 

@@ -27,7 +27,7 @@ def session() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_members(session: subprocess.Popen[bytes]) -> None:
-    first = dib.process(session.pid)
+    first = dib.process_of(session.pid)
     assert first is not None
     assert first in dib.members(session.pid)
     assert first.command_line().startswith(b"sh\0-c\0sleep")
@@ -37,7 +37,7 @@ def test_members(session: subprocess.Popen[bytes]) -> None:
 def test_who_has_ended_is_no_member() -> None:
     """Also while nobody has asked how it ended."""
     done = subprocess.Popen(["true"], start_new_session=True)
-    wait_for("its end", lambda: dib.process(done.pid) is None)
+    wait_for("its end", lambda: dib.process_of(done.pid) is None)
     assert dib.members(done.pid) == []
     done.wait(10)
     gone = dib.Process(done.pid, done.pid, 0)
@@ -85,13 +85,13 @@ def test_who_never_waits_is_told_all_the_same() -> None:
 
 def test_who_stops_itself_goes_on(session: subprocess.Popen[bytes]) -> None:
     """sudo does, when it hears late that its command was stopped."""
-    first = dib.process(session.pid)
+    first = dib.process_of(session.pid)
     assert first is not None
     assert not first.stopped
     os.kill(session.pid, signal.SIGSTOP)
 
     def stopped() -> bool:
-        found = dib.process(session.pid)
+        found = dib.process_of(session.pid)
         return found is not None and found.stopped
 
     wait_for("it is stopped", stopped)
@@ -103,7 +103,7 @@ def test_who_stops_itself_goes_on(session: subprocess.Popen[bytes]) -> None:
 
 def test_who_got_the_id_of_another_lives_on(session: subprocess.Popen[bytes]) -> None:
     """A process of a session ends, and its id is given out again, between the look and the signal."""
-    first = dib.process(session.pid)
+    first = dib.process_of(session.pid)
     assert first is not None
     dib.send(signal.SIGKILL, [replace(first, started=first.started - 1)])
     assert first in dib.members(session.pid)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nodepool.builder import dib, work_dir
-from nodepool.builder.work_dir import NOTES, WorkDir, clean_interrupted
+from nodepool.builder import dib
+from nodepool.builder.dib import NOTES, WorkDir, clean_interrupted
 from tests.support.wait import wait_for
 
 NAME = "debian-0000000001"
@@ -78,7 +78,7 @@ def test_problem_keeps_the_note(images: Path, tmp_path: Path, monkeypatch: pytes
 BUILDER = """
 import os, subprocess, sys
 from pathlib import Path
-from nodepool.builder.work_dir import WorkDir
+from nodepool.builder.dib import WorkDir
 work = WorkDir(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
 build = subprocess.Popen(
     ["sh", "-c", "(sleep 300; true) & sleep 300"],
@@ -116,7 +116,7 @@ def test_interrupted_build_is_ended(images: Path, tmp_path: Path, interrupted: i
 def test_interrupted_build_without_its_first_process(images: Path, tmp_path: Path, interrupted: int) -> None:
     """The others of its session are known by their environment."""
     os.kill(interrupted, 9)
-    wait_for("its end", lambda: dib.process(interrupted) is None)
+    wait_for("its end", lambda: dib.process_of(interrupted) is None)
     assert dib.members(interrupted)
     assert clean_interrupted(images) == []
     assert dib.members(interrupted) == []
@@ -186,5 +186,5 @@ def test_nothing_was_interrupted(images: Path) -> None:
 
 
 def test_machine_that_does_not_say_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work_dir, "_BOOT_ID", Path("/nonexistent"))
-    assert work_dir.this_machine() == ""
+    monkeypatch.setattr(dib, "_BOOT_ID", Path("/nonexistent"))
+    assert dib.this_machine() == ""

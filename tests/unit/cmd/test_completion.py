@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.cmd import cli
-from nodepool.cmd.completion import SHELLS
+from nodepool.cmd.cli import SHELLS
 from tests.support.shell_terminal import shell_on_terminal
 
 pytestmark = pytest.mark.usefixtures("clean_logging")

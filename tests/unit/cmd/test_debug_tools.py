@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from nodepool import log_names
-from nodepool.cmd import debugging
-from nodepool.cmd.debugging import DebugTools, load_package
+from nodepool.cmd import daemon
+from nodepool.cmd.daemon import DebugTools, load_package
 
 
 class Packages:
@@ -82,7 +82,7 @@ def test_not_installed(packages: Packages, lines: Callable[[], list[str]]) -> No
     packages.signal()
     assert lines() == []
     assert load_package("nodepool.no_such_package") is None
-    assert load_package("nodepool.cmd.debugging") is debugging
+    assert load_package("nodepool.cmd.daemon") is daemon
 
 
 def test_an_error_is_logged(packages: Packages, lines: Callable[[], list[str]]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.cmd.debugging: the console of --repl."""
+"""nodepool.cmd.daemon: the console of --repl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.debugging import ReplServer
+from nodepool.cmd.daemon import ReplServer
 
 
 def test_console_answers_and_keeps_stdout_apart() -> None:

@@ -12,9 +12,8 @@ from collections import deque
 import pytest
 
 from nodepool import log_names
-from nodepool.cmd import debugging
-from nodepool.cmd.daemon import Notifier, ServiceRunner
-from nodepool.cmd.debugging import DebugTools
+from nodepool.cmd import daemon
+from nodepool.cmd.daemon import DebugTools, Notifier, ServiceRunner
 from nodepool.cmd.stop_signals import STOP_SIGNALS
 from tests.support.manual_clock import ManualClock
 
@@ -208,7 +207,7 @@ def test_dump_signal_writes_stacks(caplog: pytest.LogCaptureFixture) -> None:
 def test_dump_appears_whatever_the_level(caplog: pytest.LogCaptureFixture) -> None:
     """An operator who asks for the stacks gets them although the logger is set to a higher level."""
     with caplog.at_level(logging.WARNING, log_names.STACK_DUMP):
-        debugging.dump()
+        daemon.dump()
     assert caplog.records[0].levelno == logging.WARNING
 
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.compat.launcher_view import LauncherView
+from nodepool.compat.modules import LauncherView
 
 
 def test_view() -> None:

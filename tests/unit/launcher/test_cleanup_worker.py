@@ -14,7 +14,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher import deletion
 from nodepool.launcher.deletion import LATER_SECONDS, LOST_SECONDS, SOON_SECONDS, SWEEP_SECONDS, CleanupWorker
-from nodepool.launcher.pool.decline import START_SECONDS
+from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.plan.nodes import STALLED_SECONDS
 from nodepool.plan.triage import PoolInfo
 from tests.support.local_launcher import fake_provider

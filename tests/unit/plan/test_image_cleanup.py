@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.image_cleanup: which builds and uploads go."""
+"""nodepool.plan.images: which builds and uploads go."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from dataclasses import replace
 import pytest
 
 from nodepool.model.image import BuildView, UploadView
-from nodepool.plan.image_cleanup import DeleteUpload, MarkBuild, RemoveBuild, Verdict, judge_images, left_to_its_builder
-from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
+from nodepool.plan.images import (
+    DeleteUpload,
+    MarkBuild,
+    RemoveBuild,
+    Verdict,
+    WantedImage,
+    WantedImages,
+    WantedUpload,
+    judge_images,
+    left_to_its_builder,
+)
 from tests.support.image_views import bad_upload, build, images, upload
 
 USE = {"debian": WantedUpload("qcow2")}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.plan.image_cleanup: which local files go."""
+"""nodepool.plan.images: which local files go."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nodepool.model.image import ImagesView
-from nodepool.plan.image_cleanup import LocalBuild, RemoveFiles, judge_files
-from nodepool.plan.images import WantedImage, WantedImages, WantedUpload
+from nodepool.plan.images import LocalBuild, RemoveFiles, WantedImage, WantedImages, WantedUpload, judge_files
 from tests.support.image_views import build, images, upload
 
 FILES = LocalBuild("debian", "b1", frozenset({"qcow2", "raw"}), newest=100.0)

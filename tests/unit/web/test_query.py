@@ -6,15 +6,24 @@ from __future__ import annotations
 import pytest
 
 from nodepool.listing.nodes import Filter
-from nodepool.web import query
+from nodepool.web import answers
 from nodepool.web.answers import ApiProblem
 
-STATE = query.state(["ready", "used"])
-ALL = (STATE, query.LABEL, query.PROVIDER, query.POOL, query.TENANT, query.OLDER_THAN, query.SINCE, *query.OF_LISTS)
+STATE = answers.state(["ready", "used"])
+ALL = (
+    STATE,
+    answers.LABEL,
+    answers.PROVIDER,
+    answers.POOL,
+    answers.TENANT,
+    answers.OLDER_THAN,
+    answers.SINCE,
+    *answers.OF_LISTS,
+)
 
 
-def parsed(text: str) -> query.Query:
-    return query.parse(text.encode(), ALL, {})
+def parsed(text: str) -> answers.Query:
+    return answers.parse(text.encode(), ALL, {})
 
 
 def test_filters() -> None:
@@ -27,7 +36,7 @@ def test_filters() -> None:
 
 def test_lists() -> None:
     """WP-21, WP-23"""
-    assert (parsed("").limit, parsed("limit=7").limit) == (query.ROWS, 7)
+    assert (parsed("").limit, parsed("limit=7").limit) == (answers.ROWS, 7)
     assert parsed("fields=a,b,a").fields == ["a", "b"]
     assert parsed("sort=-id&cursor=abc").given == {"sort": "-id", "cursor": "abc"}
 
@@ -48,9 +57,9 @@ def test_since() -> None:
         ("limit=%C2%B2", "is no number"),
         ("limit=99999999999999999999", "is no number"),
         ("label=a&label=b", "is there twice"),
-        (f"label={'x' * (query.MAX_VALUE + 1)}", "is longer than 500 characters"),
-        (f"label={'x,' * (query.MAX_NAMES + 1)}", "more than 50 names"),
-        ("x" * (query.MAX_QUERY + 1), "The query is longer"),
+        (f"label={'x' * (answers.MAX_VALUE + 1)}", "is longer than 500 characters"),
+        (f"label={'x,' * (answers.MAX_NAMES + 1)}", "more than 50 names"),
+        ("x" * (answers.MAX_QUERY + 1), "The query is longer"),
         ("since=nan", "is no duration"),
         ("older_than=-1s", "is no duration"),
     ],

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from nodepool.model import states
 from nodepool.model.image import ImagesView
-from nodepool.web import released
+from nodepool.web import app
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed
 from tests.support.web_site import WebSite
@@ -140,7 +140,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def client(site: WebSite, clock: Clock) -> TestClient:
-    return TestClient(Starlette(routes=released.routes(site.site, clock)))
+    return TestClient(Starlette(routes=app.routes(site.site, clock)))
 
 
 def test_caching(site: WebSite, client: TestClient, clock: Clock) -> None:
@@ -182,17 +182,17 @@ def test_conditional_requests(client: TestClient, clock: Clock) -> None:
 
 def test_answers_are_bounded(clock: Clock) -> None:
     """WP-6: whatever clients ask for."""
-    recent = released.RecentAnswers(clock)
-    for number in range(3 * released.MOST_ANSWERS):
-        recent.get("/node-list", released.Question(as_json=False, node_id=str(number)), lambda: b"x")
+    recent = app.RecentAnswers(clock)
+    for number in range(3 * app.MOST_ANSWERS):
+        recent.get("/node-list", app.Question(as_json=False, node_id=str(number)), lambda: b"x")
     asked = [
-        recent.get("/node-list", released.Question(as_json=False, node_id=str(number)), lambda: b"y").body
-        for number in range(3 * released.MOST_ANSWERS)
+        recent.get("/node-list", app.Question(as_json=False, node_id=str(number)), lambda: b"y").body
+        for number in range(3 * app.MOST_ANSWERS)
     ]
-    assert asked.count(b"x") == released.MOST_ANSWERS
-    large = released.Question(as_json=True)
+    assert asked.count(b"x") == app.MOST_ANSWERS
+    large = app.Question(as_json=True)
     clock.at += 2
-    recent.get("/node-list", large, lambda: b"x" * (released.MOST_BYTES + 1))
+    recent.get("/node-list", large, lambda: b"x" * (app.MOST_BYTES + 1))
     assert recent.get("/node-list", large, lambda: b"new").body == b"new"
 
 

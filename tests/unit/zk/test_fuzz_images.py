@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 
 from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
 from nodepool.plan import images
-from nodepool.plan.image_cleanup import DeleteUpload, LocalBuild, MarkBuild, RemoveBuild, judge_files, judge_images
-from nodepool.plan.images import WantedImage, WantedImages, WantedUpload, choose_rollback
+from nodepool.plan.images import (
+    DeleteUpload,
+    LocalBuild,
+    MarkBuild,
+    RemoveBuild,
+    WantedImage,
+    WantedImages,
+    WantedUpload,
+    choose_rollback,
+    judge_files,
+    judge_images,
+)
 from nodepool.zk import caches, paths
 from nodepool.zk.caches import ImageTree
 from tests.support.odd_json import records

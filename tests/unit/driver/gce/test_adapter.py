@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacityLater, CloudQuota, CloudRefused, CloudSetup
-from nodepool.driver.gce import creation
+from nodepool.driver.gce import instances
 from nodepool.driver.statemachine.instance import for_node
 from nodepool.exceptions import CapacityException, LaunchStatusException, RuntimeConfigurationException
 from nodepool.model.request import NodeRequest
@@ -260,7 +260,7 @@ def test_preempted_after_it_was_given_out(tmp_path: Path) -> None:
 
 def test_too_many_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GC-5 (not repeated): CONCURRENT_OPERATIONS_QUOTA_EXCEEDED is sat out, and no attempt is spent."""
-    monkeypatch.setattr(creation, "CONCURRENT_PAUSE", Backoff(0.1, 0.2))
+    monkeypatch.setattr(instances, "CONCURRENT_PAUSE", Backoff(0.1, 0.2))
     with at_simulator(tmp_path, section(), concurrent_operations=0) as here:
         machine = here.creation()
         put_off = machine.put_off

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.creation` and ``places``."""
+"""Tests of `nodepool.driver.gce.instances` and ``places``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nodepool.driver.gce.config import CLOUD_SCOPE
-from nodepool.driver.gce.creation import instance_body
 from nodepool.driver.gce.facts import places_of
+from nodepool.driver.gce.instances import instance_body
 from nodepool.driver.statemachine.instance import for_node
 from tests.unit.driver.gce.sections import PROVIDER, ZONES, label_of, load, section
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.kubernetes import limits
+from nodepool.driver.kubernetes import objects
 from nodepool.model.quota import QuotaInformation
 
 
@@ -40,7 +40,7 @@ def compute(found: QuotaInformation) -> dict[str, float]:
 )
 def test_quantities(text: Any, amount: float) -> None:
     """KU-6: as Kubernetes writes them."""
-    assert limits.amount_of(text) == amount
+    assert objects.amount_of(text) == amount
 
 
 def test_requests_of_a_pod() -> None:
@@ -49,28 +49,28 @@ def test_requests_of_a_pod() -> None:
     made["spec"]["containers"].append({"name": "d", "resources": {"requests": {"cpu": "1"}}})
     made["spec"]["containers"].append({"name": "e", "resources": {"requests": {"memory": "much"}}})
     made["spec"]["initContainers"] = [{"name": "i", "resources": {"requests": {"cpu": "1", "memory": "128Mi"}}}]
-    assert limits.requests_of(made) == {"instances": 1, "cores": 1.5, "ram": 128}
+    assert objects.requests_of(made) == {"instances": 1, "cores": 1.5, "ram": 128}
 
 
 def test_room_of_a_cluster() -> None:
     """KU-13: what its nodes can allocate, without what others request there."""
     nodes = [node(), node("two")]
     pods = [pod(cpu="1", memory="1Gi"), pod(node="two", cpu="500m"), pod(node="three", cpu="4")]
-    found = compute(limits.of_cluster(nodes, pods, lambda _: {}))
+    found = compute(objects.of_cluster(nodes, pods, lambda _: {}))
     assert found == {"cores": 6.5, "ram": 15 * 1024, "instances": 218, "ephemeral-storage": 20000, "nvidia.com/gpu": 4}
 
 
 def test_our_own_pods_count_by_themselves() -> None:
     """KU-13: the framework counts what a label says; only what a pod requests beyond that is used by others."""
     ours = pod("ours", cpu="2", memory="1Gi")
-    found = compute(limits.of_cluster([node()], [ours], lambda _: {"instances": 1, "cores": 1, "ram": 1024}))
+    found = compute(objects.of_cluster([node()], [ours], lambda _: {"instances": 1, "cores": 1, "ram": 1024}))
     assert (found["cores"], found["ram"], found["instances"]) == (3, 8 * 1024, 110)
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_pods_that_have_ended(phase: str) -> None:
     """KU-13: they use nothing."""
-    assert compute(limits.of_cluster([node()], [pod(phase=phase, cpu="4")], lambda _: {}))["cores"] == 4
+    assert compute(objects.of_cluster([node()], [pod(phase=phase, cpu="4")], lambda _: {}))["cores"] == 4
 
 
 @pytest.mark.parametrize(
@@ -83,19 +83,19 @@ def test_pods_that_have_ended(phase: str) -> None:
 )
 def test_nodes_that_take_no_pods(other: dict[str, Any]) -> None:
     """KU-13: neither their room counts, nor what runs there."""
-    found = compute(limits.of_cluster([node(), other], [pod(node="two", cpu="3")], lambda _: {}))
+    found = compute(objects.of_cluster([node(), other], [pod(node="two", cpu="3")], lambda _: {}))
     assert found["cores"] == 4
 
 
 def test_taint_that_only_advises() -> None:
     """KU-13: pods may go there."""
     advised = node("two", taints=[{"key": "k", "effect": "PreferNoSchedule"}])
-    assert compute(limits.of_cluster([advised], [], lambda _: {}))["cores"] == 4
+    assert compute(objects.of_cluster([advised], [], lambda _: {}))["cores"] == 4
 
 
 def test_quota_of_a_namespace() -> None:
     """KU-13: what it leaves us: the limit without what others use; pods of ours are in what is used."""
-    found = limits.of_quotas(
+    found = objects.of_quotas(
         [quota({"pods": "10", "requests.cpu": "8", "memory": "4Gi"}, {"pods": "5", "requests.cpu": "3"})],
         [pod(cpu="1"), pod("q", cpu="1"), pod("ended", "Failed", cpu="1")],
     )
@@ -104,18 +104,18 @@ def test_quota_of_a_namespace() -> None:
 
 def test_least_of_several_quotas() -> None:
     """KU-13: each holds by itself."""
-    found = limits.of_quotas([quota({"pods": "10"}), quota({"count/pods": "4", "limits.cpu": "1"})], [])
+    found = objects.of_quotas([quota({"pods": "10"}), quota({"count/pods": "4", "limits.cpu": "1"})], [])
     assert compute(found) == {"instances": 4}
 
 
 def test_quota_with_a_scope() -> None:
     """KU-13: it may not concern our pods; if it does, a launch is refused and waits."""
-    assert compute(limits.of_quotas([quota({"pods": "1"}, scopes=["BestEffort"])], [])) == {}
+    assert compute(objects.of_quotas([quota({"pods": "1"}, scopes=["BestEffort"])], [])) == {}
 
 
 def test_several_namespaces() -> None:
     """KU-13: together; what one of them does not limit is not limited."""
-    one = limits.of_quotas([quota({"pods": "10", "cpu": "4"})], [])
-    two = limits.of_quotas([quota({"pods": "5"})], [])
-    assert compute(limits.together([one, two])) == {"instances": 15}
-    assert compute(limits.together([])) == {}
+    one = objects.of_quotas([quota({"pods": "10", "cpu": "4"})], [])
+    two = objects.of_quotas([quota({"pods": "5"})], [])
+    assert compute(objects.together([one, two])) == {"instances": 15}
+    assert compute(objects.together([])) == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
-from nodepool.driver.kubernetes import limits
+from nodepool.driver.kubernetes import objects
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshift.adapter import DESCRIPTION, OpenShiftAdapter, left_for_us, of_all, together
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
@@ -58,10 +58,10 @@ def test_quota_without_a_status() -> None:
 
 def test_quota_of_some_of_our_projects() -> None:
     """KU-13: it counts once, however many projects show it; the others have what their own quotas leave."""
-    own = {name: limits.made_of({"instances": 5.0}) for name in ("a", "b", "c")}
+    own = {name: objects.made_of({"instances": 5.0}) for name in ("a", "b", "c")}
     shared = quota({"pods": "6"}, {"pods": "0"})
     assert finite(together(own, {"a": [shared], "b": [shared], "c": []}, {})) == {"instances": 11}
-    own["c"] = limits.made_of({})
+    own["c"] = objects.made_of({})
     assert finite(together(own, {"a": [shared], "b": [shared], "c": []}, {})) == {}
     assert finite(together(own, {name: [shared] for name in own}, {})) == {"instances": 6}
 

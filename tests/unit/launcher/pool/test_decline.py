@@ -11,9 +11,9 @@ import pytest
 
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.events import EventRing
-from nodepool.launcher.pool import decline as decline_module
-from nodepool.launcher.pool.decline import BATCH, START_SECONDS, Declines
+from nodepool.launcher.pool import intake as decline_module
 from nodepool.launcher.pool.desk import Desk, RequestEvents
+from nodepool.launcher.pool.intake import BATCH, START_SECONDS, Declines
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model import reasons, states
 from nodepool.model.reasons import Reason, ReasonCode
