@@ -3,26 +3,29 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.http.connections import QuickAnswer
 from nodepool.driver.openstack.cloud import OpenStackCloud
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.transport import CloudAnswer
-from nodepool.driver.openstack.views import Server
+from nodepool.driver.openstack.instance import OpenStackInstance
+from nodepool.driver.openstack.transport import CloudAnswer, Transport
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
+from tests.support.recording_server import RecordingServer, Sent
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
-
 METADATA = {"nodepool_node_id": "0000000042", "nodepool_pool_name": "main", "nodepool_provider_name": "cloud-a"}
 REQUEST: Any = SimpleNamespace(id="200-7", node_types=["small"], requestor="zuul", tenant_name="t", event_id="e")
 
@@ -61,10 +64,8 @@ def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None 
 def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackProviderConfig, Config]:
     """Load a section in a configuration that has its labels and the image ``fedora``."""
     config = Config()
-    config.diskimages["fedora"] = DiskImage("fedora")
-    config.diskimages["fedora"].username = "builder"
-    config.diskimages["fedora"].python_path = "/py"
-    config.diskimages["fedora"].shell_type = "csh"
+    image = config.diskimages["fedora"] = DiskImage("fedora")
+    image.username, image.python_path, image.shell_type = "builder", "/py", "csh"
     for pool in data["pools"]:
         for label in pool.get("labels", []):
             config.labels[label["name"]] = Label(label["name"])
@@ -72,6 +73,12 @@ def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackP
     made.getSchema()(data)
     made.load(config)
     return made, config
+
+
+def only_label(config: OpenStackProviderConfig) -> OpenStackLabel:
+    (pool,) = config.pools.values()
+    (label,) = pool.labels.values()
+    return label
 
 
 class StubTransport:
@@ -99,19 +106,9 @@ class StubTransport:
     def has(self, service: str) -> bool:
         return service in self.services
 
-    def call(
-        self,
-        service: str,
-        method: str,
-        path: str,
-        what: str,
-        *,
-        body: Any = None,
-        query: Mapping[str, Any] | None = None,
-        arguments: Mapping[str, Any] | None = None,
-        permit: Callable[[], None] = lambda: None,
-    ) -> CloudAnswer:
-        permit()
+    def call(self, service: str, method: str, path: str, what: str, **given: Any) -> CloudAnswer:
+        body, query, arguments = (given.get(key) for key in ("body", "query", "arguments"))
+        given.get("permit", lambda: None)()
         self.calls.append((method, path))
         self.bodies.append(body)
         answer = self.answers.get((method, path), CloudNotFound(f"{method} {path}", 404))
@@ -129,24 +126,46 @@ class StubTransport:
     def count(self, method: str, path: str) -> int:
         return self.calls.count((method, path))
 
+    def sent(self, method: str) -> list[str]:
+        return [path for called, path in self.calls if called == method]
+
+    def body(self, method: str, path: str) -> Any:
+        """Of the first such call."""
+        return self.bodies[self.calls.index((method, path))]
+
 
 class StubCloud(OpenStackCloud):
     """An `OpenStackCloud` without threads."""
 
-    def __init__(self, config: OpenStackProviderConfig, settings: Mapping[str, Any] | None = None) -> None:
+    inventory_class = QuietInventory
+
+    def __init__(self, config: OpenStackProviderConfig, settings: Mapping[str, Any] | None, clock: ManualClock) -> None:
         self.stub = StubTransport()
         super().__init__(config, self.stub, settings)  # type: ignore[arg-type]
-        self.clock = ManualClock()
+        self.clock = clock
         self.creators = self.others = ManualExecutor()
-        self.inventory = QuietInventory(config.name, self.list_instances, self.changes_since, clock=self.clock)
-        self.inventory.on_news = self.delete_strays
-        self.inventory.on_list = self._listed
 
     def show(self, *servers: dict[str, Any], complete: bool = True) -> None:
         """The cloud has these servers, and they are listed now."""
         self.stub.answers["GET", "/servers/detail"] = {"servers": list(servers)}
         self.clock.now += 1
         self.inventory.refresh(complete)
+
+    def creation(self, image_id: str | None = None, az: str | None = "az1") -> ServerCreation:
+        """The launch of the only label, after its first step."""
+        label = only_label(self.config)
+        launch = ServerCreation(self, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG)
+        launch.advance()
+        return launch
+
+    def launched(self, **more: Any) -> OpenStackInstance:
+        """What becomes of a launch whose server is active at once."""
+        launch = self.creation()
+        self.show(server(status="ACTIVE", **more))
+        instance = launch.advance() or launch.advance()
+        assert launch.complete
+        assert isinstance(instance, OpenStackInstance)
+        return instance
 
 
 def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[str, Any]:
@@ -165,23 +184,76 @@ def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[st
     }
 
 
-def view(server_id: str = "s1", status: str = "ACTIVE", **more: Any) -> Server:
-    return Server.of(server(server_id, status, **more))
+class Stopped(threading.Event):
+    """Time passes at once when it is waited for. :ivar pauses: how long that was."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0)
+        self.clock.now += timeout or 0
+        return self.is_set()
 
 
-def only_label(config: OpenStackProviderConfig) -> OpenStackLabel:
-    (pool,) = config.pools.values()
-    (label,) = pool.labels.values()
-    return label
+class Response:
+    """Of requests. Names of headers with _ in place of -."""
+
+    def __init__(self, status: int, body: Any = b"", **headers: str) -> None:
+        self.status_code = status
+        self.content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        kind = "text/html" if self.content.startswith(b"<") else "application/json"
+        self.headers = {"Content-Type": kind, **{key.replace("_", "-"): value for key, value in headers.items()}}
+
+    def json(self) -> Any:
+        return json.loads(self.content)
 
 
-def machine(cloud: StubCloud, *, image_id: str | None = None, az: str | None = "az1") -> ServerCreation:
-    """A launch of the only label."""
-    label = only_label(cloud.config)
-    return ServerCreation(cloud, "np0000000042", label, image_id, METADATA, REQUEST, az, LOG, cloud.clock)
+class FastTransport(Transport):
+    """Its answers come in turn, the last one again and again; exceptions are raised. Notes what was asked."""
+
+    def __init__(self, *answers: Any, interval: float = 0) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        self.clock = ManualClock(100.0)
+        self.client: Any = SimpleNamespace(request=self._answer)
+        super().__init__("cloud-a", object(), interval, make_client=lambda *_: self.client, clock=self.clock)
+        self.stopped = self.waiting = Stopped(self.clock)
+
+    def _answer(self, url: str, method: str, **arguments: Any) -> Any:
+        self.asked.append((method, url, arguments))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer() if callable(answer) else answer
+
+    def get(self, service: str = "compute") -> Any:
+        return self.call(service, "GET", "/servers", "listing servers").data
 
 
-def body(cloud: StubCloud) -> dict[str, Any]:
-    """Of the creation."""
-    found: dict[str, Any] = cloud.stub.bodies[cloud.stub.calls.index(("POST", "/servers"))]["server"]
-    return found
+class Site:
+    """A client of a simulated cloud whose compute service is a server that keeps what it is sent."""
+
+    def __init__(self, client: Any, service: RecordingServer) -> None:
+        self.client = client
+        self.service = service
+
+    def call(self, method: str = "GET", path: str = "/servers/1", **arguments: Any) -> Any:
+        """As `Transport` makes it."""
+        return self.client.request(path, method, **{"raise_exc": False, **arguments})
+
+    def is_quick(self, method: str = "GET", path: str = "/servers/1", **arguments: Any) -> bool:
+        return isinstance(self.call(method, path, **arguments), QuickAnswer)
+
+    def learn(self) -> None:
+        """The first opens a connection, the second is the one to be learned from."""
+        assert [self.is_quick() for _ in range(2)] == [False, False]
+
+    @property
+    def last(self) -> Sent:
+        return self.service.sent[-1]
+
+
+MakeSite = Callable[..., AbstractContextManager[Site]]

@@ -1,0 +1,429 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to a cloud: what no answer means, when they are made, and that quick ones are as those of keystoneauth."""
+
+from __future__ import annotations
+
+import gc
+import json
+import socket
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keystoneauth1 import exceptions
+from keystoneauth1.discover import normalize_version_number
+from keystoneauth1.session import Session
+from openstack.proxy import Proxy
+
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, LoginRefused
+from nodepool.driver.framework.http.connections import QuickAnswer
+from nodepool.driver.openstack.api import Api
+from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
+from nodepool.driver.openstack.errors import ServiceAbsent
+from nodepool.driver.openstack.service_client import (
+    ENDPOINT_SECONDS,
+    TEMPLATE_SECONDS,
+    ServiceLimits,
+    StatsdCounts,
+    operation_name,
+)
+from nodepool.driver.openstack.transport import BUSY_ATTEMPTS, Transport, close, make_http_client
+from nodepool.exceptions import LaunchStatusException
+from nodepool.metrics.statsd import client_of
+from simulators.openstack import CLOUD_NAME, OpenStackSimulator
+from tests.support.manual_clock import ManualClock
+from tests.support.recording_server import OK, Sent
+from tests.support.statsd_server import StatsdServer
+from tests.unit.driver.openstack.support import FastTransport, MakeSite, Response, Site
+
+REFUSED = (
+    "Could not find versioned identity endpoints when attempting to authenticate. Please check that your auth_url is "
+    "correct. Unable to establish connection to https://cloud:5000/v3: HTTPSConnectionPool(host='cloud', port=5000): "
+    "Max retries exceeded with url: /v3 (Caused by NewConnectionError(\"HTTPSConnection(host='cloud', port=5000): "
+    'Failed to establish a new connection: [Errno 111] Connection refused"))'
+)
+SHORT = (
+    "failed: no answer from https://cloud:5000/v3: connection refused; check auth_url in clouds.yaml and the catalog"
+)
+LOGIN = "; check auth_url, user, password (is it expired?) and project"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "maybe_done", "text"),
+    [
+        (exceptions.ConnectTimeout("Request to http://x timed out"), CloudAway, True, "timed out"),
+        (exceptions.ConnectFailure("Unable: ('Connection aborted.', RemoteDisconnected())"), CloudAway, True, "Unable"),
+        (exceptions.ConnectFailure("NewConnectionError: [Errno 111] Connection refused"), CloudAway, False, "refused"),
+        (exceptions.UnknownConnectionError("odd", Exception()), CloudAway, True, "odd"),
+        (exceptions.DiscoveryFailure("no versions"), CloudAway, False, "is it a web page or a proxy that answers"),
+        (exceptions.GatewayTimeout("504"), CloudAway, True, "504"),
+        (exceptions.HttpError("busy", http_status=429), CloudAway, False, "429 busy"),
+        (exceptions.ClientException("what comes next"), CloudAway, True, "ClientException: what comes next"),
+        # J-7: address, cause and remedy, instead of all that three libraries say.
+        (exceptions.ConnectFailure(REFUSED), CloudAway, False, SHORT),
+        (exceptions.DiscoveryFailure(REFUSED), CloudAway, False, SHORT),
+        # A proxy before the cloud may ask for a login, see security.rst; other addresses stay as they are.
+        (
+            exceptions.ConnectTimeout("Request to https://proxy:pass-W0RD@k.example.org/v3?user=a@b timed out"),
+            CloudAway,
+            True,
+            "no answer from https://k.example.org/v3?user=a@b: timed out;",
+        ),
+        # Whatever Keystone does not like, it is about the cloud, not about a label.
+        (exceptions.Unauthorized("x"), LoginRefused, False, "password (is it expired?)"),
+        *((exceptions.HttpError("x", http_status=code), LoginRefused, False, LOGIN) for code in (400, 403, 404)),
+        # A wrong region, or a login without a project: the whole cloud is of no use.
+        (exceptions.EmptyCatalog("empty"), CloudAway, False, "no compute service for us: empty; check region-name,"),
+        (exceptions.EndpointNotFound("none"), CloudAway, False, "no compute service for us: none; check region-name"),
+        (ZeroDivisionError(), ZeroDivisionError, None, ""),
+    ],
+)
+def test_no_answer(error: Exception, kind: type[Exception], maybe_done: bool | None, text: str) -> None:
+    """J-7: a call whose answer was lost may have had its effect; one that was never sent has none. Bugs stay."""
+    with pytest.raises(kind) as caught:
+        FastTransport(error).get()
+    assert type(caught.value) is kind
+    assert getattr(caught.value, "maybe_done", None) is maybe_done
+    assert text in str(caught.value)
+    assert "pass-W0RD" not in str(caught.value)
+
+
+def test_absent_services(clock: Any) -> None:
+    """One that is not in the catalog is an error of its own, looked for again once in a while, not at each call."""
+    with pytest.raises(ServiceAbsent):
+        FastTransport(exceptions.EndpointNotFound("none")).call("image", "GET", "/images", "listing images")
+    looked: list[str] = []
+
+    def make(region: Any, service: str) -> Any:
+        looked.append(service)
+        raise ServiceAbsent("the cloud has none")
+
+    transport = Transport("cloud-a", object(), 0, make_client=make)
+    for wanted in (1, 1, 2):
+        assert not transport.has("block-storage")
+        assert len(looked) == wanted
+        clock.pass_seconds(200.0)
+    with pytest.raises(ServiceAbsent, match="has none"):
+        transport.call("block-storage", "GET", "/volumes", "listing volumes")
+    away = FastTransport(exceptions.EndpointNotFound("none"))
+    assert (away.has("image"), away.asked) == (True, []), "only the catalog is looked at"
+
+
+def test_call() -> None:
+    transport = FastTransport(Response(204))
+    assert transport.call("compute", "POST", "/x", "doing", body={"a": 1}, query={"q": "1"}).data == {}
+    assert transport.asked == [("POST", "/x", {"json": {"a": 1}, "params": {"q": "1"}, "raise_exc": False})]
+
+
+# -- pace --
+
+
+def busy(status: int, seconds: str = "") -> Response:
+    return Response(status, {}, **({"Retry_After": seconds} if seconds else {}))
+
+
+OK_ANSWER = Response(200, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("answers", "interval", "calls", "results", "pauses"),
+    [
+        # After 429 a call is made again, when the cloud wants it to; in the end it is an error, and did nothing.
+        ([busy(429, "7"), OK_ANSWER], 0, "c", [True], [(7, 7.2)]),
+        ([busy(429), OK_ANSWER], 0, "c", [True], [(1, 5.2)]),
+        ([busy(429, "100000"), OK_ANSWER], 0, "c", [True], [(60, 60.2)]),
+        ([busy(429)], 0, "c", ["not done"], [(1, 99)] * (BUSY_ATTEMPTS - 1)),
+        # 503 with Retry-After: the call may have been carried out, so it is not repeated; later ones wait as long.
+        ([busy(503, "7"), OK_ANSWER], 0, "cc", ["maybe done", True], [(7, 7.2)]),
+        # reference/configuration 7: rate is the number of seconds between calls to one service.
+        ([OK_ANSWER], 2.5, "ccn", [True] * 3, [(2.5, 2.5)]),
+        # One service is throttled: the others are not; its next calls are slower than before, all together.
+        ([busy(429, "7"), OK_ANSWER], 0.1, "ncnn", [True] * 4, [(7, 7.2), (0.11, 9), (0.11, 9)]),
+    ],
+)
+def test_pace(answers: list[Any], interval: float, calls: str, results: list[Any], pauses: list[Any]) -> None:
+    """O-14, reference/configuration 7"""
+    transport = FastTransport(*answers, interval=interval)
+    for service, wanted in zip(calls, results, strict=True):
+        try:
+            found: Any = transport.get({"c": "compute", "n": "network"}[service]) == {"a": 1}
+        except CloudAway as error:
+            found = "maybe done" if error.maybe_done else "not done"
+        assert found == wanted
+    waited = transport.waiting.pauses
+    assert len(waited) == len(pauses)
+    assert all(least <= found <= most for found, (least, most) in zip(waited, pauses, strict=True)), waited
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_calls_that_are_not_made(stopped: bool) -> None:
+    """What was put off is not sent if it is not wanted any more when its turn comes again. None after close()."""
+    transport = FastTransport(busy(429), OK_ANSWER)
+    if stopped:
+        transport.close()
+
+    def permit() -> None:
+        if transport.waiting.pauses:
+            raise LaunchStatusException("not wanted any more")
+
+    with pytest.raises((LaunchStatusException, CloudAway), match="stopped" if stopped else "not wanted"):
+        transport.call("compute", "POST", "/servers", "creating a server", permit=permit)
+    assert len(transport.asked) == (0 if stopped else 1)
+
+
+def test_odd_answers_of_the_login() -> None:
+    """What keystoneauth stumbles over is an answer that cannot be understood, no error of ours."""
+    with pytest.raises(CloudAway, match=r"the answer cannot be understood: .*is it a web page or a proxy"):
+        FastTransport(lambda: normalize_version_number("x")).get()
+
+
+# -- as keystoneauth makes them --
+
+BODY = {"server": {"name": "n-1", "description": "ä", "networks": [{"uuid": "1"}]}}
+
+
+@pytest.fixture
+def site(make_site: MakeSite) -> Iterator[Site]:
+    with make_site() as made:
+        made.learn()
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("method", "given"), [("GET", {}), ("POST", {"json": BODY}), ("PUT", {"json": {}}), ("DELETE", {}), ("POST", {})]
+)
+def test_as_keystoneauth_makes_it(site: Site, clock: ManualClock, method: str, given: dict[str, Any]) -> None:
+    """O-20: method, path, headers and value are the same. Only lists, which are long, may be compressed."""
+    answer = site.call(method, **given)
+    quick = site.last
+    assert isinstance(answer, QuickAnswer)
+    assert (answer.status_code, answer.json()) == (200, {})
+    # After a minute keystoneauth looks at the catalog, the versions and its settings again.
+    clock.pass_seconds(TEMPLATE_SECONDS)
+    assert not site.is_quick(method, **given)
+    usual = site.last
+    assert quick.first == usual.first == f"{method} /v2.1/servers/1 HTTP/1.1"
+    assert quick.headers.pop("accept-encoding") == "identity"
+    usual.headers.pop("accept-encoding")
+    lengths = [int(sent.headers.pop("content-length", 0)) for sent in (quick, usual)]
+    assert quick.headers == usual.headers
+    assert lengths == [len(quick.body), len(usual.body)]
+    assert (json.loads(quick.body) if quick.body else None) == (json.loads(usual.body) if usual.body else None)
+    assert site.is_quick()
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "sent"),
+    [
+        ("/servers/detail", {"params": {"limit": "1"}}, "GET /v2.1/servers/detail?limit=1"),
+        ("/servers/1", {"headers": {"X-A": "b"}}, "GET /v2.1/servers/1"),
+        ("/servers/1", {"raise_exc": True}, "GET /v2.1/servers/1"),
+        ("/servers/a b", {}, "GET /v2.1/servers/a%20b"),
+        ("/servers/1?all=1", {}, "GET /v2.1/servers/1?all=1"),
+        ("/servers/1", {"json": {"at": uuid.UUID(int=1)}}, "GET /v2.1/servers/1"),
+    ],
+)
+def test_unusual_calls(site: Site, path: str, given: dict[str, Any], sent: str) -> None:
+    """O-20: keystoneauth makes them."""
+    assert site.is_quick()
+    assert not site.is_quick(path=path, **given)
+    assert site.last.first == f"{sent} HTTP/1.1"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_token_is_refused(site: Site, method: str) -> None:
+    """O-20: keystoneauth logs in, and makes the call with the new token; the next ones have that, too."""
+    old = site.last.headers["x-auth-token"]
+    refused = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+    site.service.answer = lambda sent: refused if sent.headers["x-auth-token"] == old else OK
+    assert site.call(method).status_code == 200
+    new = site.last.headers["x-auth-token"]
+    assert new != old
+    assert site.is_quick(method)
+    assert site.last.headers["x-auth-token"] == new
+
+
+def test_token_that_is_nearly_over(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-20: keystoneauth renews it before the call."""
+    old = site.last.headers["x-auth-token"]
+    monkeypatch.setattr(type(site.client.session.auth.auth_ref), "will_expire_soon", lambda *_, **__: True)
+    assert site.is_quick()
+    assert site.last.headers["x-auth-token"] != old
+
+
+def with_header(line: bytes) -> bytes:
+    return OK.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
+
+
+ZIPPED = with_header(b"Content-Encoding: gzip")
+
+
+def moved(sent: Sent) -> bytes:
+    place = f"Location: http://{sent.headers['host']}/v2.1/other"
+    return OK if "/other" in sent.first else f"HTTP/1.1 308 Moved\r\n{place}\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+SITE: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "answer", "method", "outcomes"),
+    [
+        # A redirection is followed by keystoneauth.
+        *((SITE, moved, method, "k") for method in ("GET", "DELETE")),
+        # O-19: what only reads is made once more; anything else may have been done.
+        (SITE, iter([b""]), "GET", "kq"),
+        (SITE, iter([b""]), "POST", "Ek"),
+        (SITE, lambda sent: b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "GET", "E"),
+        ({"api_timeout": 1}, lambda sent: b"HTTP/1.1 200 OK\r\n", "POST", "T"),
+        # Compressed, which was not asked for: keystoneauth reads it, where that changes nothing.
+        (SITE, lambda sent: OK if "gzip" in sent.headers["accept-encoding"] else ZIPPED, "GET", "kkk"),
+        (SITE, lambda sent: OK if "gzip" in sent.headers["accept-encoding"] else ZIPPED, "DELETE", "EkE"),
+        # Of a load balancer: requests keeps it, so these calls are left to it.
+        (SITE, lambda sent: with_header(b"Set-Cookie: a=b"), "GET", "qkkk"),
+        # The service did not tell its versions: nothing is learned from what may be the wrong place, nor from errors.
+        ({"path": "/compute"}, lambda sent: OK, "GET", "kk"),
+        ({"compute_connect_retries": 2}, lambda sent: OK, "GET", "kk"),
+        (SITE, lambda sent: OK.replace(b"200 OK", b"404 Not Found"), "GET", "qq"),
+    ],
+)
+def test_odd_answers(make_site: MakeSite, settings: Any, answer: Any, method: str, outcomes: str) -> None:
+    """O-20, O-19: made quickly (q), by keystoneauth (k), with its errors: no connection (E), no answer in time (T)."""
+    with make_site(**settings) as site:
+        site.learn()
+        site.service.answer = answer if callable(answer) else lambda _: next(answer, OK)
+        for wanted in outcomes:
+            try:
+                found = "q" if site.is_quick(method, json=BODY if method == "POST" else None) else "k"
+            except exceptions.ConnectTimeout:
+                found = "T"
+            except exceptions.ConnectFailure:
+                found = "E"
+            assert found == wanted
+
+
+def test_errors_are_not_learned_from(make_site: MakeSite) -> None:
+    """O-20"""
+    with make_site() as site:
+        site.service.answer = lambda _: OK.replace(b"200 OK", b"404 Not Found")
+        assert not any(site.is_quick() for _ in range(3))
+
+
+def test_as_often_as_clouds_yaml_says(make_site: MakeSite, clock: ManualClock) -> None:
+    """O-14: ``rate_limit``: each call takes one turn, also a quick one."""
+    with make_site(rate_limit={"compute": 0.5}) as site:
+        begun = clock.now
+        site.learn()
+        assert site.is_quick()
+        site.call(params={"limit": "1"})
+        assert clock.now - begun == pytest.approx(2 * 4, abs=2.1)
+        assert len(site.service.sent) == 4
+
+
+def test_as_many_calls_at_once_as_clouds_yaml_says() -> None:
+    """O-14: ``concurrency``."""
+    turns = ServiceLimits("compute", 0.0, 2)
+    inside: list[int] = []
+    seen: list[int] = []
+
+    def call(number: int) -> None:
+        with turns:
+            inside.append(number)
+            seen.append(len(inside))
+            inside.remove(number)
+
+    with turns, ThreadPoolExecutor(8) as pool:
+        list(pool.map(call, range(200)))
+    assert max(seen) == 1
+
+
+# -- in a simulated cloud --
+
+
+def make(service: str = "compute") -> Any:
+    return make_http_client(Clouds().region(CLOUD_NAME, None), service)
+
+
+def test_calls_are_counted_where_clouds_yaml_says(clouds_yaml: Path) -> None:
+    """With openstacksdk's names, by the quick calls as well; its own socket is closed: an open one is a warning."""
+    with OpenStackSimulator() as simulator, StatsdServer() as server:
+        place: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "prefix": "nodepool.task.north-1"}
+        simulator.write_clouds_yaml(clouds_yaml, metrics={"statsd": place})
+        transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
+        api = Api(transport)
+        with closing(client_of("127.0.0.1", server.port)):
+            api.servers()
+            for _ in range(2):
+                with pytest.raises(CloudNotFound):
+                    api.delete_server("none")
+            found = server.drain()
+        transport.close()
+    del transport, api
+    gc.collect()
+    assert all(line.startswith("nodepool.task.north-1.compute.") for line in found)
+    names = [line.removeprefix("nodepool.task.north-1.compute.").partition(":")[0] for line in found]
+    for name, timing in (("GET.servers_detail", 1), ("DELETE.server", 2)):
+        status = "200" if timing == 1 else "404"
+        assert (names.count(f"{name}.{status}"), names.count(f"{name}.attempted")) == (2 * timing, timing)
+    assert sum(line.endswith("|ms") for line in found) == 3
+
+
+@pytest.mark.parametrize(
+    ("service", "path"),
+    [
+        *(("compute", path) for path in ("/servers", "/servers/detail", "/servers/4", "/servers/4/action", "/limits")),
+        *(("compute", path) for path in ("/os-availability-zone", "/os-keypairs/a.b", "/flavors/detail?a=1")),
+        *(("network", path) for path in ("/networks", "/security-groups", "/floatingips/7", "/subnets")),
+        *(("image", path) for path in ("/images", "/images/9/file", "/info/import", "/images/9/tasks")),
+        *(("object-store", path) for path in ("/images/name", "/analysis/name")),
+    ],
+)
+def test_names_of_calls(service: str, path: str) -> None:
+    """As openstacksdk makes them of the address of a call, for which it has no public function."""
+    proxy: Any = Proxy(Session())
+    assert operation_name(path) == "_".join(proxy._extract_name(f"https://cloud/v2.1{path}", service, "p1"))
+
+
+def test_statsd_server_whose_name_is_not_known_at_first(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
+    """It is looked for again once in a while; calls do not wait for that each time."""
+    tries: list[float] = []
+
+    def look_up(*_: object, **__: object) -> None:
+        tries.append(clock.now)
+        raise socket.gaierror("unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    counts = StatsdCounts(StatsdPlace("statsd.example.com", 8125, "openstack.api"))
+    for _ in range(100):
+        counts.count("compute", "GET", "/servers", "200", 0.1)
+        clock.pass_seconds(2.0)
+    assert len(tries) == 1 + 3
+
+
+def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-21: looked up once in a while; one without a version is not used: all that is asked for there seems absent."""
+    with OpenStackSimulator() as simulator:
+        simulator.write_clouds_yaml(clouds_yaml)
+        client = make("image")
+        right = str(client.get_endpoint())
+        bare = right.split("/v2")[0]
+        found = [bare, bare, bare, right, right, bare]
+        monkeypatch.setattr(client, "get_endpoint", lambda: found.pop(0))
+        with pytest.raises(exceptions.DiscoveryFailure, match=f"the image service at {bare}/* reports no version"):
+            client.request("/images", "GET", raise_exc=False)
+        # The error says what the service answers.
+        for kind, text in (("503", "503"), ("404", r"reports no version \(.*404")):
+            simulator.change(errors=[{"operation": "image.versions", "kind": kind}])
+            with pytest.raises((exceptions.DiscoveryFailure, exceptions.HttpError), match=text):
+                client.request("/images", "GET", raise_exc=False)
+        simulator.change(errors=[])
+        # Looked up again at once, then after a while; the one that is known stays.
+        for left in (2, 2, 1, 1, 0):
+            assert client.request("/images", "GET", params={"limit": "1"}).status_code == 200
+            assert len(found) == left
+            clock.pass_seconds(0.6 * ENDPOINT_SECONDS)
+        close(client)

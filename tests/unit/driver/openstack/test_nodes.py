@@ -1,0 +1,579 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches and deletions, step by step: what is asked for, what refusals mean, floating IPs, facts, lists, quota."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from openstack.cloud import _utils
+
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused
+from nodepool.driver.openstack.adapter import OpenStackAdapter, ServerDeletion
+from nodepool.driver.openstack.cloud import LATE_SECONDS, WIDE_SECONDS, ServerLists
+from nodepool.driver.openstack.errors import refusal
+from nodepool.driver.openstack.facts import choose_flavor, missing_flavor
+from nodepool.driver.openstack.views import Flavor, Server
+from nodepool.driver.statemachine.inventory import ChangesNotListed
+from nodepool.exceptions import (
+    LaunchNetworkException,
+    LaunchNodepoolException,
+    LaunchStatusException,
+    QuotaException,
+    RuntimeConfigurationException,
+)
+from nodepool.plan.launch import Failure, classify
+from tests.support.manual_clock import ManualClock
+from tests.support.manual_executor import ManualExecutor
+from tests.unit.driver.openstack.support import (
+    LOG,
+    StubCloud,
+    StubTransport,
+    label_section,
+    load,
+    only_label,
+    section,
+    server,
+)
+
+MakeCloud = Callable[..., StubCloud]
+VOLUME: dict[str, Any] = {"boot-from-volume": True, "volume-size": 80}
+OURS = {"cores": 2, "instances": 1, "ram": 4096}
+WITH_VOLUME = {"volumes": 1, "volume-gb": 80}
+ATTACHED: dict[str, Any] = {"os-extended-volumes:volumes_attached": [{"id": "v1"}]}
+
+
+# -- launches --
+
+
+@pytest.mark.parametrize(
+    ("settings", "networks"),
+    [
+        ({}, None),
+        # cloud/_compute.py, create_server: from 2.37 on a request must say that Nova may choose them.
+        ({"compute_default_microversion": "2.36"}, None),
+        ({"compute_default_microversion": "2.37"}, "auto"),
+        ({"compute_default_microversion": "latest"}, "auto"),
+        # openstacksdk's rule: without networks the ``default_interface`` is used.
+        ({"networks": [{"name": "internal", "default_interface": True}]}, [{"uuid": "n1"}]),
+    ],
+)
+def test_what_is_not_configured_is_not_sent(make_cloud: MakeCloud, settings: dict[str, Any], networks: Any) -> None:
+    cloud = make_cloud(settings=settings)
+    cloud.creation("upload-1", None)
+    sent = cloud.stub.body("POST", "/servers")["server"]
+    assert sent.pop("networks", None) == networks
+    assert (sorted(sent), sent["imageRef"]) == (["flavorRef", "imageRef", "metadata", "name"], "upload-1")
+
+
+@pytest.mark.parametrize("volume", [False, True])
+def test_news_of_a_server(make_cloud: MakeCloud, volume: bool) -> None:
+    """L-3: the id is there as soon as the cloud gave it. That it is built wakes no launch, but for its volume."""
+    cloud = make_cloud(label_section(**VOLUME) if volume else None)
+    cloud.stub.answers["POST", "/volumes/v1/metadata"] = {}
+    launch = cloud.creation()
+    assert (launch.external_id, launch.state, launch.complete) == ("s1", "building", False)
+    woken: list[str] = []
+    launch.wake = lambda: woken.append(launch.state)
+    for status, wakes in (("BUILD", volume), ("ERROR", True), ("ACTIVE", True)):
+        woken.clear()
+        cloud.show(server(status=status, **(ATTACHED if volume else {})))
+        assert bool(woken) is wakes, status
+    instance = launch.advance()
+    assert instance is not None
+    assert instance.getQuotaInformation().get_resources() == {**OURS, **(WITH_VOLUME if volume else {})}
+    assert not launch.waiting
+    # O-6: it is marked as ours as soon as it shows.
+    assert cloud.stub.sent("POST") == ["/servers", *["/volumes/v1/metadata"][: int(volume)]]
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "kind", "failure", "key"),
+    [
+        ("No valid host was found. There are", LaunchStatusException, Failure.CAPACITY, "error.status"),
+        ("Insufficient compute resources: free memory", LaunchStatusException, Failure.CAPACITY, "error.status"),
+        ("the hypervisor failed", LaunchStatusException, Failure.INSTANCE, "error.status"),
+        ("", LaunchStatusException, Failure.INSTANCE, "error.status"),
+        ("Build aborted: Quota exceeded for cores", QuotaException, Failure.QUOTA, "error.quota"),
+        ("exceeds allowed gigabytes quota", QuotaException, Failure.QUOTA, "error.quota"),
+        ("Maximum number of ports exceeded", QuotaException, Failure.QUOTA, "error.quota"),
+    ],
+)
+def test_error_status(
+    cloud: StubCloud, fault: str, kind: type[Exception], failure: Failure, key: str, listed: bool
+) -> None:
+    """O-3, O-4: no room, a quota and a broken server differ; the text has the fault, also where lists lack it."""
+    broken = server(status="ERROR", fault={"message": fault, "code": 500})
+    cloud.stub.answers["GET", "/servers/s1"] = {"server": broken} if fault else CloudAway("500")
+    launch = cloud.creation()
+    cloud.show(broken if listed else server(status="ERROR"))
+    wanted = f"provider cloud-a, label small: server s1 went to ERROR: {fault or 'the cloud gives no reason'}"
+    with pytest.raises(kind, match=wanted) as caught:
+        launch.advance()
+    assert (classify(caught.value), getattr(caught.value, "statsd_key", "")) == (failure, key)
+    assert (launch.external_id, launch.waiting) == ("s1", False)
+
+
+def test_error_status_that_passes(cloud: StubCloud) -> None:
+    """O-4: a server that recovers while it is asked why it failed is as good as any."""
+    launch = cloud.creation()
+    cloud.others = ManualExecutor(eager=False)
+    cloud.show(server(status="ERROR"))
+    assert launch.advance() is None
+    cloud.show(server(status="ACTIVE"))
+    assert launch.advance() is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "wanted"),
+    [
+        ("Invalid key_name provided.", 400, "; correct key-name ('mine') of the label, or make the key pair for this"),
+        ("Security group nope not found for project 7.", 404, "correct security-groups ['sg'] of pool main"),
+        ("The requested availability zone is not available", 400, "correct availability-zones of pool main: 'az1'"),
+        ("Network 17 could not be found.", 400, "correct networks ['internal']"),
+        ("Multiple possible networks found, use a Network ID.", 409, "correct networks ['internal']"),
+        ("Can not find requested image", 400, "correct the image 'debian' of the label"),
+        ("Flavor 7 could not be found.", 400, "correct flavor-name ('m1') or min-ram (0)"),
+        ("Flavor's disk is too small for requested image.", 400, "correct flavor-name"),
+        ("Volume size 1 is too small", 400, "volume-size (50)"),
+        ("Invalid input for field/attribute a. Value: 7. 7 is not of type 's'", 400, "correct instance-properties"),
+        ("Metadata property value greater than 255 characters", 400, "correct instance-properties"),
+        ("Policy doesn't allow os_compute_api:servers:create to be performed.", 403, "needs a role"),
+        ("something else", 400, "check flavor, image, networks, security groups, key-name and availability zone (az1)"),
+        # Nova quotes what it refuses; user data may hold secrets.
+        ("attribute user_data. Value: s3cret", 400, "user_data. (The value is not shown.); correct userdata"),
+        (
+            "Quota exceeded for cores: Requested 4, but already used 18",
+            403,
+            "a quota of the cloud is used up: 403 Quota",
+        ),
+    ],
+)
+def test_refusals(make_cloud: MakeCloud, text: str, status: int, wanted: str) -> None:
+    """O-2, O-3: the setting is named, as it stands in the file; what was believed in is asked for again."""
+    settings = {"key-name": "mine", "networks": ["internal"]}
+    cloud = make_cloud(label_section(**settings), pool={"security-groups": ["sg"]})
+    cloud.stub.answers["POST", "/servers"] = refusal("Provider cloud-a: creating a server failed", text, status)
+    kind = CloudQuota if "Quota" in text else LaunchNodepoolException
+    with pytest.raises(kind) as caught:
+        cloud.creation()
+    assert type(caught.value) is kind
+    assert str(caught.value).startswith("provider cloud-a, label small: ")
+    assert wanted in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+    cloud.facts.flavors.get()
+    assert cloud.stub.count("GET", "/flavors/detail") == (2 if status in (400, 404) else 1)
+    assert cloud.unanswered() == []
+
+
+def test_lost_answer(cloud: StubCloud) -> None:
+    """Q-3: while it is not known whether there is a server, it counts; one that shows up is that of the launch."""
+    cloud.stub.answers["POST", "/servers"] = CloudAway("timed out")
+    launch = cloud.creation()
+    (creation,) = cloud.unanswered()
+    assert (creation.key.node_id, creation.pool, creation.label) == ("0000000042", "main", "small")
+    for status in ("BUILD", "ACTIVE"):
+        cloud.show(server("found", status))
+        instance = launch.advance()
+    assert instance is not None
+    assert (instance.external_id, instance.getQuotaInformation().get_resources()["cores"]) == ("found", 2)
+
+
+# -- floating IPs --
+
+
+def with_floating_ips(cloud: StubCloud) -> StubCloud:
+    networks = [("n1", "internal"), ("n2", "storage"), ("x1", "ext")]
+    cloud.stub.answers["GET", "/networks"] = {
+        "networks": [{"id": key, "name": name, "router:external": key == "x1"} for key, name in networks]
+    }
+    port = {"id": "p1", "network_id": "n1", "fixed_ips": [{"ip_address": "10.0.0.5"}], "device_id": "s1"}
+    cloud.stub.answers["GET", "/ports"] = {"ports": [port]}
+    made = {"id": "fip1", "floating_ip_address": "8.8.8.8", "port_id": "p1"}
+    cloud.stub.answers["POST", "/floatingips"] = {"floatingip": made}
+    return cloud
+
+
+V6 = {"addresses": {"internal": [{"addr": one, "OS-EXT-IPS:type": "fixed"} for one in ("10.0.0.5", "fd00::5")]}}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ({}, {}, {}, "8.8.8.8", 1),
+        ({}, {"auto-floating-ip": False}, {}, "10.0.0.5", 0),
+        ({}, {}, {"accessIPv4": "9.9.9.9"}, "9.9.9.9", 0),
+        ({"private": True}, {}, {}, "10.0.0.5", 0),
+        ({"floating_ip_source": "None"}, {}, {}, "10.0.0.5", 0),
+        ({"networks": [{"name": "storage", "nat_source": True}]}, {}, {}, "8.8.8.8", 1),
+        ({"networks": [{"name": "none", "nat_source": True}]}, {}, {}, "10.0.0.5", 0),
+        # O-12: it is made, but IPv6 is the way in unless ``force_ipv4`` is set.
+        ({}, {}, V6, "fd00::5", 1),
+        ({"force_ipv4": True}, {}, V6, "8.8.8.8", 1),
+    ],
+)
+def test_floating_ip(make_cloud: MakeCloud, monkeypatch: pytest.MonkeyPatch, row: tuple[Any, ...]) -> None:
+    """O-5, O-12: made only if the server cannot be reached; it says whose it is."""
+    settings, pool, more, interface, made = row
+    monkeypatch.setattr(_utils, "localhost_supports_ipv6", lambda: True)
+    cloud = with_floating_ips(make_cloud(settings=settings, pool=pool))
+    # What is known of networks counts until the next answer.
+    cloud.facts.networks.get()
+    cloud.facts.clear()
+    instance = cloud.launched(**more)
+    assert (instance.interface_ip, instance.private_ipv4) == (interface, "10.0.0.5")
+    assert cloud.stub.count("POST", "/floatingips") == made
+    if made:
+        sent = cloud.stub.body("POST", "/floatingips")["floatingip"]
+        source = "n2" if "networks" in settings else "x1"
+        assert sent.pop("description") == "nodepool cloud-a node 0000000042"
+        assert sent == {"floating_network_id": source, "port_id": "p1", "fixed_ip_address": "10.0.0.5"}
+
+
+PORT_WENT = "404 Port p1 could not be found."
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "asked"),
+    [
+        # A network without a router to the outside needs none; that is asked once in a while.
+        (CloudNotFound("404 External network is not reachable", 404), None, [1, 1, 2]),
+        # neutron_lib.exceptions.PortNotFound is a 404, too: of the network it says nothing.
+        (CloudNotFound(PORT_WENT, 404, PORT_WENT), CloudNotFound, [1, 2, 3]),
+        (CloudQuota("Quota exceeded for floatingip", 409), QuotaException, [1, 2, 3]),
+    ],
+)
+def test_no_floating_ip(cloud: StubCloud, error: Exception, kind: type[Exception] | None, asked: list[int]) -> None:
+    """O-5"""
+    with_floating_ips(cloud).stub.answers["POST", "/floatingips"] = error
+    for wanted in asked:
+        if kind is None:
+            assert cloud.launched().interface_ip == "10.0.0.5"
+        else:
+            with pytest.raises(kind):
+                cloud.launched()
+        assert cloud.stub.count("POST", "/floatingips") == wanted
+        cloud.clock.pass_seconds(200.0)
+        cloud.show()
+
+
+@pytest.mark.parametrize(
+    ("mark", "gateways", "ports", "result"),
+    [
+        # By name or id, whatever has a gateway.
+        *((mark, ("n1", "n2"), ("n1", "n2"), port) for mark, port in (("internal", "p0"), ("n2", "p1"))),
+        # Only one of them is on a network with a gateway; one that both are on.
+        (None, ("n1", "x1"), ("n1", "n2"), "p0"),
+        (None, ("n2", "x1"), ("n1", "n2"), "p1"),
+        (None, (), ("n2", "n2"), "p0"),
+        (None, (), (), ""),
+        (None, (), ("n1", "n2"), "not exactly one of them is on a network with a gateway"),
+        (None, ("n1", "n2"), ("n1", "n2"), "not exactly one of them is on a network with a gateway"),
+        ("elsewhere", ("n1",), ("n1", "n2"), "none of them is on network elsewhere"),
+    ],
+)
+def test_several_ports(
+    make_cloud: MakeCloud, mark: str | None, gateways: tuple[str, ...], ports: tuple[str, ...], result: str
+) -> None:
+    """O-13: the floating IP goes to the port on the marked network; without a mark nothing is guessed."""
+    settings = {"networks": [{"name": mark, "nat_destination": True}]} if mark else {}
+    cloud = with_floating_ips(make_cloud(settings=settings))
+    found = [
+        {"id": f"p{n}", "network_id": one, "fixed_ips": [{"ip_address": f"10.0.{n}.5"}]} for n, one in enumerate(ports)
+    ]
+    cloud.stub.answers["GET", "/ports"] = {"ports": found}
+    subnets = [{"id": one, "network_id": one, "gateway_ip": "10.0.0.1" * (one in gateways)} for one in ("n1", "n2")]
+    cloud.stub.answers["GET", "/subnets"] = {"subnets": subnets}
+    cloud.facts.networks.get()
+    refused = pytest.raises(LaunchNetworkException, match=f"{result}; mark the network .* nat_destination: true")
+    with refused if " " in result else nullcontext():
+        made = cloud.floating.attach(Server.of(server()), "note")
+        assert (made.fixed_address if made else "") == (result and f"10.0.{result[1]}.5")
+    sent = [body["floatingip"]["port_id"] for body in cloud.stub.bodies if body]
+    assert sent == ([result] if result[:1] == "p" else [])
+    assert cloud.stub.count("GET", "/subnets") == (1 if mark is None and len(set(ports)) > 1 else 0)
+
+
+# -- deletions --
+
+
+def deletion(cloud: StubCloud, server_id: str | None = "s1") -> ServerDeletion:
+    made = ServerDeletion(cloud, server_id, LOG)
+    made.advance()
+    return made
+
+
+def fips(cloud: StubCloud) -> StubCloud:
+    shown = [("fip1", "8.8.8.8", "p1", "10.0.0.5"), ("fip2", "8.8.4.4", "p2", "10.0.0.9")]
+    keys = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
+    cloud.stub.answers["GET", "/floatingips"] = {"floatingips": [dict(zip(keys, one, strict=True)) for one in shown]}
+    cloud.stub.answers["DELETE", "/floatingips/fip1"] = {}
+    return cloud
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize(
+    ("seen", "port", "wanted"),
+    [
+        ({}, "p1", True),
+        # After a restart nothing is known of the server yet.
+        (None, "p1", True),
+        ({"addresses": {}}, "p1", True),
+        # Addresses of different networks may be equal: the port decides.
+        ({}, "p7", False),
+        ({"accessIPv4": "9.9.9.9"}, "p1", None),
+    ],
+)
+def test_deletion_of_a_floating_ip(
+    cloud: StubCloud, seen: dict[str, Any] | None, port: str, wanted: bool | None, listed: bool
+) -> None:
+    """O-5: before the server, also if another launcher made it a moment ago.
+
+    A list from a moment ago, which has none, says nothing of a server that is not known or that needs one.
+    """
+    with_floating_ips(cloud).stub.answers["GET", "/ports"] = {"ports": [{"id": port, "device_id": "s1"}]}
+    if listed:
+        deletion(cloud, "s9")
+        cloud.clock.now += 1
+    fips(cloud)
+    if seen is not None:
+        cloud.show(server(status="ACTIVE", **seen))
+    deletion(cloud)
+    first = ["/floatingips/fip1"] if wanted or (wanted is None and not listed) else []
+    assert cloud.stub.sent("DELETE") == [*["/servers/s9"][: int(listed)], *first, "/servers/s1"]
+
+
+def test_hidden(cloud: StubCloud) -> None:
+    """X-4: a server that lists do not show is asked for itself: only its own 404 proves that there is none."""
+    cloud.stub.answers["GET", "/servers/s1"] = {"server": server(status="ACTIVE")}
+    machine = deletion(cloud)
+    for complete in (False, True):
+        for _ in range(6):
+            cloud.show(server("other"))
+            machine.advance()
+        assert machine.complete is complete
+        cloud.stub.answers.pop(("GET", "/servers/s1"), None)
+
+
+# -- facts --
+
+SIZES = {"gpu-big": 8192, "std-b": 4096, "std-a": 4096, "std-big": 8192, "tiny": 512}
+FLAVORS = [Flavor(str(number), name, 1, ram) for number, (name, ram) in enumerate(SIZES.items())]
+
+
+@pytest.mark.parametrize(
+    ("name", "min_ram", "wanted"),
+    [
+        (None, 512, "tiny"),
+        (None, 513, "std-a"),
+        ("b", 1000, "std-b"),
+        ("std", 5000, "std-big"),
+        ("std-b", 0, "std-b"),
+        ("std", 0, " named 'std'"),
+        ("3", 0, "std-big"),
+        (None, 10**6, " with at least 1000000 MiB"),
+        ("m9", 512, " with 'm9' in its name and with at least 512 MiB"),
+    ],
+)
+def test_choose_flavor(make_cloud: MakeCloud, name: str | None, min_ram: int, wanted: str) -> None:
+    """O-1: by (ram, name) with a part of the name; without min-ram exactly the name, or the id. The text says so."""
+    found = choose_flavor(FLAVORS, name, min_ram)
+    if found is not None:
+        assert found.name == wanted
+        return
+    label = only_label(make_cloud().config)
+    label.flavor_name, label.min_ram = name, min_ram
+    assert missing_flavor(label).startswith(f"the cloud has no flavor{wanted}; correct flavor-name or min-ram")
+
+
+def test_images(cloud: StubCloud) -> None:
+    """O-7, O-10: a name may be an id; one that is missing is asked for every 300 s, and before a launch fails."""
+    facts, label, image = cloud.facts, only_label(cloud.config), cloud.config.cloud_images["debian"]
+    assert facts.image_id(image) == "i1"
+    image.image_name = "uuid-1"
+    cloud.stub.answers["GET", "/images/uuid-1"] = {"id": "uuid-1", "status": "active"}
+    assert facts.image_of(label) == "uuid-1"
+    image.image_name = "nope"
+    cloud.stub.answers["GET", "/images/nope"] = {"id": "nope", "status": "queued"}
+    cloud.stub.calls.clear()
+    for seconds, asked in ((0.0, 1), (299.0, 1), (2.0, 2)):
+        cloud.clock.pass_seconds(seconds)
+        assert facts.image_id(image) is None
+        assert cloud.stub.count("GET", "/images") == asked
+    cloud.clock.pass_seconds(11.0)
+    with pytest.raises(LaunchNodepoolException, match="label small: the cloud has no usable image 'nope'; correct"):
+        facts.image_of(label)
+    assert cloud.stub.count("GET", "/images") == 3
+    image.image_id = "given"
+    assert (facts.image_id(image), cloud.stub.count("GET", "/images")) == ("given", 3)
+
+
+def test_networks(cloud: StubCloud) -> None:
+    """Names or ids, in the order of the label; ambiguous ones are errors with a remedy."""
+    networks = [{"id": "n1", "name": "internal"}, {"id": "n2", "name": "x"}, {"id": "n3", "name": "x"}]
+    cloud.stub.answers["GET", "/networks"] = {"networks": networks}
+    label = only_label(cloud.config)
+    label.networks = ["n2", "internal"]
+    assert cloud.facts.network_ids(label) == ["n2", "n1"]
+    label.networks = ["x"]
+    with pytest.raises(LaunchNodepoolException, match="label small: the cloud has 2 networks named 'x'; use ids in"):
+        cloud.facts.network_ids(label)
+    cloud.facts.clear()
+    cloud.stub.services = {"compute", "image"}
+    assert cloud.facts.network_ids(label) == ["x"], "without a network service"
+
+
+# -- lists --
+
+LISTS = ("GET", "/servers/detail")
+
+
+def at(second: int) -> str:
+    return f"2026-01-01T12:00:{second:02}Z"
+
+
+@pytest.fixture
+def lists(cloud: StubCloud) -> ServerLists:
+    return ServerLists(cloud.api)
+
+
+@pytest.mark.parametrize("latest", [at(30), at(30)[:-1], "2026-01-01T14:00:30+02:00", "yesterday", ""])
+def test_wide_and_narrow_lists(lists: ServerLists, cloud: StubCloud, latest: str) -> None:
+    """O-8: the second before counts until its transactions can be expected to have ended."""
+    if ":" not in latest:
+        assert lists.changes_since(latest) is None, "what is no time asks for everything"
+        return
+    for seconds, wanted in ((0.0, 25), (0.4, 29), (0.2, 30), (WIDE_SECONDS - 0.6, 25)):
+        cloud.clock.pass_seconds(seconds)
+        assert lists.changes_since(latest) == at(wanted)
+
+
+@pytest.mark.parametrize("since", [None, at(25)])
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [({"servers": []}, None), (CloudAway("503"), CloudAway), (CloudRefused("no", 400), CloudRefused)],
+)
+def test_list_after_another(
+    lists: ServerLists, cloud: StubCloud, since: str | None, answer: Any, kind: type[Exception] | None
+) -> None:
+    """D-2, O-8: wide after one of all, or one that failed. A cloud that refuses changes is asked for everything."""
+    for wanted in (25, 29):
+        assert lists.changes_since(at(30)) == at(wanted)
+    cloud.stub.answers[LISTS] = answer
+    if kind is None:
+        lists.list(since)
+    else:
+        with pytest.raises(ChangesNotListed if kind is CloudRefused and since else kind):
+            lists.list(since)
+    assert lists.changes_since(at(30)) == at(29 if since and kind is None else 25)
+
+
+@pytest.mark.parametrize(
+    ("listed", "late"),
+    [
+        ([], False),
+        ([server(updated=at(30))], False),
+        ([server(updated=at(20))], False),
+        ([server(updated=at(28))], True),
+        ([server("new", updated=at(28))], True),
+        ([server("new", updated=at(30))], False),
+        ([server("deleted before the list of all", status="DELETED", updated=at(28))], False),
+    ],
+)
+def test_change_that_a_narrow_list_does_not_show(
+    lists: ServerLists, cloud: StubCloud, listed: list[dict[str, Any]], late: bool
+) -> None:
+    """O-8: clocks of a cloud differ, or it is slow: lists are wide from then on, for a while."""
+    cloud.stub.answers[LISTS] = {"servers": [server(updated=at(20))]}
+    lists.list(None)
+    cloud.clock.pass_seconds(WIDE_SECONDS)
+    cloud.stub.answers[LISTS] = {"servers": listed}
+    lists.list(lists.changes_since(at(30)))
+    assert lists.changes_since(at(30)) == at(25 if late else 29)
+    cloud.clock.pass_seconds(LATE_SECONDS)
+    assert [lists.changes_since(at(31)) for _ in range(2)] == [at(26), at(30)]
+
+
+# -- what the framework asks --
+
+MakeAdapter = Callable[..., OpenStackAdapter]
+
+
+@pytest.fixture
+def transport() -> StubTransport:
+    return StubTransport()
+
+
+@pytest.fixture
+def adapter(transport: StubTransport, clock: ManualClock) -> Iterator[MakeAdapter]:
+    made: list[OpenStackAdapter] = []
+
+    def make(label: dict[str, Any] | None = None) -> OpenStackAdapter:
+        made.append(OpenStackAdapter(load(section(label))[0], transport))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
+    """Q-4, Q-14: limits, needs, and what servers use, those of others too; volumes count when they are used here."""
+    absolute = {"maxTotalCores": 20, "maxTotalRAMSize": -1, "maxTotalVolumes": 3, "maxTotalVolumeGigabytes": 100}
+    transport.answers["GET", "/limits"] = {"limits": {"absolute": absolute}}
+    transport.answers["GET", "/volumes/detail"] = {"volumes": [{"id": "v1", "size": 20}]}
+    transport.answers["GET", "/flavors/old"] = {"flavor": {"id": "old", "vcpus": 3, "ram": 7}}
+    foreign = server("x", "ACTIVE", metadata={}, flavor={"vcpus": 8, "ram": 100}, **ATTACHED)
+    others = [
+        server("o", flavor={"id": "old"}),
+        server("p", flavor={"id": "x"}, **{"OS-EXT-STS:task_state": "deleting"}),
+    ]
+    transport.answers[LISTS] = {"servers": [server(), foreign, *others]}
+    for volumes in (False, True):
+        made = adapter(label_section(**VOLUME) if volumes else None)
+        limits = made.getQuotaLimits().quota["compute"]
+        assert [limits[key] for key in ("cores", "instances", "ram")] == [20, math.inf, math.inf]
+        assert [limits[key] for key in WITH_VOLUME] == ([3, 100] if volumes else [math.inf] * 2)
+        label: Any = only_label(made.config)
+        assert made.getQuotaForLabel(label).get_resources() == {**OURS, **(WITH_VOLUME if volumes else {})}
+        found = made.listInstances()
+        used = [instance.getQuotaInformation().get_resources() for instance in found]
+        size = {"volumes": 1, "volume-gb": 20 if volumes else 0}
+        assert used[:2] == [OURS, {"cores": 8, "instances": 1, "ram": 100, **size}]
+        assert used[2:] == [{"cores": cores, "instances": 1, "ram": ram} for cores, ram in ((3, 7), (0, 0))]
+        assert [bool(instance.ends) for instance in found] == [False, False, False, True]
+    transport.services.discard("block-storage")
+    assert made.getQuotaLimits().quota["compute"]["volumes"] == math.inf
+    label.flavor_name = "nope"
+    with pytest.raises(RuntimeConfigurationException, match="the cloud has no flavor named 'nope'; correct"):
+        made.getQuotaForLabel(label)
+
+
+def test_labels(adapter: MakeAdapter, transport: StubTransport, caplog: pytest.LogCaptureFixture) -> None:
+    """O-7: a label without its cloud image is not ready, which is logged once. While the cloud is away it is."""
+    made = adapter()
+    label: Any = only_label(made.config)
+    assert made.labelReady(label)
+    label.cloud_image.image_name = "nope"
+    assert [made.labelReady(label) for _ in range(3)] == [False] * 3
+    assert caplog.text.count("label small: the cloud has no usable image 'nope'; correct cloud-image") == 1
+    label.cloud_image.image_name = "other"
+    transport.answers["GET", "/images"] = CloudAway("500")
+    assert [made.labelReady(label) for _ in range(2)] == [True] * 2
+    assert caplog.text.count("Label small: its image could not be looked up: 500") == 1
+    label.cloud_image = None
+    assert made.labelReady(label)
+    # reference/configuration 7: only labels with console-log.
+    transport.answers["POST", "/servers/s1/action"] = {"output": "panic"}
+    for wanted, console in ((True, "panic"), (False, None)):
+        label.console_log = wanted
+        assert made.getConsoleLog(label, "s1") == console
+    # reference/zookeeper 5: ``external_id`` is what was stored. There is nothing to delete; leaks are found.
+    for odd in ({"a": 1}, ["s1"], 7, True, None):
+        machine = made.getDeleteStateMachine(odd, LOG)
+        machine.advance()
+        assert machine.complete
