@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider section, and an adapter of it at a simulated subscription."""
+"""A provider section, an adapter of it at a simulated subscription, and a client of recorded answers."""
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.adapter import AzureAdapter
+from nodepool.driver.azure.client import Arm
 from nodepool.driver.azure.config import AzureProviderConfig
+from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
 from nodepool.driver.statemachine import instance
 from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.provider_sections import load_section, section_with
@@ -24,7 +23,12 @@ from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulate
 PROVIDER = "north"
 METADATA = instance.for_node(NODE, "main", PROVIDER)
 Here: TypeAlias = SimulatedAdapter[AzureSimulator, AzureAdapter]
+#: Status, and a value that becomes JSON, unless it is the content itself; headers.
+Recording: TypeAlias = Sequence[Any]
 
+_REFERENCE = {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"}
+_IMAGE = {"name": "debian", "username": "zuul", "key": "ssh-ed25519 AAAA", "image-reference": _REFERENCE}
+_LABEL = {"name": "small", "cloud-image": "debian", "hardware-profile": {"vm-size": "Standard_B1s"}}
 _SECTION: dict[str, Any] = {
     "name": PROVIDER,
     "driver": "azure",
@@ -33,22 +37,8 @@ _SECTION: dict[str, Any] = {
     "resource-group-location": "northeurope",
     "network": "ci",
     "rate": 0,
-    "cloud-images": [
-        {
-            "name": "debian",
-            "username": "zuul",
-            "key": "ssh-ed25519 AAAA",
-            "image-reference": {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"},
-        }
-    ],
-    "pools": [
-        {
-            "name": "main",
-            "labels": [
-                {"name": "small", "cloud-image": "debian", "hardware-profile": {"vm-size": "Standard_B1s"}},
-            ],
-        }
-    ],
+    "cloud-images": [_IMAGE],
+    "pools": [{"name": "main", "labels": [_LABEL]}],
 }
 
 
@@ -60,6 +50,14 @@ def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = N
     return section_with(_SECTION, label, pool, **provider)
 
 
+def changed(changes: dict[str, Any], make: Callable[..., dict[str, Any]] = section) -> dict[str, Any]:
+    """A section with changes of the ``provider``, ``pool``, ``label`` or ``image``."""
+    given = dict(changes.get("provider", {}))
+    if "image" in changes:
+        given["cloud_images"] = [{"name": "debian", "username": "zuul", **changes["image"]}]
+    return make(changes.get("label"), changes.get("pool"), **given)
+
+
 def load(data: dict[str, Any]) -> AzureProviderConfig:
     """Load a section in a configuration that has its labels and images."""
     made: AzureProviderConfig = load_section(AzureDriver(), data)
@@ -68,6 +66,18 @@ def load(data: dict[str, Any]) -> AzureProviderConfig:
 
 def label_of(config: AzureProviderConfig) -> Any:
     return config.pools["main"].labels["small"]
+
+
+def has(found: Any, **expected: Any) -> None:
+    """The attributes of an object; a tuple counts as a list."""
+    values = {name: getattr(found, name) for name in expected}
+    assert {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} == expected
+
+
+def parts(config: Any) -> dict[str, Any]:
+    """What a configuration has, by name."""
+    labels = {name: label for pool in config.pools.values() for name, label in pool.labels.items()}
+    return {"provider": config, **config.pools, **labels, **config.cloud_images, **config.diskimages}
 
 
 @contextmanager
@@ -82,22 +92,27 @@ def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iter
             yield made
 
 
-def certificate_pem() -> bytes:
-    """A certificate that signs itself, and its key."""
-    key = rsa.generate_private_key(65537, 2048)
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nodepool")])
-    begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(begin)
-        .not_valid_after(begin + datetime.timedelta(days=3650))
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM) + private
+class Recorded(PlainHttp):
+    """Gives answers in turn, the last one again and again."""
+
+    def __init__(self, *answers: Recording) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    def send(self, method: str, url: str, *_: Any) -> HttpAnswer:
+        self.asked.append(f"{method} {url}")
+        status, data, *headers = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
+        content = data if isinstance(data, bytes) else (data if isinstance(data, str) else json.dumps(data)).encode()
+        kind = "text/html" if content[:1] == b"<" else "application/json; charset=utf-8"
+        return HttpAnswer(status, {"Content-Type": kind, **(headers[0] if headers else {})}, content)
+
+    def close(self) -> None:
+        pass
+
+
+def arm(*answers: Recording) -> tuple[Arm, Recorded]:
+    """A client that gets these answers."""
+    account = SimpleNamespace(arm_url="https://management.azure.com", subscription_id="s")
+    login: Any = SimpleNamespace(account=account, headers=dict, refused=lambda _headers: None)
+    http = Recorded(*answers)
+    return Arm(load(section(resource_group="g", location="North Europe")), http, login), http

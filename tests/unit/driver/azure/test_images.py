@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.azure.images`, ``image_calls`` and ``vhd`` at a simulated subscription (AZ-12, AZ-13)."""
+"""Uploads to a simulated subscription (AZ-12, AZ-13)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from nodepool.builder.build import conversion_commands
 from nodepool.driver.azure.config import FOOTER_BYTES, MIB, checksum_of, fixed_footer, footer_problem
-from nodepool.driver.framework import uploads
+from nodepool.driver.azure.images import follow
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
-from nodepool.driver.framework.uploads import UploadGivenUp
+from nodepool.driver.framework.uploads import UploadGivenUp, watched
 from nodepool.exceptions import ImageCreateException
 from simulators.azure import ArmErrorRule
 from tests.unit.driver.azure.support import PROVIDER, Here, at_simulator, section
@@ -32,7 +32,9 @@ METADATA = {
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    # A constant of the module.
+    monkeypatch.setitem(follow.__globals__, "POLL_SECONDS", 0.2)
     data = section(diskimages=[{"name": "fedora", "tags": {"release": 40}}])
     with at_simulator(tmp_path, data, boot_seconds=(0, 0)) as made:
         yield made
@@ -45,52 +47,40 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def upload(here: Here, file: Path, name: str = "fedora-1", **more: str) -> Any:
+def upload(here: Here, file: Path, **more: str) -> Any:
     image = here.adapter.config.diskimages["fedora"]
-    return here.adapter.uploadImage(image, name, str(file), "vhd", {**METADATA, **more})
+    return here.adapter.uploadImage(image, "fedora-1", str(file), "vhd", {**METADATA, **more})
 
 
-def test_operation_is_waited_for(here: Here) -> None:
-    """AZ-12: as long as it runs, and with the pause that Azure tells."""
-    here.simulator.change(boot_seconds=[0.3, 0.3])
-    here.adapter.images.calls.create_disk("d", MIB + 512, {}, lambda: None)
-    assert here.calls("diskOperations.get") == 2
-    here.adapter.images.discard_disk("d")
-
-
-def left(here: Here) -> dict[str, int]:
-    """Of uploads; one image is there to begin with."""
+def left(here: Here) -> tuple[int, int]:
+    """Disks, and images of uploads; one image is there to begin with."""
     contents = here.simulator.state()["contents"]
-    return {"disks": contents["disks"], "images": contents["images"] - 1}
+    return contents["disks"], contents["images"] - 1
 
 
 def test_upload(here: Here, file: Path) -> None:
-    """AZ-12: what is empty is not sent; the tags of the provider's image win, and ours over all; the disk goes."""
+    """AZ-12: what is empty is not sent; the tags of the provider's image win, and ours over all; the disk goes.
+
+    AZ-13 (not repeated): an image that is absent is deleted with success.
+    """
     seen: list[int] = []
-    with uploads.watched(lambda done, total: seen.append(done)):
+    with watched(lambda done, total: seen.append(done)):
         assert upload(here, file) == "fedora-1"
     assert here.calls("pages.put") == 2
     with here.simulator.cloud() as cloud:
         assert here.simulator.application.arm.uploads.content("fedora-1", len(CONTENT)) == CONTENT
         image = cloud.resources.get("images", "fedora-1")
         assert image.tags == {**METADATA, "release": "40"}
-        assert image.properties["hyperVGeneration"] == "V2"
-        disk = image.properties["storageProfile"]["osDisk"]
-        assert (disk["osType"], disk["osState"]) == ("Linux", "Generalized")
-        assert image.properties["storageProfile"]["zoneResilient"] is True
-    assert left(here) == {"disks": 0, "images": 1}
-    assert sorted(seen)[-1] == len(CONTENT)
+        profile = image.properties["storageProfile"]
+        assert (image.properties["hyperVGeneration"], profile["zoneResilient"]) == ("V2", True)
+        assert (profile["osDisk"]["osType"], profile["osDisk"]["osState"]) == ("Linux", "Generalized")
+    assert left(here) == (0, 1)
+    assert max(seen) == len(CONTENT)
     (listed,) = [image for image in here.adapter.listImages() if image.name == "fedora-1"]
     assert (listed.id, listed.usable) == ("fedora-1", True)
-    here.adapter.deleteImage("fedora-1")
-    assert left(here) == {"disks": 0, "images": 0}
-
-
-def test_delete_twice(here: Here, file: Path) -> None:
-    """AZ-13 (not repeated): one that is gone is deleted with success."""
-    upload(here, file)
     for _ in range(2):
         here.adapter.deleteImage("fedora-1")
+    assert left(here) == (0, 0)
 
 
 OPERATIONS = ("disks.put", "disks.begingetaccess", "pages.put", "disks.endgetaccess", "images.put", "operations.get")
@@ -102,7 +92,7 @@ def test_refused(here: Here, file: Path, operation: str) -> None:
     here.simulator.change(errors=[ArmErrorRule(operation=operation, kind="409", message="no", count=1)])
     with pytest.raises(CloudRefused):
         upload(here, file)
-    assert left(here) == {"disks": 0, "images": 0}
+    assert left(here) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +104,33 @@ def test_answer_is_lost(here: Here, file: Path, operation: str, kind: str) -> No
     after = operation != "disks.begingetaccess"
     here.simulator.change(errors=[ArmErrorRule(operation=operation, kind=kind, after=after, count=1)])
     assert upload(here, file) == "fedora-1"
-    assert left(here) == {"disks": 0, "images": 1}
+    assert left(here) == (0, 1)
 
 
-def test_azure_stays_away(here: Here, file: Path) -> None:
-    """AZ-12: it is told; what is left is shown as of no use."""
+def test_what_ends_an_upload(here: Here, file: Path, tmp_path: Path) -> None:
+    """AZ-12, U-9: what is no VHD is not sent; one that is not wanted leaves nothing; an image of another upload is not
+    written over; and Azure may be away.
+    """
+    raw = tmp_path / "raw"
+    raw.write_bytes(bytes(MIB))
+    with pytest.raises(ImageCreateException, match="it is no VHD"):
+        upload(here, raw)
+    assert here.calls("disks.put") == 0
+
+    def not_wanted(done: int, total: int) -> None:
+        raise UploadGivenUp("not wanted")
+
+    with watched(not_wanted), pytest.raises(UploadGivenUp):
+        upload(here, file)
+    assert left(here) == (0, 0)
+    with here.simulator.cloud() as cloud:
+        cloud.add_image("fedora-1", {**METADATA, "nodepool_upload_id": "other"})
+    with pytest.raises(ImageCreateException, match="of another upload"):
+        upload(here, file)
+    assert left(here) == (0, 1)
     here.simulator.change(errors=[ArmErrorRule(operation="disks.put", kind="503")])
     with pytest.raises(CloudAway):
-        upload(here, file)
+        upload(here, file, nodepool_upload_id="other")
 
 
 def test_upload_that_did_not_end(here: Here) -> None:
@@ -133,36 +142,7 @@ def test_upload_that_did_not_end(here: Here) -> None:
     assert (listed.id, dict(listed.metadata)) == ("fedora-1", METADATA)
     found = [resource for resource in here.adapter.listResources() if resource.type == "disk"]
     here.adapter.deleteResource(found[0])
-    assert left(here) == {"disks": 0, "images": 0}
-
-
-def test_name_is_taken(here: Here, file: Path) -> None:
-    """An image of another upload is not written over."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_image("fedora-1", {**METADATA, "nodepool_upload_id": "other"})
-    with pytest.raises(ImageCreateException, match="of another upload"):
-        upload(here, file)
-    assert left(here)["images"] == 1
-
-
-def test_nobody_wants_it(here: Here, file: Path) -> None:
-    """U-9: the upload ends, and nothing stays."""
-
-    def unwanted() -> None:
-        raise UploadGivenUp("not wanted")
-
-    with uploads.watched(lambda done, total: unwanted()), pytest.raises(UploadGivenUp):
-        upload(here, file)
-    assert left(here) == {"disks": 0, "images": 0}
-
-
-def test_not_a_vhd(here: Here, tmp_path: Path) -> None:
-    """AZ-12: the file is looked at before anything is sent."""
-    path = tmp_path / "raw"
-    path.write_bytes(bytes(MIB))
-    with pytest.raises(ImageCreateException, match="it is no VHD"):
-        upload(here, path)
-    assert here.calls("disks.put") == 0
+    assert left(here) == (0, 0)
 
 
 def test_of_diskimage_builder(here: Here, tmp_path: Path) -> None:
@@ -185,7 +165,7 @@ def changed(footer: bytes, at: int, value: bytes, *, checked: bool = True) -> by
 
 
 @pytest.mark.parametrize(
-    ("footer", "size", "told"),
+    ("footer", "size", "problem"),
     [
         (fixed_footer(MIB), MIB + 512, None),
         (b"", 0, "it is no VHD"),
@@ -196,7 +176,7 @@ def changed(footer: bytes, at: int, value: bytes, *, checked: bool = True) -> by
         (fixed_footer(MIB + 512), MIB + 1024, "whole MiB"),
     ],
 )
-def test_footer(footer: bytes, size: int, told: str | None) -> None:
+def test_footer(footer: bytes, size: int, problem: str | None) -> None:
     """AZ-12: a fixed VHD of whole MiB."""
-    problem = footer_problem(footer, size)
-    assert problem is None if told is None else told in str(problem)
+    found = footer_problem(footer, size)
+    assert found is None if problem is None else problem in str(found)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.driver.gce.sections import section
-from tests.unit.driver.gce.support import Here, at_simulator
+from tests.unit.driver.gce.support import Here, at_simulator, section
 
 
 @pytest.fixture

@@ -1,22 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider section, and an adapter of it at a simulated project."""
+"""A provider section, an adapter of it at a simulated project, and a client of recorded answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from nodepool.driver.framework.http.plain_http import HttpAnswer
+from nodepool.driver.gce import GceDriver
 from nodepool.driver.gce.adapter import GceAdapter
+from nodepool.driver.gce.client import ComputeEngine
+from nodepool.driver.gce.config import GceProviderConfig
+from nodepool.driver.gce.types import LabelReader
 from nodepool.driver.statemachine import instance
 from simulators.gce import GceSettings, GceSimulator
 from simulators.gce.cloud import BUCKET
-from tests.unit.driver.gce.sections import PROVIDER, load
+from tests.support.provider_sections import load_section, section_with
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
+PROVIDER = "north"
 METADATA = instance.for_node(NODE, "main", PROVIDER)
+#: Of the simulated cloud, as is the project.
+ZONES = ["us-central1-a", "us-central1-b"]
 Here: TypeAlias = SimulatedAdapter[GceSimulator, GceAdapter]
+
+_SECTION: dict[str, Any] = table("gce", "section")
+
+
+def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:
+    """A provider section with one label.
+
+    :param label: more keys of it; ``pool`` and ``provider`` likewise, with ``-`` for ``_``.
+    """
+    return section_with(_SECTION, label, pool, **provider)
+
+
+def changed(changes: dict[str, Any], make: Callable[..., dict[str, Any]] = section) -> dict[str, Any]:
+    """A section with changes of the ``provider``, ``pool``, ``label`` or ``image``."""
+    given = dict(changes.get("provider", {}))
+    if "image" in changes:
+        given["cloud_images"] = [{"name": "debian", "username": "zuul", **changes["image"]}]
+    return make(changes.get("label"), changes.get("pool"), **given)
+
+
+def load(data: dict[str, Any]) -> GceProviderConfig:
+    """Load a section in a configuration that has its labels and images."""
+    made: GceProviderConfig = load_section(GceDriver(), data)
+    return made
+
+
+def label_of(config: GceProviderConfig) -> Any:
+    return config.pools["main"].labels["small"]
+
+
+def has(found: Any, **expected: Any) -> None:
+    """The attributes of an object; a tuple counts as a list."""
+    values = {name: getattr(found, name) for name in expected}
+    assert {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} == expected
+
+
+def parts(config: Any) -> dict[str, Any]:
+    """What a configuration has, by name."""
+    labels = {name: label for pool in config.pools.values() for name, label in pool.labels.items()}
+    return {"provider": config, **config.pools, **labels, **config.cloud_images, **config.diskimages}
 
 
 @contextmanager
@@ -32,3 +83,19 @@ def at_simulator(directory: Path, data: dict[str, Any], bucket: str = BUCKET, **
         here = {"credentials-file": str(key), "endpoint": simulator.url, "object-storage": storage}
         with simulated(simulator, GceAdapter(load({**data, **here})), uncounted=["images"]) as made:
             yield made
+
+
+def content(data: Any) -> bytes:
+    """What becomes JSON, unless it is the content itself."""
+    return data if isinstance(data, bytes) else (data if isinstance(data, str) else json.dumps(data)).encode()
+
+
+def recorded(*answers: tuple[int, Any], zone: str | list[str] = ZONES[0]) -> tuple[ComputeEngine, list[HttpAnswer]]:
+    """A client that gets these answers, and those that it has not asked for yet.
+
+    :param answers: status, and a value that becomes JSON, or the content itself.
+    """
+    left = [HttpAnswer(s, {}, content(data)) for s, data in answers]
+    http: Any = SimpleNamespace(send=lambda *_, **__: left.pop(0), close=lambda: None)
+    login: Any = SimpleNamespace(headers=dict, refused=lambda _headers: None)
+    return ComputeEngine(load(section(zone=zone)), http, login, LabelReader(PROVIDER, ["main"])), left

@@ -1,283 +1,358 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Uploads to a simulated project."""
+"""Images: the archive that is made of a file, its way to Cloud Storage, and uploads to a simulated project."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+import gzip
+import hashlib
+import io
+import tarfile
+import threading
+from base64 import b64encode
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
-from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudRefused
-from nodepool.driver.framework.http.rest_calls import RestAnswer
-from nodepool.driver.framework.images import ListedImage
-from nodepool.driver.framework.uploads import UploadGivenUp
-from nodepool.driver.gce import images
-from nodepool.driver.gce.images import GceImageCalls, image_labels
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.images import InterruptedUpload
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.gce.images import (
+    BLOCK_BYTES,
+    SEND_ATTEMPTS,
+    GceImageCalls,
+    GceImages,
+    ObjectUpload,
+    disk_size,
+    image_labels,
+    tar_gz,
+)
 from nodepool.exceptions import ImageCreateException
-from nodepool.plan.retries import Backoff
 from simulators.gce import GceErrorRule
-from tests.unit.driver.gce.sections import PROVIDER, section
-from tests.unit.driver.gce.support import Here, at_simulator
+from simulators.gce.cloud import BUCKET
+from simulators.gce.images import disk_of
+from tests.unit.driver.gce.support import PROVIDER, Here, at_simulator, section
+
+# -- the archive --
+
+ZEROS = bytes(BLOCK_BYTES)
+NOISE = bytes(range(256)) * (BLOCK_BYTES // 256)
+HOLES = NOISE + ZEROS + ZEROS + NOISE
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"short", NOISE, ZEROS * 16, HOLES, ZEROS + NOISE + ZEROS, NOISE * 4, NOISE + b"\0" * 1000 + b"end"],
+)
+def test_archive(tmp_path: Path, content: bytes) -> None:
+    """One file, ``disk.raw``, filled up with zeros, which cost nothing; the checksum of gzip is right."""
+    path = tmp_path / "image.raw"
+    path.write_bytes(content)
+    seen: list[int] = []
+    with path.open("rb") as file:
+        packed = b"".join(tar_gz(file, 4 * BLOCK_BYTES, seen.append))
+    unpacked = gzip.decompress(packed)
+    assert len(unpacked) % tarfile.RECORDSIZE == 0
+    with tarfile.open(fileobj=io.BytesIO(unpacked)) as archive:
+        (member,) = archive.getmembers()
+        taken = archive.extractfile(member)
+        assert taken is not None
+        assert (member.name, member.size) == ("disk.raw", disk_size(len(content), 4 * BLOCK_BYTES))
+        assert taken.read() == content + bytes(member.size - len(content))
+    assert seen[-1:] == ([len(content)] if content else [])
+    assert len(packed) < BLOCK_BYTES / 10 or any(content)
+    gib = 1024**3
+    assert [disk_size(size) for size in (0, 1, gib, gib + 1)] == [gib, gib, gib, 2 * gib]
+
+
+def test_file_that_shrinks(tmp_path: Path) -> None:
+    path = tmp_path / "image.raw"
+    path.write_bytes(NOISE * 3)
+    with path.open("rb") as file:
+        pieces = tar_gz(file, 4 * BLOCK_BYTES)
+        next(pieces)
+        path.write_bytes(b"")
+        with pytest.raises(OSError, match="changed its size"):
+            list(pieces)
+
+
+# -- its way --
 
 UNIT = 1024 * 1024
+PIECE_BYTES = 256 * 1024
+SIZE = 1_200_000
 #: What the image of an upload ``fedora-1`` is called.
 IMAGE = f"fedora-1-{PROVIDER}"
-METADATA = {
-    "nodepool_build_id": "b" * 32,
-    "nodepool_upload_id": "0000000007",
-    "nodepool_provider_name": PROVIDER,
-    "Release": "Debian 12",
-}
+METADATA = {"nodepool_build_id": "b" * 32, "nodepool_provider_name": PROVIDER}
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    monkeypatch.setattr(images, "DISK_UNIT_BYTES", UNIT)
-    # So that there are several pieces.
-    monkeypatch.setattr(images, "PIECE_BYTES", 256 * 1024)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What is sent in several pieces: most of it cannot be compressed."""
+    # Constants of the modules, wherever those are.
+    for user in (tar_gz, ObjectUpload.run, GceImages.upload):
+        monkeypatch.setitem(user.__globals__, "DISK_UNIT_BYTES", UNIT)
+        monkeypatch.setitem(user.__globals__, "PIECE_BYTES", PIECE_BYTES)
+    path = tmp_path / "image.raw"
+    path.write_bytes(b"".join(hashlib.sha256(number.to_bytes(4, "big")).digest() for number in range(SIZE // 32)))
+    return path
+
+
+class Storage:
+    """Cloud Storage that has trouble: calls that send fail as often as ``away`` says, and calls that ask likewise.
+
+    What is sent meanwhile with ``half`` is stored up to its half; what is sent with ``full`` is not stored.
+    """
+
+    def __init__(self, away: int = 0, deaf: int = 0, half: bool = False, full: bool = False) -> None:
+        self.away, self.deaf = away, deaf
+        self.half, self.full = half, full
+        self.bucket = BUCKET
+        self.kept = b""
+        self.calls = 0
+        self.stopped = threading.Event()
+        self.pauses: list[float] = []
+
+    def begin_object(self, name: str, labels: Any) -> str:
+        return "where"
+
+    def is_address(self, where: object) -> bool:
+        return False
+
+    def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, dict[str, Any] | None]:
+        self.calls += 1
+        assert offset == len(self.kept)
+        if self.away:
+            self.away -= 1
+            self.kept += data[: len(data) // 2] if self.half else b""
+            raise CloudAway("no answer")
+        if self.full:
+            return len(self.kept), None
+        self.kept += data
+        md5 = b64encode(hashlib.md5(self.kept, usedforsecurity=False).digest()).decode()
+        return len(self.kept), {"md5Hash": md5} if last else None
+
+    def stored(self, where: str) -> tuple[int, dict[str, Any] | None]:
+        self.calls += 1
+        if self.deaf:
+            self.deaf -= 1
+            raise CloudAway("no answer, either")
+        return len(self.kept), None
+
+    def wait(self, seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:
+        self.pauses.append(seconds)
+        wanted()
+        return not stopped.is_set()
+
+
+def send(storage: Storage, file: Path) -> None:
+    calls: Any = storage
+    ObjectUpload(calls, "it", str(file), {}, InterruptedUpload(file, PROVIDER), storage.wait).run()
+
+
+@pytest.mark.parametrize(
+    ("storage", "calls", "pauses", "words"),
+    [
+        (Storage(away=1, deaf=4), None, [0, 1, 2, 4, 8], None),
+        # Each time some of it was stored.
+        (Storage(away=10, half=True), None, [0] * 10, None),
+        # It does not go on for ever, whether Cloud Storage says that it has nothing, or nothing.
+        (Storage(away=1000), 2 * SEND_ATTEMPTS - 1, [0, 1, 2, 4, 8, 16, 30], "no answer"),
+        (Storage(away=1000, deaf=1000), SEND_ATTEMPTS, [0, 1, 2, 4, 8, 16, 30], "no answer, either"),
+        (Storage(full=True), SEND_ATTEMPTS, [0, 1, 2, 4, 8, 16, 30], "does not store the piece at 0 of it"),
+    ],
+)
+def test_storage_is_away(
+    file: Path, storage: Storage, calls: int | None, pauses: list[float], words: str | None
+) -> None:
+    """U-8: what is not stored is sent again, after pauses that grow; each piece has its own."""
+    if words is None:
+        send(storage, file)
+    else:
+        with pytest.raises(CloudAway, match=words):
+            send(storage, file)
+    assert storage.pauses == pauses
+    assert calls in (None, storage.calls)
+
+
+def test_given_up_while_storage_is_away(file: Path) -> None:
+    """U-9: the upload may not be wanted any more, or the provider is stopped, in between."""
+    storage = Storage(away=1000)
+
+    def give_up() -> None:
+        if storage.calls == 3:
+            raise UploadGivenUp("not wanted")
+
+    with watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
+        send(storage, file)
+    storage = Storage(away=1000)
+    storage.stopped.set()
+    with pytest.raises(UploadInterrupted, match="the provider was stopped"):
+        send(storage, file)
+    assert storage.calls == 1
+
+
+# -- uploads --
+
+
+@pytest.fixture
+def here(tmp_path: Path, file: Path) -> Iterator[Here]:
     with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}]), disk_unit_bytes=UNIT) as made:
         yield made
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "image.raw"
-    # Nothing of it can be compressed.
-    path.write_bytes(b"".join(number.to_bytes(4, "big") * 2 for number in range(150_000)) + bytes(3 * UNIT))
-    return path
-
-
-def upload(here: Here, file: Path, name: str = "fedora-1", **metadata: str) -> str:
+def upload(here: Here, file: Path, number: int = 1, name: str = "") -> str:
+    """As the builder calls it: each upload of a build has a number, and a name, of its own."""
     image = here.adapter.config.diskimages["fedora"]
-    return here.adapter.uploadImage(image, name, str(file), "raw", {**METADATA, **metadata})
-
-
-def listed(here: Here) -> list[ListedImage]:
-    return [image for image in here.adapter.listImages() if image.metadata.get("nodepool_provider_name") == PROVIDER]
+    metadata = {**METADATA, "nodepool_upload_id": f"{number:010}", "Release": "Debian 12"}
+    return here.adapter.uploadImage(image, name or f"fedora-{number}", str(file), "raw", metadata)
 
 
 def left(here: Here) -> tuple[int, int]:
-    """Images and objects."""
-    contents = here.simulator.state()["contents"]
-    return contents["images"], contents["objects"]
+    """Images of uploads, and objects; some images are there to begin with."""
+    with here.simulator.cloud() as cloud:
+        objects = cloud.objects.count()
+    return sum("nodepool_upload_id" in one.metadata for one in here.adapter.listImages() if one.usable), objects
 
 
-def test_upload_and_delete(here: Here, file: Path) -> None:
-    """U-9, D-1, CM-1: one image with labels, and no object is left."""
-    before = left(here)
-    seen: list[tuple[int, int]] = []
-    with uploads.watched(lambda done, total: seen.append((done, total))):
-        assert upload(here, file) == IMAGE
-    size = file.stat().st_size
-    assert seen[-1] == (size, size)
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    (image,) = listed(here)
-    assert (image.id, image.usable) == (IMAGE, True)
-    assert {key: image.metadata[key] for key in METADATA if key.startswith("nodepool_")} == {
-        key: value for key, value in METADATA.items() if key.startswith("nodepool_")
-    }
-    assert left(here) == (before[0] + 1, before[1])
-    for _ in range(2):
-        here.adapter.deleteImage(IMAGE)
-    assert left(here) == before
+def test_upload(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-9, D-1, GC-4: one image with labels, of what was sent; no object is left. A name that does not fit is changed,
+    and an image of another upload is neither changed nor deleted.
+    """
+    made: list[bytes] = []
+    create = here.adapter.images.calls.create_image
 
+    def look(name: str, object_name: str, *more: Any) -> None:
+        with here.simulator.cloud() as cloud:
+            made.append(disk_of(cloud.objects.get(BUCKET, object_name)[0]))
+        create(name, object_name, *more)
 
-@pytest.mark.parametrize(
-    ("endpoint", "source"),
-    [
-        # RawDisk.source in google-cloud-compute
-        ("https://storage.googleapis.com", "https://storage.googleapis.com"),
-        # https://cloud.google.com/vpc/docs/about-accessing-google-apis-endpoints
-        ("https://storage-psc.p.googleapis.com", "https://storage.googleapis.com"),
-        # Of another universe: https://cloud.google.com/storage/docs/request-endpoints
-        ("https://storage.apis.example", "https://storage.apis.example"),
-    ],
-)
-def test_source_of_an_image(endpoint: str, source: str) -> None:
-    """Compute Engine reads the object where it was uploaded to."""
-    sent: list[Any] = []
-
-    def call(*_: Any, body: Any, **__: Any) -> RestAnswer:
-        sent.append(body["rawDisk"]["source"])
-        return RestAnswer(200, {"name": "operation-1", "status": "DONE"}, {})
-
-    client: Any = Mock(**{"calls.call": call, "calls.provider": PROVIDER})
-    GceImageCalls(client, "ci", endpoint).create_image("fedora", "np/fedora 1.tar.gz", {}, "r", lambda: None)
-    assert sent == [f"{source}/ci/np/fedora%201.tar.gz"]
-
-
-def test_node_of_an_upload(here: Here, file: Path) -> None:
-    upload(here, file)
-    assert here.adapter.facts.image_link(None, IMAGE).endswith(f"/global/images/{IMAGE}")  # type: ignore[arg-type]
+    monkeypatch.setattr(here.adapter.images.calls, "create_image", look)
+    assert upload(here, file) == IMAGE
+    assert made == [file.read_bytes() + bytes(2 * UNIT - SIZE)]
     assert here.launch(image=IMAGE).interface_ip
     here.delete("np0000000042")
-    here.adapter.deleteImage(IMAGE)
-
-
-def test_name_that_does_not_fit(here: Here, file: Path) -> None:
-    name = upload(here, file, "Fedora_40-1")
-    assert name.startswith("fedora-40-1-")
-    here.adapter.deleteImage(name)
-
-
-@pytest.mark.parametrize("change", [{"upload_cut_rate": 0.3}, {"upload_short_rate": 0.5}])
-def test_broken_connections(here: Here, file: Path, change: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not stored is sent again; what arrives is what was sent."""
-    monkeypatch.setattr(images, "SEND_AGAIN", Backoff(0.0, 0.0))
-    monkeypatch.setattr(images, "SEND_ATTEMPTS", 100)
-    here.simulator.change(**change)
-    upload(here, file)
-    here.simulator.change(**dict.fromkeys(change, 0.0))
-    here.adapter.deleteImage(IMAGE)
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        (GceErrorRule(operation="objects.upload", kind="403"), CloudRefused),
-        (GceErrorRule(operation="images.insert", kind="400"), CloudRefused),
-        (GceErrorRule(operation="globalOperations.get", kind="403"), CloudRefused),
-    ],
-)
-def test_nothing_is_left_after_an_error(here: Here, file: Path, rule: GceErrorRule, expected: type[Exception]) -> None:
-    """U-9: image and object are deleted, and the error is raised."""
-    before = left(here)
-    here.simulator.change(errors=[rule])
-    if rule.operation == "globalOperations.get":
-        # Only that of the image; its deletion is waited for, too.
-        here.simulator.change(errors=[GceErrorRule(operation=rule.operation, kind="403", count=1)])
-    with pytest.raises(expected):
-        upload(here, file)
-    here.simulator.change(errors=[])
-    assert left(here) == before
-
-
-def test_image_that_google_cannot_use(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operation says why."""
-    before = left(here)
-    monkeypatch.setattr(images, "FILE_NAME", "another.raw")
-    with pytest.raises(CloudRefused, match="INVALID_USAGE"):
-        upload(here, file)
-    assert left(here) == before
-
-
-def test_lost_answer(here: Here, file: Path) -> None:
-    """The image is made once."""
-    here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="drop", after=True, count=1)])
-    upload(here, file)
-    assert here.simulator.state()["events"]["images made"] == 1
-    here.adapter.deleteImage(IMAGE)
-
-
-def test_what_is_stored_is_compared(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-14: by the checksum that Cloud Storage tells."""
-    before = left(here)
-    stored = here.adapter.images.calls.send_piece
-
-    def tampered(*arguments: Any) -> Any:
-        kept, done = stored(*arguments)
-        return kept, done if done is None else {**done, "md5Hash": "AAAA"}
-
-    monkeypatch.setattr(here.adapter.images.calls, "send_piece", tampered)
-    with pytest.raises(ImageCreateException, match="did not arrive as it was sent"):
-        upload(here, file)
-    assert left(here) == before
-
-
-def test_abandoned(here: Here, file: Path) -> None:
-    """Nobody wants it any more: it ends soon, and nothing is left."""
-    before = left(here)
-
-    def give_up() -> None:
-        raise UploadGivenUp("not wanted")
-
-    with uploads.watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
-        upload(here, file)
-    assert left(here) == before
-
-
-def test_image_of_another_upload(here: Here, file: Path) -> None:
-    """It is never changed nor deleted."""
-    upload(here, file)
     with pytest.raises(ImageCreateException, match="of another upload"):
-        upload(here, file, nodepool_upload_id="0000000008")
-    assert [image.id for image in listed(here)] == [IMAGE]
-    here.adapter.deleteImage(IMAGE)
+        upload(here, file, 2, "fedora-1")
+    assert left(here) == (1, 0)
+    name = upload(here, file, 3, "Fedora_40-1")
+    assert name.startswith("fedora-40-1-")
+    for each in (name, IMAGE):
+        here.adapter.deleteImage(each)
+    assert left(here) == (0, 0)
 
 
-def other_provider(here: Here) -> None:
-    """Somebody else has made an image of the name in the project."""
-    with here.simulator.cloud() as cloud:
-        cloud.images.add(IMAGE, labels={**image_labels(METADATA), "nodepool_provider_name": "south"})
+@pytest.mark.parametrize("operation", ["objects.upload", "images.insert", "globalOperations.get"])
+def test_refused(here: Here, file: Path, operation: str) -> None:
+    """U-9: image and object are deleted, nothing goes on with them, and the error is raised."""
+    here.simulator.change(errors=[GceErrorRule(operation=operation, kind="403", count=1)])
+    with pytest.raises(CloudRefused):
+        upload(here, file)
+    assert left(here) == (0, 0)
+    assert InterruptedUpload(file, PROVIDER).read() is None
 
 
 def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-9, CM-1: all providers of a project share the names of images. One that was made meanwhile is not deleted."""
-    before = left(here)
     create = here.adapter.images.calls.create_image
 
     def late(*arguments: Any) -> None:
-        other_provider(here)
+        with here.simulator.cloud() as cloud:
+            cloud.images.add(IMAGE, labels=image_labels({**METADATA, "nodepool_provider_name": "south"}))
         create(*arguments)
 
     monkeypatch.setattr(here.adapter.images.calls, "create_image", late)
     with pytest.raises(CloudRefused, match="alreadyExists"):
         upload(here, file)
-    assert left(here) == (before[0] + 1, before[1])
-    assert here.calls("images.delete") == 0
+    assert (left(here)[1], here.calls("images.delete")) == (0, 0)
 
 
-def test_object_beside_an_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-4: what an upload left is deleted, and nothing else of the name."""
-    before = left(here)
-    monkeypatch.setattr(here.adapter.images, "_discard", lambda *_: None)
-    here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="400")])
-    with pytest.raises(CloudRefused):
+def interrupted(here: Here, file: Path, error: Exception, after: int = 3) -> None:
+    """An upload that ends when so many pieces were sent."""
+
+    def report(done: int, total: int) -> None:
+        if here.calls("objects.upload") >= after:
+            raise error
+
+    with watched(report), pytest.raises(type(error)):
         upload(here, file)
-    other_provider(here)
-    (found,) = listed(here)
-    here.adapter.deleteImage(found.id)
-    assert left(here) == (before[0] + 1, before[1])
 
 
-def test_object_goes_although_the_image_stays(
-    here: Here, file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """U-9: as much as Google lets us."""
-    before = left(here)
-
-    def refused(*_: Any) -> None:
-        here.simulator.change(errors=[GceErrorRule(operation="images.*", kind="403")])
-        raise CloudRefused("no image")
-
-    monkeypatch.setattr(here.adapter.images.calls, "create_image", refused)
-    with caplog.at_level(logging.ERROR), pytest.raises(CloudRefused, match="no image"):
-        upload(here, file)
-    assert f"What was uploaded of image {IMAGE} could not be removed" in caplog.text
-    assert left(here) == before
+def goes_on(here: Here, file: Path, number: int = 2) -> None:
+    """The next upload makes one image, and leaves nothing."""
+    upload(here, file, number)
+    (image,) = [image for image in here.adapter.listImages() if image.metadata.get("nodepool_upload_id")]
+    assert image.metadata["nodepool_upload_id"] == f"{number:010}"
+    assert left(here) == (1, 0)
+    assert InterruptedUpload(file, PROVIDER).read() is None
 
 
-def test_killed_builder(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-4: an object whose upload did not end is found by its name and metadata."""
-    monkeypatch.setattr(here.adapter.images, "_discard", lambda *_: None)
-    here.simulator.change(errors=[GceErrorRule(operation="images.insert", kind="400")])
-    with pytest.raises(CloudRefused):
-        upload(here, file)
-    (found,) = listed(here)
+STOPS = UploadInterrupted("the builder stops")
+
+
+def test_interrupted_upload(here: Here, file: Path) -> None:
+    """R-4, U-11: what Cloud Storage has is not sent again. What is not wanted is deleted at once."""
+    interrupted(here, file, STOPS)
+    before = here.calls("objects.upload")
+    goes_on(here, file)
+    # One more call asks what there is.
+    assert here.calls("objects.upload") - before <= -(-SIZE // PIECE_BYTES) - 3 + 1 + 1
+    assert here.calls("objects.insert") == 1
+    here.adapter.deleteImage(f"fedora-2-{PROVIDER}")
+    interrupted(here, file, UploadGivenUp("not wanted"), after=0)
+    assert left(here) == (0, 0)
+    assert InterruptedUpload(file, PROVIDER).read() is None
+
+
+@pytest.mark.parametrize("lost", ["session", "object", "bucket", "host"])
+def test_nothing_to_go_on_with(here: Here, file: Path, lost: str) -> None:
+    """R-4: Google forgets an upload after a week, the object is deleted, or the bucket is another. Another host never
+    sees the token, whatever the file says. It begins anew.
+    """
+    interrupted(here, file, STOPS, after=5 if lost == "object" else 3)
+    state = InterruptedUpload(file, PROVIDER)
+    known = dict(state.read() or {})
+    with here.simulator.cloud() as cloud:
+        (session,) = cloud.objects.sessions.values()
+        if lost == "session":
+            cloud.objects.sessions.clear()
+        elif lost == "object":
+            cloud.objects.delete(BUCKET, session.key)
+    change = {"bucket": {"bucket": "another"}, "host": {"address": "http://127.0.0.1:9/upload"}}.get(lost, {})
+    state.write({**known, **change})
+    goes_on(here, file)
+    assert here.calls("objects.insert") == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"), [("flip", "did not arrive as it was sent"), ("more", "longer than what is to be sent")]
+)
+def test_what_was_stored_is_another_file(here: Here, file: Path, damage: str, words: str) -> None:
+    """U-14: the checksum of the whole finds it; the next upload begins anew."""
+    interrupted(here, file, STOPS)
+    with here.simulator.cloud() as cloud:
+        (session,) = cloud.objects.sessions.values()
+        if damage == "flip":
+            session.data[1000] ^= 1
+        else:
+            session.data += bytes(4 * UNIT)
+    with pytest.raises(ImageCreateException, match=words):
+        upload(here, file, 2)
+    goes_on(here, file, 3)
+
+
+def test_killed_builder(here: Here, file: Path) -> None:
+    """R-4, D-3: an object whose upload did not end is found by its name and metadata, and deleted alone."""
+    with here.simulator.cloud() as cloud:
+        cloud.images.add("fedora-2-north", labels=image_labels({**METADATA, "nodepool_provider_name": "south"}))
+    calls: GceImageCalls = here.adapter.images.calls
+    name = f"nodepool/{PROVIDER}/{IMAGE}.tar.gz"
+    where = calls.begin_object(name, image_labels({**METADATA, "nodepool_upload_id": "0000000007"}))
+    calls.send_piece(where, 0, b"x", True)
+    (found,) = [one for one in here.adapter.listImages() if one.metadata.get("nodepool_provider_name") == PROVIDER]
     assert (found.id, found.usable, found.metadata["nodepool_upload_id"]) == (IMAGE, False, "0000000007")
+    images = here.simulator.state()["contents"]["images"]
     here.adapter.deleteImage(found.id)
-    assert listed(here) == []
-
-
-def test_labels() -> None:
-    """Of any metadata: keys and values fit."""
-    assert image_labels({"Release": "Debian 12", "1st": "x", "nodepool_build_id": "b"}) == {
-        "release": image_labels({"release": "Debian 12"})["release"],
-        "x1st": "x",
-        "nodepool_build_id": "b",
-    }
+    assert left(here)[1] == 0
+    assert here.simulator.state()["contents"]["images"] == images

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.gce.instances`, without a cloud."""
+"""What lists of operations say: how creations and deletions end, what was preempted; and zones without an answer."""
 
 from __future__ import annotations
 
@@ -10,41 +10,48 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudSetup
+from nodepool.driver.gce.client import FAILURES, PAUSE, SilentZones
 from nodepool.driver.gce.instances import (
     AWAY,
     MISSING_SECONDS,
+    MOST,
     MOST_ASKED,
     MOST_LISTED,
+    OPERATIONS,
     PAUSE_SECONDS,
+    DeletionProof,
+    Insert,
     InsertOperations,
+    Preemptions,
 )
-from nodepool.driver.gce.types import Operation
+from nodepool.driver.gce.types import GceRecord, Operation
 from tests.support.manual_clock import ManualClock
+from tests.unit.driver.azure.tables import table
 
 STOCKOUT: dict[str, Any] = {"error": {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "none left"}]}}
+NO_ANSWER = CloudAway("no answer")
+GONE = CloudNotFound("there is none")
 
 
-def operation(name: str = "op-1", status: str = "PENDING", **more: Any) -> Operation:
-    return Operation.of({"name": name, "zone": "x/zones/a", "targetLink": "x/np1", "status": status, **more})
+def operation(name: str = "op-1", status: str = "DONE", target: str = "a/np1", **more: Any) -> Operation:
+    zone, _, instance = target.partition("/")
+    given = {"name": name, "zone": f"x/zones/{zone}", "targetLink": f"x/{instance}", "status": status}
+    return Operation.of({**given, **more})
 
 
 class Calls:
-    """Lists what the test wrote, and counts the entries that were read; zone ``b`` lists nothing, or fails."""
+    """Lists what the test wrote, by zone, and counts the entries that were read; asks for one thing likewise."""
 
-    def __init__(self) -> None:
-        self.listed: list[Operation] | Exception = []
-        self.of_b: list[Operation] | Exception = []
+    def __init__(self, **listed: list[Operation] | Exception) -> None:
+        self.listed = listed
+        self.itself: Operation | Exception | None = GONE
         self.zones: list[str] = []
-        self.itself: Operation | Exception = CloudNotFound("there is none")
+        self.asked: list[str] = []
         self.read = 0
-        self.lists = 0
-        self.asked = 0
 
     def operations(self, zone: str, kind: str, what: str) -> Iterator[Operation]:
-        assert kind == "insert"
-        self.lists += 1
         self.zones.append(zone)
-        listed = self.of_b if zone == "b" else self.listed
+        listed = self.listed.get(zone, [])
         if isinstance(listed, Exception):
             raise listed
         for found in listed:
@@ -52,191 +59,230 @@ class Calls:
             yield found
 
     def operation(self, zone: str, name: str) -> Operation:
-        self.asked += 1
+        self.asked.append(name)
+        if not isinstance(self.itself, Operation):
+            raise self.itself or AssertionError
+        return self.itself
+
+    def instance(self, zone: str, name: str) -> GceRecord:
+        self.asked.append(f"{zone}/{name}")
         if isinstance(self.itself, Exception):
             raise self.itself
-        return self.itself
+        record: Any = object()
+        return record  # type: ignore[no-any-return]
+
+
+# -- creations --
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, **listed: list[Operation] | Exception) -> None:
         self.clock = ManualClock()
-        self.calls = Calls()
+        self.calls = Calls(**listed)
         self.operations = InsertOperations("north", self.calls, self.clock)
         self.woken = 0
 
     def wake(self) -> None:
         self.woken += 1
 
+    def watch(self, name: str = "op-1", status: str = "PENDING", target: str = "a/np1") -> Insert:
+        return self.operations.watch(operation(name, status, target), "head", self.wake)
+
     def look(self, seconds: float = PAUSE_SECONDS) -> None:
         self.clock.now += seconds
         self.operations.look()
 
 
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
-def test_read_to_the_end(rig: Rig) -> None:
-    """GC-5 (not repeated): the launch hears of the end, and why."""
-    insert = rig.operations.watch(operation(), "head", rig.wake)
-    rig.calls.listed = [operation(status="RUNNING")]
+def test_read_to_the_end() -> None:
+    """GC-5 (not repeated): the launch hears of the end, and why. What waits for nothing, or ended, is not asked for."""
+    rig = Rig(a=[operation(status="RUNNING")])
+    insert = rig.watch()
+    assert (rig.operations.runs_for("a", "np1"), rig.operations.runs_for("b", "np1")) == (True, False)
     rig.look()
     assert (insert.done, rig.woken) == (False, 0)
-    rig.calls.listed = [operation("op-1", "DONE", **STOCKOUT)]
-    rig.look()
-    assert (insert.done, rig.woken) == (True, 1)
-    assert isinstance(insert.failure, CloudNoCapacity)
-    rig.look()
-    assert rig.calls.lists == 2, "nobody waits any more"
-
-
-def test_over_at_once(rig: Rig) -> None:
-    insert = rig.operations.watch(operation(status="DONE"), "head", rig.wake)
-    assert (insert.done, insert.failure) == (True, None)
-    rig.look()
-    assert rig.calls.lists == 0
-
-
-def test_one_list_for_all(rig: Rig) -> None:
-    """The newest come first: what is behind those that are looked for is not read."""
-    inserts = [rig.operations.watch(operation(f"op-{number}"), "head", rig.wake) for number in range(3)]
-    rig.calls.listed = [operation(f"op-{number}", "DONE") for number in (2, 1, 0, 7, 8)]
-    rig.look()
-    assert (rig.calls.lists, rig.calls.read, rig.woken) == (1, 3, 3)
-    assert all(insert.done for insert in inserts)
-
-
-def test_not_too_often(rig: Rig) -> None:
-    insert = rig.operations.watch(operation(), "head", rig.wake)
-    rig.look()
+    rig.calls.listed["a"] = [operation(**STOCKOUT)]
     rig.look(PAUSE_SECONDS / 4)
-    assert (rig.calls.lists, insert.done) == (1, False)
-
-
-def test_abandoned_launch(rig: Rig) -> None:
-    """Nobody asks for it any more."""
-    rig.operations.watch(operation(), "head", rig.wake)
+    assert not insert.done, "not too often"
     rig.look()
-    assert rig.calls.lists == 0
-
-
-def test_missing_in_lists(rig: Rig) -> None:
-    """After a while it is asked for itself."""
-    insert = rig.operations.watch(operation(), "head", rig.wake)
+    assert (insert.done, rig.woken, type(insert.failure)) == (True, 1, CloudNoCapacity)
+    assert not rig.operations.runs_for("a", "np1")
+    at_once = rig.watch("op-2", "DONE")
+    assert (at_once.done, at_once.failure) == (True, None)
+    rig.watch("op-3")
     rig.look()
-    assert rig.calls.asked == 0
-    rig.calls.itself = operation(status="RUNNING")
-    rig.look(MISSING_SECONDS)
-    rig.look()
-    assert (rig.calls.asked, insert.done) == (1, False)
-    rig.calls.itself = CloudNotFound("there is none")
-    rig.look(MISSING_SECONDS)
-    assert (insert.done, insert.failure) == (True, None), "the instance itself says how it ended"
+    assert len(rig.calls.zones) == 2, "the launch of the third was abandoned"
 
 
-def test_zone_that_does_not_answer(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """GC-5: lists of instances wait for each attempt. So it is left alone, longer each time, and the others are not."""
-    missing = rig.operations.watch(operation(), "head", rig.wake)
-    other = rig.operations.watch(operation("op-2", zone="x/zones/b"), "head", rig.wake)
-    rig.calls.of_b = [operation("op-2", "RUNNING", zone="x/zones/b")]
-    rig.calls.listed = rig.calls.itself = CloudAway("no answer")
-    rig.look(MISSING_SECONDS)
-    for _ in range(10):
-        rig.look()
-    assert (rig.calls.zones.count("a"), rig.calls.zones.count("b"), rig.calls.asked) == (1, 11, 1)
-    rig.look(AWAY.first_seconds - 10)
-    assert rig.calls.zones.count("a") == 2
-    rig.look(AWAY.first_seconds)
-    assert (rig.calls.zones.count("a"), rig.calls.asked) == (2, 2)
-    assert caplog.text.count("are not known") == 1
-    rig.calls.listed = [operation("op-1", "DONE")]
-    rig.look(AWAY.first_seconds)
-    assert (missing.done, other.done) == (True, False)
-
-
-def test_trouble(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged once; lists of instances go on."""
-    insert = rig.operations.watch(operation(), "head", rig.wake)
-    rig.calls.listed = CloudAway("no answer")
-    with caplog.at_level(logging.WARNING):
-        rig.look()
-        rig.look()
-    assert [record.getMessage() for record in caplog.records] == [
-        "Provider north: the ends of creations in a are not known: no answer"
-    ]
-    assert not insert.done
-
-
-def test_each_zone_has_its_list(rig: Rig) -> None:
-    """The newest come first in the list of a zone only; a zone without creations is not asked, and a zone that does not
-    answer keeps nobody waiting who is in another one.
+def test_one_list_for_a_zone() -> None:
+    """GC-5: the newest come first in the list of a zone only, and what is behind those that are looked for is not read.
+    Of one that is missing two pages are read, and not all that were ever made.
     """
-    first = rig.operations.watch(operation(), "head", rig.wake)
-    other = rig.operations.watch(operation("op-2", zone="x/zones/b"), "head", rig.wake)
-    rig.calls.listed = [operation("op-1", "DONE"), operation("op-0", "DONE")]
-    rig.calls.of_b = CloudAway("no answer")
+    rig = Rig(a=[operation(f"op-{number}") for number in (2, 1, 0, 7, 8)], b=NO_ANSWER)
+    inserts = [rig.watch(f"op-{number}") for number in range(3)]
+    other = rig.watch("op-4", target="b/np4")
     rig.look()
-    assert (rig.calls.zones, rig.calls.read) == (["a", "b"], 1)
-    assert (first.done, other.done) == (True, False)
-    rig.look(AWAY.first_seconds)
-    assert rig.calls.zones == ["a", "b", "b"]
-
-
-def test_history_is_not_read(rig: Rig) -> None:
-    """Of one that is missing in the list: two pages, and not all that were ever made."""
-    insert = rig.operations.watch(operation(), "head", rig.wake)
-    rig.calls.listed = [operation("op-0", "DONE")] * (2 * MOST_LISTED)
+    assert (rig.calls.zones, rig.calls.read, rig.woken) == (["a", "b"], 3, 3)
+    assert [insert.done for insert in (*inserts, other)] == [True, True, True, False]
+    rig = Rig(a=[operation("op-0")] * (2 * MOST_LISTED))
+    insert = rig.watch()
     rig.look()
     assert (rig.calls.read, insert.done) == (MOST_LISTED, False)
 
 
-@pytest.mark.parametrize("error", [CloudSetup("not allowed"), CloudAway("no answer")])
-def test_lists_are_refused(rig: Rig, error: Exception) -> None:
-    """After a while each operation is asked for itself, a few at once."""
-    inserts = [rig.operations.watch(operation(f"op-{number}"), "head", rig.wake) for number in range(MOST_ASKED + 1)]
-    rig.calls.listed = error
-    rig.calls.itself = operation(status="DONE", **STOCKOUT)
+def test_missing_in_lists() -> None:
+    """GC-5: after a while it is asked for itself. Of one that is forgotten the instance itself says how it ended."""
+    rig = Rig()
+    insert = rig.watch()
     rig.look()
-    assert rig.calls.asked == 0
+    assert not rig.calls.asked
+    rig.calls.itself = operation(status="RUNNING")
+    rig.look(MISSING_SECONDS)
+    rig.look()
+    assert (rig.calls.asked, insert.done) == (["op-1"], False)
+    rig.calls.itself = GONE
+    rig.look(MISSING_SECONDS)
+    assert (insert.done, insert.failure) == (True, None)
+
+
+@pytest.mark.parametrize("error", [CloudSetup("not allowed"), NO_ANSWER])
+def test_lists_are_refused(error: Exception) -> None:
+    """GC-5: after a while each operation is asked for itself, a few at once."""
+    rig = Rig(a=error)
+    inserts = [rig.watch(f"op-{number}") for number in range(MOST_ASKED + 1)]
+    rig.calls.itself = operation(**STOCKOUT)
+    rig.look()
+    assert not rig.calls.asked
     rig.look(MISSING_SECONDS)
     assert [insert.done for insert in inserts] == [True] * MOST_ASKED + [False]
     rig.look()
     assert all(isinstance(insert.failure, CloudNoCapacity) for insert in inserts)
 
 
-def test_neither_lists_nor_operations(rig: Rig) -> None:
-    """A zone that does not answer is asked for one of them at a time."""
-    inserts = [rig.operations.watch(operation(f"op-{number}"), "head", rig.wake) for number in range(3)]
-    rig.calls.listed = rig.calls.itself = CloudAway("no answer")
+def test_zone_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """GC-5: lists of instances wait for each attempt. So it is left alone, longer each time, and the others are not."""
+    rig = Rig(a=NO_ANSWER, b=[operation("op-2", "RUNNING", "b/np2")])
+    missing, twin, other = rig.watch(), rig.watch("op-3"), rig.watch("op-2", target="b/np2")
+    rig.calls.itself = NO_ANSWER
     rig.look(MISSING_SECONDS)
-    assert (rig.calls.asked, rig.woken) == (1, 0)
-    assert not any(insert.done for insert in inserts)
+    for _ in range(10):
+        rig.look()
+    assert (rig.calls.zones.count("a"), rig.calls.zones.count("b"), rig.calls.asked) == (1, 11, ["op-1"])
+    rig.look(AWAY.first_seconds - 10)
+    assert rig.calls.zones.count("a") == 2
+    rig.look(AWAY.first_seconds)
+    assert (rig.calls.zones.count("a"), len(rig.calls.asked)) == (2, 2)
+    assert caplog.text.count("are not known") == 1
+    rig.calls.listed["a"] = [operation(), operation("op-3")]
+    rig.look(AWAY.first_seconds)
+    assert (missing.done, twin.done, other.done) == (True, True, False)
 
 
-def test_two_looks_at_once(rig: Rig) -> None:
-    """The sweep and the thread of the inventory may list at once: one of them lists operations."""
-    insert = rig.operations.watch(operation(), "head", rig.wake)
-    listed = rig.calls.operations
-
-    def again(zone: str, kind: str, what: str) -> Iterator[Operation]:
-        rig.operations.look()
-        # Somebody takes it out of the table meanwhile.
-        rig.operations._open.clear()
-        return listed(zone, kind, what)
-
-    rig.calls.listed = [operation(status="DONE")]
-    rig.calls.operations = again  # type: ignore[method-assign]
-    rig.look()
-    assert (rig.calls.lists, insert.done, rig.woken) == (1, True, 1)
+# -- deletions --
 
 
-def test_under_way(rig: Rig) -> None:
-    insert = rig.operations.watch(operation(), "head", rig.wake)
-    assert rig.operations.runs_for("a", "np1")
-    assert not rig.operations.runs_for("b", "np1")
-    insert.lost()
-    rig.look()
-    rig.look()
-    assert not rig.operations.runs_for("a", "np1")
+@pytest.mark.parametrize(("itself", "listed", "ids", "absent", "zones", "read"), table("gce", "proof_of_absence"))
+def test_proof_of_absence(
+    itself: bool, listed: dict[str, Any], ids: list[str], absent: list[str], zones: list[str], read: int
+) -> None:
+    """GC-9, CM-7: lists of instances are late, so operations must say it."""
+    calls = Calls()
+    for zone, deletions in listed.items():
+        found = [operation("op", target=target, **{"status": "DONE", **more}) for target, more in deletions or []]
+        calls.listed[zone] = NO_ANSWER if deletions is None else found
+    calls.itself = None if itself else GONE
+    errors = DeletionProof("north", calls).look(lambda: ids)
+    assert sorted(one for one, error in errors.items() if isinstance(error, CloudNotFound)) == sorted(absent)
+    assert {type(error) for one, error in errors.items() if one not in absent} <= {CloudAway}
+    assert (calls.zones, calls.read) == (zones, read)
+
+
+def test_proof_reads_two_pages() -> None:
+    """GC-9: not all deletions that ever were."""
+    calls = Calls(a=[operation("op", "DONE", "a/np3")] * (2 * OPERATIONS))
+    assert DeletionProof("north", calls).look(lambda: ["a/np1", "a/np2"]) == {}
+    assert calls.read == OPERATIONS
+
+
+# -- preemptions --
+
+
+def test_preemptions(caplog: pytest.LogCaptureFixture) -> None:
+    """What is known ends the list of its zone only; a zone without an answer is logged once; the newest are kept."""
+
+    def preempted(zone: str, *numbers: int) -> list[Operation]:
+        return [
+            operation(f"op-{zone}-{number}", target=f"{zone}/np{number}", statusMessage=f"no {zone}{number}")
+            for number in numbers
+        ]
+
+    calls = Calls(a=preempted("a", 1), b=NO_ANSWER)
+    found = Preemptions("north", ["a", "b"], calls)
+    with caplog.at_level(logging.WARNING):
+        found.look()
+        found.look()
+    assert caplog.text.count("preemptions in b are not known: no answer") == 1
+    assert (found.why("a", "np1"), found.why("b", "np1"), found.why("c", "np1")) == ("no a1", None, None)
+    calls.listed["b"] = preempted("b", 2, 1)
+    found.look()
+    assert (found.why("b", "np1"), found.why("b", "np2")) == ("no b1", "no b2")
+    calls.read = 0
+    found.look()
+    assert calls.read == 2
+    calls.listed["b"] = preempted("b", *range(MOST + 3, 2, -1))
+    found.look()
+    assert (found.why("b", "np2"), found.why("b", f"np{MOST + 3}")) == (None, f"no b{MOST + 3}")
+
+
+# -- zones without an answer --
+
+
+class Zones(SilentZones):
+    def __init__(self, *zones: str) -> None:
+        self.now = ManualClock()
+        super().__init__("north", zones, self.now)
+
+    def fail(self, zone: str, times: int = FAILURES) -> None:
+        for _ in range(times):
+            self.no_answer(zone)
+
+    def let_through(self, zone: str) -> bool:
+        try:
+            self.check(zone)
+        except CloudAway as error:
+            return error.maybe_done
+        return True
+
+
+def test_silent_zone() -> None:
+    """One call may fail anywhere; an answer of whatever kind ends the row. One call asks now and then: while it is
+    under way all others are refused, and without an answer the pause grows.
+    """
+    zones = Zones("a", "b")
+    zones.fail("a", FAILURES - 1)
+    zones.answered("a")
+    zones.fail("a", FAILURES - 1)
+    assert zones.let_through("a")
+    zones.fail("a", 1)
+    assert [zones.let_through("a"), zones.let_through("b"), zones.silent("a"), zones.silent("b")] == [
+        *(False, True),
+        *(True, False),
+    ]
+    for failures in (1, 2, 3, 4):
+        zones.now.now += PAUSE.pause(failures) - 0.1
+        assert not zones.let_through("a")
+        zones.now.now += 0.1
+        assert [zones.let_through("a"), zones.let_through("a")] == [True, False]
+        zones.fail("a", 1)
+    zones.answered("a")
+    assert [zones.let_through("a"), zones.let_through("a")] == [True, True]
+
+
+def test_no_zone_answers() -> None:
+    """Then the cloud is away, and the framework asks when it is back: no zone must be left alone after that."""
+    zones, alone = Zones("a", "b"), Zones("a")
+    for each, zone in ((zones, "a"), (zones, "b"), (alone, "a")):
+        each.fail(zone)
+    assert [zones.let_through("a"), zones.let_through("b"), alone.let_through("a")] == [True] * 3
+    assert not zones.silent("a")
+    zones.answered("b")
+    assert not zones.let_through("a")

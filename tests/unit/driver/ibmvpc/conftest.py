@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodepool.driver.ibmvpc.machines import IbmMachines
-from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
+from tests.unit.driver.ibmvpc.support import Here, at_simulator, in_region
 
 
 @pytest.fixture(autouse=True)
@@ -21,5 +21,5 @@ def _quick_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Here]:
-    with at_simulator(tmp_path, section()) as made:
+    with at_simulator(tmp_path, in_region()) as made:
         yield made

@@ -1,35 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider section, and values as IBM tells them."""
+"""A provider section, an adapter of it at a simulated region, and values as IBM tells them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.ibmvpc import IbmVpcDriver
+from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
 from nodepool.driver.ibmvpc.errors import IbmError, meaning
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from nodepool.driver.statemachine import instance
+from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
+from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import load_section, section_with
-from tests.unit.driver.simulated_adapter import NODE
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "south"
 GROUP = f"np_{PROVIDER}_main"
 METADATA = instance.for_node(NODE, "main", PROVIDER)
+Here: TypeAlias = SimulatedAdapter[IbmVpcSimulator, IbmAdapter]
 
-_SECTION: dict[str, Any] = {
-    "name": PROVIDER,
-    "driver": "ibmvpc",
-    "vpc": "ci",
-    "region": "us-south",
-    "zone": "us-south-1",
-    "subnet": "nodes-1",
-    "rate": 0,
-    "cloud-images": [{"name": "debian", "username": "root", "image-name": "ibm-debian-12", "keys": ["zuul"]}],
-    "pools": [{"name": "main", "labels": [{"name": "small", "cloud-image": "debian", "profile": "bx2-2x8"}]}],
-}
+_SECTION: dict[str, Any] = table("ibmvpc", "section")
 
 
 def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:
@@ -41,6 +39,21 @@ def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = N
     return {name: value for name, value in made.items() if value is not None}
 
 
+def in_region(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> Any:
+    """A provider section of what is in the simulated region."""
+    name = "ibm-debian-12-11-minimal-amd64-1"
+    image = {"name": "debian", "username": "root", "image-name": name, "keys": ["zuul"]}
+    return section(label, pool, **{"subnet": "ci-us-south-1", "cloud_images": [image], **provider})
+
+
+def changed(changes: dict[str, Any], make: Callable[..., dict[str, Any]] = section) -> dict[str, Any]:
+    """A section with changes of the ``provider``, ``pool``, ``label`` or ``image``."""
+    given = dict(changes.get("provider", {}))
+    if "image" in changes:
+        given["cloud_images"] = [{"name": "debian", "username": "root", **changes["image"]}]
+    return make(changes.get("label"), changes.get("pool"), **given)
+
+
 def load(data: dict[str, Any]) -> IbmProviderConfig:
     """Load a section in a configuration that has its labels and images."""
     made: IbmProviderConfig = load_section(IbmVpcDriver(), data)
@@ -50,6 +63,33 @@ def load(data: dict[str, Any]) -> IbmProviderConfig:
 def label_of(config: IbmProviderConfig) -> IbmLabel:
     found: IbmLabel = config.pools["main"].labels["small"]
     return found
+
+
+def has(found: Any, **expected: Any) -> None:
+    """The attributes of an object; a tuple counts as a list."""
+    values = {name: getattr(found, name) for name in expected}
+    assert {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} == expected
+
+
+def parts(config: Any) -> dict[str, Any]:
+    """What a configuration has, by name."""
+    labels = {name: label for pool in config.pools.values() for name, label in pool.labels.items()}
+    return {"provider": config, **config.pools, **labels, **config.cloud_images, **config.diskimages}
+
+
+@contextmanager
+def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iterator[Here]:
+    """An adapter of a section.
+
+    :param settings: of the simulator.
+    """
+    with IbmVpcSimulator(IbmVpcSettings(**settings)) as simulator:
+        file = simulator.write_credentials(directory / "ibm.env")
+        given = {**data, "credentials-file": str(file)}
+        if "object-storage" in data:
+            given["object-storage"] = {**data["object-storage"], "endpoint": simulator.url}
+        with simulated(simulator, IbmAdapter(load(given))) as made:
+            yield made
 
 
 def refusal(code: str, status: int = 400) -> Exception:
@@ -78,24 +118,20 @@ class Http:
     """Answers with what the test wrote, and keeps what was sent: method, address, headers, body, query."""
 
     def __init__(self) -> None:
+        self.clock = ManualClock()
         self.answers: list[HttpAnswer | NoAnswer] = []
         self.sent: list[tuple[str, str, dict[str, str], str, dict[str, str]]] = []
 
-    def answer(self, data: Any = None, status: int = 200, **headers: str) -> None:
-        content = b"" if data is None else json.dumps(data).encode()
-        self.answers.append(HttpAnswer(status, headers, content))
+    def answer(self, data: Any = None, status: int = 200) -> None:
+        """:param data: becomes JSON, unless it is the content itself."""
+        content = data.encode() if isinstance(data, str) else json.dumps(data).encode()
+        self.answers.append(HttpAnswer(status, {}, content))
 
     def token(self, token: str, seconds: float = 3600) -> None:
         self.answer({"access_token": token, "expires_in": seconds})
 
     def send(
-        self,
-        method: str,
-        url: str,
-        headers: Any,
-        body: Any = None,
-        query: Any = None,
-        seconds: float = 0.0,
+        self, method: str, url: str, headers: Any, body: Any = None, query: Any = None, seconds: float = 0.0
     ) -> HttpAnswer:
         self.sent.append((method, url, dict(headers), (body or b"").decode(), dict(query or {})))
         answer = self.answers.pop(0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.config`, ``image_config`` and ``config_checks`` (reference/configuration)."""
+"""From the configuration to the body of the call that makes an instance, and to the names of what belongs to it."""
 
 from __future__ import annotations
 
@@ -10,167 +10,39 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.ibmvpc.facts import IbmPlace, LaunchIds, instance_body, limits_of, places_of
+from nodepool.driver.ibmvpc.types import (
+    IbmSubnet,
+    group_of_images,
+    group_of_pool,
+    image_metadata,
+    image_name,
+    metadata_of_tags,
+    node_metadata,
+    volume_tags,
+)
+from nodepool.driver.statemachine.instance import INSTALLATION_KEY, for_node, foreign, know_installation, look_for
 from tests.support.provider_sections import problems_of_section
-from tests.unit.driver.ibmvpc.support import label_of, load, section
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.ibmvpc.support import METADATA, changed, has, label_of, load, parts, section
+from tests.unit.driver.simulated_adapter import HOST
 
-STORAGE = {"instance-name": "cos", "endpoint": "https://s3.example.org", "bucket-name": "images"}
-
-EVERYTHING: dict[str, Any] = {
-    "name": "south",
-    "driver": "ibmvpc",
-    "max-concurrency": 5,
-    "priority": 7,
-    "vpc": "ci",
-    "region": "us-south",
-    "zone": ["us-south-1", "us-south-2"],
-    "subnet": ["nodes-1", "nodes-2"],
-    "credentials-file": "/etc/nodepool/ibm.env",
-    "quota": {"instances": 20, "cores": 40, "ram": 160},
-    "public-ipv4": True,
-    "floating-ip-pool": 3,
-    "use-internal-ip": True,
-    "host-key-checking": False,
-    "rate": 0.5,
-    "boot-timeout": 200,
-    "launch-timeout": 1800,
-    "launch-retries": 2,
-    "object-storage": STORAGE,
-    "image-format": "vhd",
-    "post-upload-hook": "/usr/bin/hook",
-    "diskimages": [
-        {
-            "name": "fedora",
-            "pause": True,
-            "operating-system": "fedora-40-amd64",
-            "connection-type": "winrm",
-            "python-path": "/py",
-            "shell-type": "cmd",
-        },
-        {"name": "debian", "operating-system": "debian-12-amd64"},
-    ],
-    "cloud-images": [
-        {"name": "href", "username": "root", "image-href": "https://us-south.example.org/v1/images/i"},
-        {"name": "id", "username": "root", "image-id": "r006-1", "keys": ["zuul", "admin"], "connection-port": 2222},
-        {"name": "name", "username": "root", "image-name": "ibm-debian-12"},
-        {
-            "name": "filter",
-            "username": "root",
-            "image-filter": {
-                "operating-system": {"family": "Debian", "version": 12, "dedicated-host-only": False},
-                "owner-type": "provider",
-                "status": "available",
-            },
-        },
-    ],
-    "pools": [
-        {
-            "name": "main",
-            "max-servers": 10,
-            "zone": "us-south-3",
-            "subnet": "nodes-3",
-            "public-ipv4": False,
-            "floating-ip-pool": 0,
-            "use-internal-ip": False,
-            "host-key-checking": True,
-            "node-attributes": {"a": 1},
-            "priority": 3,
-            "labels": [
-                {"name": "small", "diskimage": "fedora", "profile": "bx2-2x8", "user-data": "u", "volume-size": 120},
-                {
-                    "name": "large",
-                    "cloud-image": "id",
-                    "profile": ["bx2-8x32", "cx2-8x16"],
-                    "use-spot": True,
-                    "spot-fallback": True,
-                    "host-key-checking": False,
-                },
-            ],
-        },
-        {"name": "other"},
-    ],
-}
+EVERYTHING: dict[str, Any] = table("ibmvpc", "everything")
 
 
-def test_every_key_of_a_provider() -> None:
-    """reference/configuration: all keys are read."""
-    config = load(EVERYTHING)
-    assert (config.max_concurrency, config.priority, config.vpc, config.region) == (5, 7, "ci", "us-south")
-    assert (config.credentials_file, config.rate) == ("/etc/nodepool/ibm.env", 0.5)
-    assert (config.quota_instances, config.quota_cores, config.quota_ram) == (20, 40, 160)
-    assert (config.boot_timeout, config.launch_timeout, config.launch_retries) == (200, 1800, 2)
-    assert (config.storage_instance, config.storage_endpoint, config.bucket_name) == (
-        *("cos", "https://s3.example.org"),
-        "images",
-    )
-    assert (config.manage_images, config.image_type, config.post_upload_hook) == (True, "vhd", "/usr/bin/hook")
-
-
-def test_every_key_of_a_pool() -> None:
+def test_every_key() -> None:
     """reference/configuration: all keys are read; what a pool does not say is the provider's; one value or several."""
-    config = load(EVERYTHING)
-    main, other = config.pools["main"], config.pools["other"]
-    assert (main.max_servers, main.priority, main.node_attributes) == (10, 3, {"a": 1})
-    assert (main.zones, main.subnets, main.public_ipv4, main.floating_ip_pool) == (
-        *(["us-south-3"], ["nodes-3"]),
-        *(False, 0),
-    )
-    assert (main.use_internal_ip, main.host_key_checking) == (False, True)
-    assert (other.max_servers, other.priority) == (math.inf, 7)
-    assert (other.zones, other.subnets) == (["us-south-1", "us-south-2"], ["nodes-1", "nodes-2"])
-    assert (other.public_ipv4, other.floating_ip_pool, other.use_internal_ip, other.host_key_checking) == (
-        *(True, 3),
-        *(True, False),
-    )
-
-
-def test_every_key_of_a_label() -> None:
-    """reference/configuration: all keys are read; one profile or several."""
-    config = load(EVERYTHING)
-    small, large = config.pools["main"].labels["small"], config.pools["main"].labels["large"]
-    assert small.diskimage is config.diskimages["fedora"]
-    assert (small.profiles, small.user_data, small.volume_size) == (["bx2-2x8"], "u", 120)
-    assert (small.use_spot, small.spot_fallback, small.host_key_checking) == (False, False, True)
-    assert large.cloud_image is config.cloud_images["id"]
-    assert (large.profiles, large.user_data, large.volume_size) == (["bx2-8x32", "cx2-8x16"], None, None)
-    assert (large.use_spot, large.spot_fallback, large.host_key_checking) == (True, True, False)
-
-
-def test_images() -> None:
-    """reference/configuration: where images are, and how to log in."""
-    config = load(EVERYTHING)
-    images = config.cloud_images
-    assert images["href"].image_href == "https://us-south.example.org/v1/images/i"
-    assert (images["id"].image_id, images["id"].ssh_keys, images["id"].connection_port) == (
-        *("r006-1", ["zuul", "admin"]),
-        2222,
-    )
-    assert (images["name"].image_name, images["name"].username, images["name"].ssh_keys) == (
-        "ibm-debian-12",
-        "root",
-        [],
-    )
-    found = images["filter"]
-    assert found.operating_system == {"family": "Debian", "version": 12, "dedicated-host-only": False}
-    assert (found.owner_type, found.status) == ("provider", "available")
-    fedora, debian = config.diskimages["fedora"], config.diskimages["debian"]
-    assert (fedora.pause, fedora.operating_system, fedora.username) == (True, "fedora-40-amd64", "builder")
-    assert (fedora.connection_type, fedora.connection_port, fedora.python_path, fedora.shell_type) == (
-        *("winrm", 5986),
-        *("/py", "cmd"),
-    )
-    assert (debian.pause, debian.connection_type, list(debian.ssh_keys)) == (False, "ssh", [])
+    found = parts(load(EVERYTHING))
+    for name, expected in table("ibmvpc", "loaded").items():
+        has(found[name], **expected)
+    assert (found["small"].diskimage, found["large"].cloud_image) == (found["fedora"], found["id"])
 
 
 def test_defaults() -> None:
     """reference/configuration: those of Nodepool 11.0.0, but for ``rate``: IBM's answers set the pace."""
     config = load({name: value for name, value in section().items() if name != "rate"})
-    pool, label = config.pools["main"], label_of(config)
-    assert (config.rate, config.boot_timeout, config.launch_timeout, config.launch_retries) == (None, 120, 3600, 3)
-    assert (config.credentials_file, config.image_type) == (None, "qcow2")
-    assert (config.quota_instances, config.quota_cores, config.quota_ram) == (None, None, None)
-    assert (pool.zones, pool.subnets) == (["us-south-1"], ["nodes-1"])
-    assert (pool.public_ipv4, pool.use_internal_ip, pool.host_key_checking) == (False, False, True)
-    assert (pool.max_servers, pool.floating_ip_pool, label.host_key_checking) == (math.inf, 10, True)
+    for name, expected in table("ibmvpc", "defaults").items():
+        has(parts(config)[name], **expected)
 
 
 def test_equal_when_loaded_twice() -> None:
@@ -181,53 +53,102 @@ def test_equal_when_loaded_twice() -> None:
     assert load(EVERYTHING) != load(changed)
 
 
-# -- what is wrong --
+def of_image(**keys: Any) -> dict[str, Any]:
+    image = {name.replace("_", "-"): value for name, value in keys.items()}
+    return section(cloud_images=[{"name": "debian", "username": "root", **image}])
 
-IMAGE = {"name": "debian", "username": "root"}
 
-
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
-        (section({"profile": None}), "profile"),
-        (section({"profile": []}), "profile is needed"),
-        (section({"profile": 7}), "profile"),
-        (section({"volume-size": 0}), "volume-size"),
-        (section({"colour": "red"}), "colour"),
-        (section({"console-log": True}), "console-log"),
-        (section({"cloud-image": "nothing"}), "no cloud-image 'nothing'"),
-        (section(zone=None), "zone is needed, in the pool or in the provider"),
-        (section(subnet=None), "subnet is needed, in the pool or in the provider"),
-        (section(pool={"name": "main_1"}), "name must not have _"),
-        (section(name="south_1"), "name must not have _"),
-        (section(pool={"floating-ip-pool": -1}), "floating-ip-pool"),
-        (section(vpc=""), "vpc"),
-        (section(region=None), "region"),
-        (section(rate=-1), "rate"),
-        (section(quota={"disks": 1}), "disks"),
-        (section(image_format="raw"), "image-format"),
-        (section(object_storage={"endpoint": "e", "bucket-name": "b"}), "instance-name is needed"),
-        (section(cloud_images=[IMAGE]), "exactly one of image-href, image-id, image-name, image-filter"),
-        (section(cloud_images=[{**IMAGE, "image-id": "i", "image-name": "n"}]), "exactly one of image-href"),
-        (section(cloud_images=[{**IMAGE, "image-filter": {"operating-system": {"flavour": "x"}}}]), "there are archi"),
-        (section(cloud_images=[{**IMAGE, "image-filter": {"owner-type": "me"}}]), "owner-type"),
-        (section(cloud_images=[{**IMAGE, "image-id": "i", "keys": "zuul"}]), "keys"),
-    ],
-)
-def test_refused(tmp_path: Path, data: dict[str, Any], told: str) -> None:
+@pytest.mark.parametrize(("data", "problem"), table("ibmvpc", "checked"))
+def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
     """reference/configuration: each problem with file, line, and what is allowed."""
-    problems = problems_of_section(tmp_path, data)
-    assert any(told in problem for problem in problems), problems
+    problems = problems_of_section(tmp_path, changed(data))
+    assert any(problem in found for found in problems) if problem else not problems, problems
 
 
-def test_uploads_need_a_bucket() -> None:
-    """reference/configuration: object-storage is required for uploads; not for an image that is paused."""
-    image = {"name": "fedora", "operating-system": "fedora-40-amd64"}
-    load(section(diskimages=[{**image, "pause": True}]))
-    load(section(diskimages=[image], object_storage=STORAGE))
-    with pytest.raises(Exception, match="add object-storage to the provider"):
-        load(section(diskimages=[image]))
+def test_limits() -> None:
+    """IV-7: only those of the configuration, in GiB."""
+    found = limits_of(load(section(quota={"cores": 40, "ram": 160}))).quota["compute"]
+    assert (found["cores"], found["ram"], found["instances"]) == (40, 160, math.inf)
 
 
-def test_accepted(tmp_path: Path) -> None:
-    assert problems_of_section(tmp_path, section()) == []
+# -- what is sent --
+
+
+@pytest.mark.parametrize(("label", "spot", "expected"), table("ibmvpc", "bodies"))
+def test_bodies(label: dict[str, Any], spot: bool, expected: dict[str, Any]) -> None:
+    """IV-5: all that makes an instance."""
+    place = IbmPlace("bx2-2x8", "us-south-1", "subnet-id", spot)
+    ids = LaunchIds("vpc-id", "group-id", {"id": "image-id"}, ["key-1", "key-2"])
+    assert instance_body(HOST, label_of(load(section(label))), place, ids, METADATA) == expected
+
+
+def test_places() -> None:
+    """Profiles first, then zones as the pool lists them; what is regular for lack of a spot instance comes last."""
+    one, two, more = (
+        IbmSubnet(*given, 250) for given in (("s1", "n1", "v", "a"), ("s2", "n2", "v", "b"), ("s9", "n9", "v", "a"))
+    )
+    label = {"profile": ["p", "q"], "use-spot": True, "spot-fallback": True}
+    config = load(section(label, {"zone": ["b", "a"], "subnet": ["n1", "n2"]}))
+    found = places_of(label_of(config), [one, two])
+    assert [(place.profile, place.subnet_id, place.spot) for place in found] == [
+        (profile, subnet, spot) for spot in (True, False) for profile in ("p", "q") for subnet in ("s2", "s1")
+    ]
+    assert (str(found[0]), str(found[-1])) == ("p (spot) in zone b", "q in zone a")
+    assert [place.subnet_id for place in places_of(label_of(load(section(zone="a"))), [one, more])] == ["s1", "s9"]
+
+
+# -- names --
+
+
+@pytest.mark.parametrize(("name", "group", "found"), table("ibmvpc", "whose_an_instance_is"))
+def test_whose_an_instance_is(name: str, group: str, found: tuple[str, str, str] | None) -> None:
+    """IV-2, IV-3: node by its name, provider and pool by its group; later orders have numbers of their own."""
+    assert node_metadata(name, group) == ({} if found is None else for_node(*found))
+    assert (group_of_pool("south", "main"), group_of_images("south")) == ("np_south_main", "npimages_south")
+
+
+def test_tags_of_volumes() -> None:
+    """CM-1, IV-2: a volume carries tags, which IBM makes lower case. One in a group of others is not ours."""
+    tags = volume_tags(for_node("0000000042", "Main", "South"))
+    assert tags == ["nodepool_node_id:0000000042", "nodepool_pool_name:main", "nodepool_provider_name:south"]
+    ours = {"nodepool_node_id": "0000000042", "nodepool_provider_name": "South"}
+    assert metadata_of_tags([*tags, "team", "a:b:c"], "South", "np_South_Main") == ours
+    assert metadata_of_tags(tags, "north", "np_north_main") == {}
+    assert metadata_of_tags(["nodepool_provider_name:south"], "south", "np_south_main") == {}
+    for other in ("Default", "np_north_Main", "np_south_Main", ""):
+        assert metadata_of_tags(tags, "South", other) == {}
+
+
+BUILD = "0123456789abcdef0123456789abcdef"
+UPLOAD = {"nodepool_build_id": BUILD, "nodepool_upload_id": "0000000007", "nodepool_provider_name": "south"}
+
+
+def test_names_of_images() -> None:
+    """IV-10: the name has upload, provider and build; ids of uploads begin again with each build and provider. The
+    first names had no provider. An image that does not say of which build it is is not ours; the sweep leaves it alone.
+    """
+    name = image_name(UPLOAD, "south")
+    assert name == f"npimage0000000007-2daa8d4a-{BUILD}"
+    assert len({name, image_name({**UPLOAD, "nodepool_build_id": "f" * 32}, "south"), image_name(UPLOAD, "north")}) == 3
+    for ours in (name, f"npimage0000000007-{BUILD}"):
+        assert image_metadata(ours, "npimages_south") == UPLOAD
+    for group in ("npimages_north", "np_south_main"):
+        assert image_metadata(name, group) == {}
+    for other in ("npimage0000000007", "npimage-1", "fedora"):
+        assert image_metadata(other, "npimages_south") == {}
+
+
+def test_images_of_another_installation() -> None:
+    """D-10: those of an earlier release, and of an installation that was adopted, are ours."""
+    unmarked = image_name(UPLOAD, "south")
+    know_installation(("0" * 16,))
+    name, marked = image_name(UPLOAD, "south"), {**UPLOAD, INSTALLATION_KEY: "0" * 16}
+    assert len(name) == len(unmarked) <= 63
+    rows: list[tuple[tuple[str, ...], Any]] = [(("0" * 16,), marked), (("1" * 16,), {}), (("1" * 16, "0" * 16), marked)]
+    for installations, found in rows:
+        know_installation(installations)
+        assert image_metadata(name, "npimages_south") == found
+        assert image_metadata(unmarked, "npimages_south") == UPLOAD
+    know_installation(("1" * 16,))
+    look_for("0" * 16)
+    assert foreign(image_metadata(name, "npimages_south")) == "0" * 16

@@ -1,30 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.images`, ``image_upload`` and ``object_store`` at a simulated region.
-
-IV-9, IV-10, IV-11.
-"""
+"""Uploads to a simulated region (IV-9, IV-10, IV-11)."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import uploads
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
-from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted
+from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
+from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.images import CosUpload
-from nodepool.driver.ibmvpc.types import OF_IMAGES
 from nodepool.driver.statemachine.instance import upload_of
 from nodepool.exceptions import ImageCreateException
 from simulators.ibmvpc import ImageImportRule, VpcErrorRule
 from tests.support.wait import wait_for
-from tests.unit.driver.ibmvpc.region import Here, at_simulator, section
-from tests.unit.driver.ibmvpc.support import PROVIDER, load
+from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, in_region, load
 from tests.unit.driver.simulated_adapter import HOST
 
 MIB = 1024 * 1024
@@ -37,13 +31,14 @@ KEY = f"npimages_{PROVIDER}_{NAME}.qcow2"
 CONTENT = b"QFI\xfb" + bytes(range(256)) * 4096 * 11
 STORAGE = {"instance-name": "storage", "endpoint": "", "bucket-name": "images"}
 DISKIMAGES = [{"name": "debian", "operating-system": "debian-12-amd64"}]
+PENDING = {"images": 1, "objects": 1, "pending": 1}
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
     monkeypatch.setattr(CosUpload, "segment_size", 5 * MIB)
     monkeypatch.setattr(CosUpload, "retry_pause_seconds", 0.01)
-    with at_simulator(tmp_path, section(object_storage=STORAGE, diskimages=DISKIMAGES)) as made:
+    with at_simulator(tmp_path, in_region(object_storage=STORAGE, diskimages=DISKIMAGES)) as made:
         yield made
 
 
@@ -58,9 +53,9 @@ def metadata(upload: str = "0000000001", build: str = BUILD) -> dict[str, str]:
     return {"nodepool_build_id": build, "nodepool_upload_id": upload, "nodepool_provider_name": PROVIDER}
 
 
-def upload(here: Here, file: Path, upload_id: str = "0000000001", **more: Any) -> Any:
+def upload(here: Here, file: Path, upload_id: str = "0000000001", build: str = BUILD, **more: Any) -> Any:
     image = here.adapter.config.diskimages["debian"]
-    return here.adapter.uploadImage(image, "debian-1", str(file), "qcow2", metadata(upload_id), **more)
+    return here.adapter.uploadImage(image, "debian-1", str(file), "qcow2", metadata(upload_id, build), **more)
 
 
 def left(here: Here) -> dict[str, int]:
@@ -75,59 +70,59 @@ def parts_sent(here: Here) -> int:
 
 
 def test_upload(here: Here, file: Path) -> None:
-    """IV-9: parts, an object, an import that is checked; the object goes."""
+    """IV-9, IV-11: parts, an object, an import that is checked; the object goes. The image goes with what is left of
+    its upload; one that is absent is no error.
+    """
     seen: list[int] = []
-    with uploads.watched(lambda done, total: seen.append(done)):
-        image_id = upload(here, file, sha256=hashlib.sha256(CONTENT).hexdigest())
-    assert parts_sent(here) == 3
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    with watched(lambda done, total: seen.append(done)):
+        image_id = upload(here, file, sha256=sha256)
+    assert (parts_sent(here), max(seen)) == (3, len(CONTENT))
     with here.simulator.cloud() as cloud:
         (image,) = (one for one in cloud.resources.of("images") if one.document["visibility"] == "private")
-        assert (image.id, image.name) == (image_id, NAME)
+        assert (image.id, image.name, image.document["file"]["checksums"]["sha256"]) == (image_id, NAME, sha256)
         assert image.document["resource_group"]["name"] == f"npimages_{PROVIDER}"
         assert image.document["operating_system"]["name"] == "debian-12-amd64"
-        assert image.document["file"]["checksums"]["sha256"] == hashlib.sha256(CONTENT).hexdigest()
     assert left(here) == {"images": 1}
-    assert max(seen) == len(CONTENT)
+    here.delete(here.launch(image=image_id).external_id)
+    (listed,) = here.adapter.listImages()
+    assert (listed.id, listed.name, dict(listed.metadata), listed.usable) == (image_id, NAME, metadata(), True)
+    with here.simulator.cloud() as cloud:
+        cloud.add_object(KEY)
+        cloud.add_object("of-others.qcow2")
+    for _ in range(2):
+        here.adapter.deleteImage(image_id)
+    wait_for("the image to go", lambda: left(here) == {"objects": 1})
+    here.adapter.deleteImage("no-such-image")
 
 
-def test_ids_of_uploads_begin_again(here: Here, file: Path) -> None:
-    """IV-10: the same upload id of two builds makes two images."""
+def test_images_of_others(here: Here, file: Path, tmp_path: Path) -> None:
+    """IV-10, CM-8: the same upload id of two builds, or two providers, makes two images. One in the group of others is
+    neither taken for ours nor deleted. The sweep leaves alone what says nothing of its build.
+    """
+    with here.simulator.cloud() as cloud:
+        cloud.add_image(f"npimage0000000009-{BUILD}", "npimages_north")
+        cloud.add_object(f"npimages_{PROVIDER}_npimage0000000009-{BUILD}.qcow2")
     first = upload(here, file)
-    image = here.adapter.config.diskimages["debian"]
-    second = here.adapter.uploadImage(image, "debian-2", str(file), "qcow2", metadata(build="f" * 32))
-    assert first != second
-    assert left(here) == {"images": 2}
-
-
-def test_providers_share_no_image(here: Here, file: Path, tmp_path: Path) -> None:
-    """IV-10: names are unique in a region, and ids of uploads begin again with each provider."""
-    first = upload(here, file)
-    data = section(name="north", object_storage={**STORAGE, "endpoint": here.simulator.url}, diskimages=DISKIMAGES)
+    assert parts_sent(here) == 3
+    data = in_region(name="north", object_storage={**STORAGE, "endpoint": here.simulator.url}, diskimages=DISKIMAGES)
     adapter = IbmAdapter(load({**data, "credentials-file": str(tmp_path / "ibm.env")}))
     try:
         image = adapter.config.diskimages["debian"]
         given = {**metadata(), "nodepool_provider_name": "north"}
         second = adapter.uploadImage(image, "debian-1", str(file), "qcow2", given)
-        assert first != second
-        adapter.deleteImage(second)
     finally:
         adapter.stop()
-    wait_for("the image to go", lambda: left(here) == {"images": 1})
-    assert [one.id for one in here.adapter.listImages()] == [first]
-
-
-def test_import_of_another_provider(here: Here, file: Path) -> None:
-    """IV-10: one of the same build in the group of others is not taken up again."""
+    assert len({first, second, upload(here, file, build="f" * 32)}) == 3
     with here.simulator.cloud() as cloud:
-        cloud.add_image(f"npimage0000000009-{BUILD}", "npimages_north")
-        cloud.add_object(f"npimages_{PROVIDER}_npimage0000000009-{BUILD}.qcow2")
-    upload(here, file)
-    assert parts_sent(here) == 3
-    assert left(here) == {"images": 2, "objects": 1}
+        for name, group in (("npimage0000000001", f"npimages_{PROVIDER}"), (f"{NAME}-copy", "Default")):
+            cloud.add_image(name, group)
+    found = {upload_of(one.metadata, PROVIDER) for one in here.adapter.listResources() if one.metadata}
+    assert {(BUILD, "0000000001"), ("f" * 32, "0000000001")} == found - {(BUILD, "0000000009"), None}
 
 
-def test_name_of_another_provider(here: Here, file: Path) -> None:
-    """IV-10, CM-8: an image of the name in the group of others is never taken for ours, nor deleted."""
+def test_name_of_others(here: Here, file: Path) -> None:
+    """IV-10, CM-8: an image of the name in the group of others."""
     with here.simulator.cloud() as cloud:
         cloud.add_image(NAME, "npimages_north")
     with pytest.raises(CloudRefused, match="validation_unique_failed"):
@@ -135,151 +130,172 @@ def test_name_of_another_provider(here: Here, file: Path) -> None:
     assert left(here) == {"images": 1}
 
 
-def test_sweep_knows_images_by_build_and_upload(here: Here, file: Path) -> None:
-    """IV-10: an image that a record knows is never taken for leaked; neither is one that says nothing of its build."""
-    upload(here, file)
-    with here.simulator.cloud() as cloud:
-        cloud.add_image("npimage0000000001", f"npimages_{PROVIDER}")
-        cloud.add_image("fedora", f"npimages_{PROVIDER}")
-        cloud.add_image(f"npimage0000000001-{BUILD}-copy", "Default")
-    found = [upload_of(one.metadata, PROVIDER) for one in here.adapter.listResources() if one.metadata]
-    assert found == [(BUILD, "0000000001")]
-
-
-def test_launch_from_an_upload(here: Here, file: Path) -> None:
-    """IV-5: an instance of an uploaded image."""
-    image_id = upload(here, file)
-    machine = here.launch(image=image_id)
-    here.delete(machine.external_id)
-
-
-def test_delete(here: Here, file: Path) -> None:
-    """IV-11: the image goes with what is left of its upload; one that is gone is no error; an empty bucket is none."""
-    image_id = upload(here, file)
-    (listed,) = here.adapter.listImages()
-    assert (listed.id, listed.name, dict(listed.metadata), listed.usable) == (image_id, NAME, metadata(), True)
-    with here.simulator.cloud() as cloud:
-        cloud.add_object(KEY)
-        cloud.add_object("somebody-elses.qcow2")
-    for _ in range(2):
-        here.adapter.deleteImage(image_id)
-    wait_for("the image to go", lambda: left(here) == {"objects": 1})
-    here.adapter.deleteImage("no-such-image")
-
-
 @pytest.mark.parametrize("kind", ["drop", "500"])
 @pytest.mark.parametrize(
     "operation", ["cos.CreateMultipartUpload", "cos.UploadPart", "cos.CompleteMultipartUpload", "vpc.create_image"]
 )
 def test_lost_answers(here: Here, file: Path, operation: str, kind: str) -> None:
-    """U-8: each call is sent again, and nothing is left."""
+    """U-8: each call is sent again, and nothing is left, but for an upload that is found by its key."""
     here.simulator.change(errors=[VpcErrorRule(operation=operation, kind=kind, after=True, count=1)])
     upload(here, file)
-    found = left(here)
-    # An upload that nobody knows of is found by its key.
-    found.pop("uploads", None)
-    assert found == {"images": 1}
-
-
-def test_order_of_an_import_is_sent_again(here: Here, file: Path) -> None:
-    """U-8: as often as other calls of an upload, with pauses."""
-    here.simulator.change(errors=[VpcErrorRule(operation="vpc.create_image", kind="500", count=4)])
-    upload(here, file)
-    assert here.calls("vpc.create_image") == 5
-    assert left(here) == {"images": 1}
+    assert {**left(here), "uploads": 0} == {"images": 1, "uploads": 0}
 
 
 def test_image_that_is_not_there_yet(here: Here, file: Path) -> None:
-    """IV-9: what IBM has just made may be unknown for a moment; a page of a proxy says nothing about it."""
+    """IV-9, U-8: what IBM has just made may be unknown for a moment; a page of a proxy says nothing about it. An order
+    is sent again as often as other calls of an upload.
+    """
     page = VpcErrorRule(operation="vpc.get_image", kind="html", status=404, count=1)
-    here.simulator.change(errors=[VpcErrorRule(operation="vpc.get_image", kind="404", count=2), page])
+    missing = VpcErrorRule(operation="vpc.get_image", kind="404", count=2)
+    here.simulator.change(errors=[missing, page, VpcErrorRule(operation="vpc.create_image", kind="500", count=4)])
     identity = upload(here, file)
+    assert here.calls("vpc.create_image") == 5
     assert [image.id for image in here.adapter.listImages()] == [identity]
-    # Somebody has deleted it.
+    # It was deleted.
     here.simulator.change(errors=[VpcErrorRule(operation="vpc.get_image", kind="404")])
     with pytest.raises(CloudRefused, match="reading images failed"):
         upload(here, file, "0000000002")
 
 
-def test_failed_import(here: Here, file: Path) -> None:
+NOT_AUTHORIZED = VpcErrorRule(operation="vpc.create_image", kind="403", code="not_authorized")
+CORRUPTED = "its import is failed: image_data_corrupted: the file is no qcow2"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sha256", "kind", "words"),
+    [
+        ({"imports": [ImageImportRule(message="the file is no qcow2")]}, None, ImageCreateException, CORRUPTED),
+        # U-14: the disk of the builder may be broken.
+        ({}, "0" * 64, ImageCreateException, "the sha256 of the file"),
+        ({"errors": [NOT_AUTHORIZED]}, None, CloudRefused, "not_authorized"),
+        ({"quotas": {"images": 0}}, None, CloudQuota, "over_quota"),
+        ({"buckets": []}, None, CloudRefused, "NoSuchBucket"),
+    ],
+)
+def test_upload_that_fails(
+    here: Here, file: Path, settings: dict[str, Any], sha256: str | None, kind: type[Exception], words: str
+) -> None:
     """IV-9, U-9: in the words of IBM, and nothing is left."""
-    here.simulator.change(imports=[ImageImportRule(message="the file is no qcow2")])
-    with pytest.raises(ImageCreateException, match="its import is failed: image_data_corrupted: the file is no qcow2"):
-        upload(here, file)
+    here.simulator.change(**settings)
+    with pytest.raises(kind, match=words):
+        upload(here, file, sha256=sha256)
+    here.simulator.change(buckets=["images"])
     wait_for("all to go", lambda: not left(here))
 
 
-def test_file_that_has_changed(here: Here, file: Path) -> None:
-    """U-14: the disk of the builder may be broken."""
-    with pytest.raises(ImageCreateException, match="the sha256 of the file"):
-        upload(here, file, sha256="0" * 64)
-    assert left(here) == {}
-
-
-def test_refused_upload(here: Here, file: Path) -> None:
-    """U-9: nothing is left."""
-    here.simulator.change(errors=[VpcErrorRule(operation="vpc.create_image", kind="403", code="not_authorized")])
-    with pytest.raises(CloudRefused, match="not_authorized"):
-        upload(here, file)
-    assert left(here) == {}
-
-
-def test_quota_of_images(here: Here, file: Path) -> None:
-    here.simulator.change(quotas={"images": 0})
-    with pytest.raises(CloudQuota):
-        upload(here, file)
-    assert left(here) == {}
-
-
-def test_given_up(here: Here, file: Path) -> None:
-    """U-9: nobody wants it any more."""
-
-    def give_up(done: int, total: int) -> None:
-        raise UploadGivenUp("the build was deleted")
-
-    with uploads.watched(give_up), pytest.raises(UploadGivenUp):
-        upload(here, file)
-    assert left(here) == {}
-
-
-def test_given_up_during_the_import(here: Here, file: Path) -> None:
-    """U-9, D-3: IBM deletes no image while it is imported. Its object tells that it is of no use, until it can go."""
+def during_the_import(here: Here, error: Exception) -> Callable[[int, int], None]:
     here.simulator.change(import_seconds=[30.0, 30.0])
 
-    def give_up(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         if here.calls("vpc.create_image"):
-            raise UploadGivenUp("the build was deleted")
+            raise error
 
-    with uploads.watched(give_up), pytest.raises(UploadGivenUp):
-        upload(here, file)
-    assert left(here) == {"images": 1, "objects": 1, "pending": 1}
-    (found,) = (one for one in here.adapter.listResources() if one.type in OF_IMAGES)
-    assert (found.type, found.usable) == ("image", False)
-    with pytest.raises(CloudRefused, match="image_request_in_progress"):
-        here.adapter.deleteResource(found)
+    return report
+
+
+def imported(here: Here) -> str:
+    """The import that goes on ends; its image."""
     with here.simulator.cloud() as cloud:
         (image,) = (one for one in cloud.resources.of("images") if one.status == "pending")
         image.document["status"] = "available"
+        return str(image.id)
+
+
+GIVEN_UP = UploadGivenUp("the build was deleted")
+STOPS = UploadInterrupted("the builder stops")
+
+
+def test_given_up(here: Here, file: Path) -> None:
+    """U-9, D-3: nothing is left. But IBM deletes no image while it is imported: its object shows that it is of no use,
+    until it can go.
+    """
+
+    def at_once(done: int, total: int) -> None:
+        raise GIVEN_UP
+
+    with watched(at_once), pytest.raises(UploadGivenUp):
+        upload(here, file)
+    assert left(here) == {}
+    with watched(during_the_import(here, GIVEN_UP)), pytest.raises(UploadGivenUp):
+        upload(here, file)
+    assert left(here) == PENDING
+    (found,) = (one for one in here.adapter.listResources() if one.type == "image")
+    assert not found.usable
+    with pytest.raises(CloudRefused, match="image_request_in_progress"):
+        here.adapter.deleteResource(found)
+    image_id = imported(here)
     (listed,) = here.adapter.listImages()
-    assert (listed.id, listed.usable) == (image.id, False)
+    assert (listed.id, listed.usable) == (image_id, False)
     here.adapter.deleteImage(listed.id)
     wait_for("all to go", lambda: not left(here))
 
 
-def test_given_up_without_an_answer(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-9: an import that was ordered without an answer is found by its name."""
-    monkeypatch.setattr(CosUpload, "error_retries", 1)
-    drop = VpcErrorRule(operation="vpc.create_image", kind="drop", after=True)
-    here.simulator.change(errors=[drop], import_seconds=[30.0, 30.0])
-    with pytest.raises(CloudAway):
+def test_parts_are_not_sent_again(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-4: the next upload of the build sends the parts that are missing; that of another build does not use them."""
+    monkeypatch.setattr(CosUpload, "concurrency", 1)
+
+    def half(done: int, total: int) -> None:
+        if 2 * done >= total:
+            raise STOPS
+
+    with watched(half), pytest.raises(UploadInterrupted):
         upload(here, file)
-    assert left(here) == {"images": 1, "objects": 1, "pending": 1}
+    sent = parts_sent(here)
+    assert 0 < sent < 3
+    assert left(here) == {"uploads": 1}
+    upload(here, file, build="f" * 32)
+    assert (parts_sent(here), left(here)) == (sent + 3, {"images": 1, "uploads": 1})
+    (part,) = (one for one in here.adapter.listResources() if one.type == "part")
+    assert (upload_of(part.metadata, PROVIDER), part.usable) == ((BUILD, "0000000001"), False)
+    upload(here, file, "0000000002")
+    assert (parts_sent(here), left(here)) == (6, {"images": 2})
+    assert f"npimage0000000002-{MARK}-{BUILD}" in [one.name for one in here.adapter.listImages()]
+    with watched(half), pytest.raises(UploadInterrupted):
+        upload(here, file, build="e" * 32)
+    (part,) = (one for one in here.adapter.listResources() if one.type == "part")
+    here.adapter.deleteResource(part)
+    assert left(here) == {"images": 2}
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_import_is_taken_up_again(here: Here, file: Path, given_up: bool) -> None:
+    """R-4, D-3: an import that was under way when the builder stopped is that of the next upload of the build. If that
+    is given up its object has the name of the interrupted upload, and tells of the image all the same.
+    """
+    with watched(during_the_import(here, STOPS)), pytest.raises(UploadInterrupted):
+        upload(here, file)
+    assert left(here) == PENDING
+    if given_up:
+        with watched(during_the_import(here, GIVEN_UP)), pytest.raises(UploadGivenUp):
+            upload(here, file, "0000000002")
+    image_id = imported(here)
+    if not given_up:
+        assert upload(here, file, "0000000002") == image_id
+        assert (here.calls("vpc.create_image"), parts_sent(here), left(here)) == (1, 3, {"images": 1})
     (found,) = here.adapter.listImages()
-    assert not found.usable
+    assert (dict(found.metadata), found.usable) == (metadata("0000000002"), not given_up)
+    here.adapter.deleteImage(found.id)
+    if given_up:
+        wait_for("the image to go", lambda: left(here) == {"objects": 1})
+        (resource,) = here.adapter.listResources()
+        here.adapter.deleteResource(resource)
+    wait_for("all to go", lambda: not left(here))
 
 
-def test_bucket_that_cannot_be_read(here: Here, caplog: pytest.LogCaptureFixture) -> None:
-    """D-2: what uploads have left is not found; instances are all the same. Who looks for images hears of it."""
+def test_leftover_objects(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    """D-2, D-3, CM-4: objects of uploads that never ended, in pages. Without the bucket instances are found all the
+    same, and who looks for images hears of it.
+    """
+    here.simulator.change(page_limit=2)
+    with here.simulator.cloud() as cloud:
+        for number in range(4):
+            cloud.add_object(f"npimages_{PROVIDER}_npimage{number}-{BUILD}.qcow2")
+        cloud.add_object(KEY)
+    found = [one for one in here.adapter.listResources() if one.type == "object"]
+    assert (len(found), {one.usable for one in found}) == (5, {False})
+    (ours,) = (one for one in found if upload_of(one.metadata, PROVIDER) == (BUILD, "0000000001"))
+    here.adapter.deleteResource(ours)
+    assert left(here) == {"objects": 4}
     here.launch()
     here.simulator.change(buckets=[])
     assert [one.type for one in here.adapter.listResources()] == ["instance"]
@@ -287,115 +303,3 @@ def test_bucket_that_cannot_be_read(here: Here, caplog: pytest.LogCaptureFixture
     with pytest.raises(CloudRefused, match="NoSuchBucket"):
         list(here.adapter.listImages())
     here.delete(HOST)
-
-
-# -- interrupted --
-
-
-def interrupt_at(share: float) -> Any:
-    def report(done: int, total: int) -> None:
-        if done >= share * total:
-            raise UploadInterrupted("the builder stops")
-
-    return report
-
-
-def test_parts_are_not_sent_again(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R-4: the next upload of the build sends the parts that are missing."""
-    monkeypatch.setattr(CosUpload, "concurrency", 1)
-    with uploads.watched(interrupt_at(0.5)), pytest.raises(UploadInterrupted):
-        upload(here, file)
-    sent = parts_sent(here)
-    assert 0 < sent < 3
-    assert left(here) == {"uploads": 1}
-    upload(here, file, "0000000002")
-    assert parts_sent(here) == 3
-    assert left(here) == {"images": 1}
-    assert [one.name for one in here.adapter.listImages()] == [f"npimage0000000002-{MARK}-{BUILD}"]
-
-
-def test_import_is_taken_up_again(here: Here, file: Path) -> None:
-    """R-4: an import that was under way when the builder stopped is that of the next upload of the build."""
-    here.simulator.change(import_seconds=[30.0, 30.0])
-
-    def stop_during_the_import(done: int, total: int) -> None:
-        if here.calls("vpc.create_image"):
-            raise UploadInterrupted("the builder stops")
-
-    with uploads.watched(stop_during_the_import), pytest.raises(UploadInterrupted):
-        upload(here, file)
-    assert left(here) == {"images": 1, "objects": 1, "pending": 1}
-    with here.simulator.cloud() as cloud:
-        (image,) = (one for one in cloud.resources.of("images") if one.status == "pending")
-        image.document["status"] = "available"
-    assert upload(here, file, "0000000002") == image.id
-    assert (here.calls("vpc.create_image"), parts_sent(here)) == (1, 3)
-    assert left(here) == {"images": 1}
-    assert [dict(one.metadata) for one in here.adapter.listImages()] == [metadata("0000000002")]
-
-
-def test_import_that_was_taken_up_again_is_given_up(here: Here, file: Path) -> None:
-    """D-3: its object has the name of the interrupted upload, and tells of the image all the same."""
-    here.simulator.change(import_seconds=[30.0, 30.0])
-
-    def during_the_import(error: Exception) -> Any:
-        def report(done: int, total: int) -> None:
-            if here.calls("vpc.create_image"):
-                raise error
-
-        return report
-
-    with uploads.watched(during_the_import(UploadInterrupted("it stops"))), pytest.raises(UploadInterrupted):
-        upload(here, file)
-    with uploads.watched(during_the_import(UploadGivenUp("not wanted"))), pytest.raises(UploadGivenUp):
-        upload(here, file, "0000000002")
-    (found,) = here.adapter.listImages()
-    assert (dict(found.metadata), found.usable) == (metadata("0000000002"), False)
-    with here.simulator.cloud() as cloud:
-        (image,) = (one for one in cloud.resources.of("images") if one.status == "pending")
-        image.document["status"] = "available"
-    here.adapter.deleteImage(found.id)
-    wait_for("the image to go", lambda: left(here) == {"objects": 1})
-    (resource,) = here.adapter.listResources()
-    here.adapter.deleteResource(resource)
-    assert left(here) == {}
-
-
-def test_other_builds_are_left_alone(here: Here, file: Path) -> None:
-    """R-4: what another build has left is not used."""
-    with uploads.watched(interrupt_at(0.1)), pytest.raises(UploadInterrupted):
-        upload(here, file)
-    before = parts_sent(here)
-    image = here.adapter.config.diskimages["debian"]
-    here.adapter.uploadImage(image, "debian-2", str(file), "qcow2", metadata(build="f" * 32))
-    assert parts_sent(here) == before + 3
-    assert left(here) == {"images": 1, "uploads": 1}
-    # The sweep finds it.
-    (part,) = (one for one in here.adapter.listResources() if one.type == "part")
-    assert (upload_of(part.metadata, PROVIDER), part.usable) == ((BUILD, "0000000001"), False)
-    here.adapter.deleteResource(part)
-    assert left(here) == {"images": 1}
-
-
-def test_leftover_object(here: Here) -> None:
-    """D-3: an object of an upload that never ended."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_object(KEY)
-    (found,) = (one for one in here.adapter.listResources() if one.type == "object")
-    assert (upload_of(found.metadata, PROVIDER), found.usable) == ((BUILD, "0000000001"), False)
-    here.adapter.deleteResource(found)
-    assert left(here) == {}
-
-
-def test_pages_of_the_bucket(here: Here) -> None:
-    here.simulator.change(page_limit=2)
-    with here.simulator.cloud() as cloud:
-        for number in range(5):
-            cloud.add_object(f"npimages_{PROVIDER}_npimage{number}-{BUILD}.qcow2")
-    assert sum(one.type == "object" for one in here.adapter.listResources()) == 5
-
-
-def test_no_bucket(here: Here, file: Path, tmp_path: Path) -> None:
-    here.simulator.change(buckets=[])
-    with pytest.raises(CloudRefused, match="NoSuchBucket"):
-        upload(here, file)

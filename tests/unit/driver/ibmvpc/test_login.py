@@ -1,32 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.ibmvpc.login` and ``credentials`` (IV-1)."""
+"""How the driver logs in (IV-1). The IBM SDK for Python itself says where credentials are, and what they mean."""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from ibm_cloud_sdk_core.get_authenticator import get_authenticator_from_environment
+from ibm_cloud_sdk_core.utils import read_external_sources
 
-from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
+from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
-from nodepool.driver.ibmvpc.login import IbmLogin, account_of, read_credentials
-from tests.support.manual_clock import ManualClock
+from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, account_of, external_sources, read_credentials
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.ibmvpc.support import Http
 
-GRANT = "urn:ibm:params:oauth:grant-type:"
+FILES = ("home", "here", "else")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No credentials of this machine."""
-    (tmp_path / "home").mkdir()
-    monkeypatch.chdir(tmp_path / "home")
+    """No credentials of this machine, and three places for files."""
+    for name in FILES:
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in list(os.environ):
+        if name.startswith("VPC_") or name in ("IBM_CREDENTIALS_FILE", VCAP_VARIABLE):
+            monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("IBM_CREDENTIALS_FILE", raising=False)
+
+
+# -- where credentials are --
+
+VCAP: dict[str, Any] = table("ibmvpc", "vcap")
+
+
+@pytest.mark.parametrize("kinds", VCAP.values(), ids=VCAP)
+def test_services_of_a_platform(monkeypatch: pytest.MonkeyPatch, kinds: Mapping[str, Any]) -> None:
+    """IV-1: the last place where it looks."""
+    monkeypatch.setenv(VCAP_VARIABLE, json.dumps(kinds))
+    found = external_sources("vpc", None, os.environ)
+    assert (found.values, found.source) == (read_external_sources("vpc") or {}, VCAP_VARIABLE)
+
+
+@pytest.mark.parametrize("files", [(), ("home",), ("here",), ("home", "here"), FILES, ("else",)], ids=" ".join)
+@pytest.mark.parametrize("variable", [None, "", "else", "nowhere"])
+def test_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[str, ...], variable: str | None) -> None:
+    """IV-1: file of the variable, in the present directory, at home; the environment; the platform."""
+    for name in files:
+        text = "# VPC_APIKEY=\nKMS_APIKEY=other\n VPC_SCOPE=a=b \nVPC_X\n" if name == "home" else f"VPC_APIKEY={name}\n"
+        (tmp_path / name / "ibm-credentials.env").write_text(text, encoding="utf-8")
+    if variable is not None:
+        path = str(tmp_path / variable / "ibm-credentials.env") if variable else ""
+        monkeypatch.setenv("IBM_CREDENTIALS_FILE", path)
+    for vcap, environment in itertools.product((False, True), ({}, {"VPC_APIKEY": "e"}, {"VPC_URL": "https://vpc/v1"})):
+        with monkeypatch.context() as patch:
+            for key, value in (
+                {**environment, VCAP_VARIABLE: json.dumps(VCAP["called so"])} if vcap else environment
+            ).items():
+                patch.setenv(key, value)
+            assert external_sources("vpc", None, os.environ).values == read_external_sources("vpc")
+
+
+@pytest.mark.parametrize("variables", table("ibmvpc", "kind_of_login"))
+def test_kind_of_login(monkeypatch: pytest.MonkeyPatch, variables: str) -> None:
+    """IV-1: the same variables, the same way to log in."""
+    for variable in variables.split():
+        name, _, value = variable.partition("=")
+        monkeypatch.setenv(f"VPC_{name}", value)
+    wanted = get_authenticator_from_environment("vpc")
+    assert wanted is not None
+    assert read_credentials(None, os.environ).kind == wanted.authentication_type().lower()
 
 
 def write(directory: Path, *lines: str, name: str = "ibm.env") -> str:
@@ -35,53 +86,16 @@ def write(directory: Path, *lines: str, name: str = "ibm.env") -> str:
     return str(path)
 
 
-def login(directory: Path, http: Http, *lines: str, clock: ManualClock | None = None) -> IbmLogin:
-    return IbmLogin("south", write(directory, *lines), http, clock or ManualClock())  # type: ignore[arg-type]
-
-
-def bearer(found: IbmLogin) -> str:
-    return found.headers()["Authorization"].removeprefix("Bearer ")
-
-
-def form(http: Http, index: int = 0) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(http.sent[index][3]).items()}
-
-
-# -- where credentials are --
-
-
-def test_api_key_of_the_file(tmp_path: Path) -> None:
-    """IV-1: the content in the form VPC_AUTH_TYPE=, VPC_APIKEY=."""
-    http = Http()
-    http.token("one")
-    made = login(tmp_path, http, "VPC_AUTH_TYPE=iam", "VPC_APIKEY=swordfish")
-    assert bearer(made) == "one"
-    method, url, headers, _, _ = http.sent[0]
-    assert (method, url) == ("POST", "https://iam.cloud.ibm.com/identity/token")
-    assert headers["Content-Type"] == "application/x-www-form-urlencoded"
-    assert form(http) == {"grant_type": f"{GRANT}apikey", "apikey": "swordfish"}
-
-
-def test_the_file_wins_over_the_environment(tmp_path: Path) -> None:
-    """IV-1: in the order of the SDK; a file without a line for the service does not count."""
+def test_file_of_the_provider(tmp_path: Path) -> None:
+    """IV-1, O-17: it wins; one without a line for the service does not count. What is shown has no secret."""
     environment = {"VPC_APIKEY": "of the environment"}
-    named = write(tmp_path, "VPC_APIKEY=of the file")
-    variable = write(tmp_path, "VPC_APIKEY=of the variable", name="variable.env")
+    environment["IBM_CREDENTIALS_FILE"] = write(tmp_path, "VPC_APIKEY=of the variable", name="variable.env")
     other = write(tmp_path, "KMS_APIKEY=other", name="other.env")
-    assert read_credentials(named, {**environment, "IBM_CREDENTIALS_FILE": variable}).get("APIKEY") == "of the file"
-    found = read_credentials(None, {**environment, "IBM_CREDENTIALS_FILE": variable})
-    assert found.get("APIKEY") == "of the variable"
+    found = read_credentials(write(tmp_path, "VPC_APIKEY=of the file"), environment)
+    assert (found.get("APIKEY"), "of the file" in repr(found)) == ("of the file", False)
+    assert read_credentials(None, environment).get("APIKEY") == "of the variable"
+    del environment["IBM_CREDENTIALS_FILE"]
     assert read_credentials(other, environment).get("APIKEY") == "of the environment"
-    assert read_credentials(None, {**environment, "IBM_CREDENTIALS_FILE": "/nothing"}).get("APIKEY") != "of the file"
-    write(Path.cwd(), "VPC_APIKEY=of home", name="ibm-credentials.env")
-    assert read_credentials(None, environment).get("APIKEY") == "of home"
-
-
-def test_kind_is_guessed(tmp_path: Path) -> None:
-    """IV-1: with an API key it is iam, else the identity of the container."""
-    assert read_credentials(None, {"VPC_APIKEY": "k"}).kind == "iam"
-    assert read_credentials(None, {"VPC_IAM_PROFILE_ID": "p"}).kind == "container"
-    assert read_credentials(None, {"VPC_AUTHTYPE": "VPC"}).kind == "vpc"
 
 
 def test_endpoints() -> None:
@@ -97,176 +111,84 @@ def test_endpoints() -> None:
     assert read_credentials(None, {"VPC_APIKEY": "k"}).vpc_url is None
 
 
-@pytest.mark.parametrize(
-    ("lines", "told"),
-    [
-        (["VPC_AUTH_TYPE=magic"], "choose one of iam, iamAssume, container, vpc, bearerToken"),
-        (["VPC_AUTH_TYPE=iam"], r"ibm\.env has no VPC_APIKEY"),
-        (["VPC_AUTH_TYPE=container"], "has no VPC_IAM_PROFILE_ID or VPC_IAM_PROFILE_NAME"),
-        (["VPC_AUTH_TYPE=iamAssume", "VPC_APIKEY=k"], "has no VPC_IAM_PROFILE_ID"),
-        (["VPC_AUTH_TYPE=iamAssume", "VPC_APIKEY=k", "VPC_IAM_PROFILE_NAME=n"], "without VPC_IAM_ACCOUNT_ID"),
-        (["VPC_APIKEY=k", "VPC_AUTH_URL=iam"], "VPC_AUTH_URL"),
-        (["# nothing"], r"ibm\.env nor in the environment; add it to the file"),
-    ],
-)
-def test_bad_file(tmp_path: Path, lines: list[str], told: str) -> None:
-    """IV-1: what is missing is told with the file, and nothing is sent."""
-    http = Http()
-    with pytest.raises(LoginRefused, match=told):
-        login(tmp_path, http, *lines).headers()
-    assert not http.sent
-
-
-def test_no_credentials() -> None:
-    with pytest.raises(LoginRefused, match="nor in the environment; add credentials-file to the provider"):
-        read_credentials(None, {})
-
-
-def test_no_file() -> None:
-    with pytest.raises(LoginRefused, match="/nothing/here cannot be read: No such file"):
-        read_credentials("/nothing/here", {"VPC_APIKEY": "k"})
-
-
-def test_secret_is_not_shown(tmp_path: Path) -> None:
-    """O-17: not even where an object is printed."""
-    assert "swordfish" not in repr(read_credentials(write(tmp_path, "VPC_APIKEY=swordfish"), {}))
-
-
 # -- tokens --
 
+GRANT = "urn:ibm:params:oauth:grant-type:"
+IAM = "https://iam.cloud.ibm.com/identity/token"
+IDENTITY = "http://169.254.169.254/instance_identity/v1"
 
-def test_token_is_renewed_before_its_end(tmp_path: Path) -> None:
-    http, clock = Http(), ManualClock()
+
+def login(directory: Path, http: Http, *lines: str) -> IbmLogin:
+    return IbmLogin("south", write(directory, *lines), http, http.clock)  # type: ignore[arg-type]
+
+
+def bearer(found: IbmLogin) -> str:
+    return found.headers().get("Authorization", "").removeprefix("Bearer ")
+
+
+KEY = {"grant_type": f"{GRANT}apikey", "apikey": "k"}
+BASIC = f"Basic {base64.b64encode(b'bx:by').decode()}"
+ASSUME = {"grant_type": f"{GRANT}assume", "access_token": "one", "profile_name": "ci", "account": "a1"}
+CONTAINER = {"grant_type": f"{GRANT}cr-token", "cr_token": "a.b.c", "profile_id": "p1"}
+FIRST = ("PUT", f"{IDENTITY}/token", {"Metadata-Flavor": "ibm"}, None)
+
+
+@pytest.mark.parametrize(("lines", "sent"), table("ibmvpc", "ways"))
+def test_ways(tmp_path: Path, lines: str, sent: list[tuple[str, str, dict[str, str], Any]]) -> None:
+    """IV-1: what each kind asks for; the last token counts."""
+    write(Path.cwd(), "a.b.c", name="token")
+    http = Http()
+    for number in range(len(sent)):
+        http.token("one" if not number else "two")
+    assert bearer(login(tmp_path, http, *lines.split())) == ("", "one", "two")[len(sent)]
+    for (method, url, headers, body, query), (how, where, given, content) in zip(http.sent, sent, strict=True):
+        assert (method, url, headers.items() >= given.items()) == (how, where, True)
+        form = {name: values[0] for name, values in parse_qs(body).items()}
+        assert content is None or content == (json.loads(body) if body[:1] == "{" else form)
+        assert query == ({"version": "2022-03-01"} if url.startswith(IDENTITY) else {})
+
+
+def test_renewed(tmp_path: Path) -> None:
+    """IV-1: before the end of a token; one that is kept valid in the file is read again."""
+    http = Http()
     http.token("one", 3600)
-    made = login(tmp_path, http, "VPC_APIKEY=k", clock=clock)
-    assert bearer(made) == bearer(made) == "one"
-    clock.now += 3400
     http.token("two", 3600)
-    assert bearer(made) == "two"
-    assert len(http.sent) == 2
-
-
-def test_refused(tmp_path: Path) -> None:
-    """IV-1: with the words of IBM, without the key."""
-    http = Http()
-    http.answer({"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."}, 400)
-    with pytest.raises(
-        LoginRefused, match=r"BXNIM0415E: Provided API key could not be found\.; correct .*ibm\.env"
-    ) as caught:
-        login(tmp_path, http, "VPC_APIKEY=swordfish").headers()
-    assert "swordfish" not in str(caught.value)
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_away(tmp_path: Path, status: int) -> None:
-    http = Http()
-    http.answer({"errorCode": "BXNIM0500E", "errorMessage": "later"}, status)
-    with pytest.raises(CloudAway) as caught:
-        login(tmp_path, http, "VPC_APIKEY=k").headers()
-    assert not isinstance(caught.value, LoginRefused)
-
-
-def test_no_answer(tmp_path: Path) -> None:
-    http = Http()
-    http.answers.append(NoAnswer("no answer from iam: timed out", maybe_done=True))
-    with pytest.raises(CloudAway, match="login failed: no answer from iam") as caught:
-        login(tmp_path, http, "VPC_APIKEY=k").headers()
-    assert not caught.value.maybe_done
-
-
-def test_odd_answer(tmp_path: Path) -> None:
-    http = Http()
-    http.answer(["html"])
-    with pytest.raises(CloudAway, match="has no token"):
-        login(tmp_path, http, "VPC_APIKEY=k").headers()
-
-
-def test_client_id_and_scope(tmp_path: Path) -> None:
-    """IV-1: all variables of the SDK for an API key."""
-    http = Http()
-    http.token("one")
-    bearer(login(tmp_path, http, "VPC_APIKEY=k", "VPC_CLIENT_ID=bx", "VPC_CLIENT_SECRET=by", "VPC_SCOPE=ibm openid"))
-    assert http.sent[0][2]["Authorization"] == f"Basic {base64.b64encode(b'bx:by').decode()}"
-    assert form(http)["scope"] == "ibm openid"
-
-
-def test_trusted_profile_of_an_api_key(tmp_path: Path) -> None:
-    """IV-1: the API key takes over a trusted profile."""
-    http = Http()
-    http.token("of the key")
-    http.token("of the profile", 900)
-    lines = ("VPC_AUTH_TYPE=iamAssume", "VPC_APIKEY=k", "VPC_IAM_PROFILE_NAME=ci", "VPC_IAM_ACCOUNT_ID=a1")
-    assert bearer(login(tmp_path, http, *lines)) == "of the profile"
-    assert form(http, 1) == {
-        "grant_type": f"{GRANT}assume",
-        "access_token": "of the key",
-        "profile_name": "ci",
-        "account": "a1",
-    }
-
-
-def test_trusted_profile_of_a_container(tmp_path: Path) -> None:
-    """IV-1: the token of the container is read for each login."""
-    token = write(tmp_path, "a.b.c", name="token")
-    http = Http()
-    http.token("one")
-    lines = ("VPC_AUTH_TYPE=container", f"VPC_CR_TOKEN_FILENAME={token}", "VPC_IAM_PROFILE_ID=IbmProfile-1")
-    assert bearer(login(tmp_path, http, *lines)) == "one"
-    assert form(http) == {"grant_type": f"{GRANT}cr-token", "cr_token": "a.b.c", "profile_id": "IbmProfile-1"}
-    Path(token).unlink()
-    with pytest.raises(LoginRefused, match="correct VPC_CR_TOKEN_FILENAME"):
-        login(tmp_path, http, *lines).headers()
-
-
-@pytest.mark.parametrize(
-    ("line", "profile"),
-    [
-        ("VPC_IAM_PROFILE_CRN=crn:1", {"trusted_profile": {"crn": "crn:1"}}),
-        ("VPC_IAM_PROFILE_ID=IbmProfile-1", {"trusted_profile": {"id": "IbmProfile-1"}}),
-        ("# the default profile", {}),
-    ],
-)
-def test_identity_of_an_instance(tmp_path: Path, line: str, profile: dict[str, Any]) -> None:
-    """IV-1: no secret at all: the metadata service says who this instance is."""
-    http = Http()
-    http.token("identity", 300)
-    http.token("one")
-    assert bearer(login(tmp_path, http, "VPC_AUTH_TYPE=vpc", line)) == "one"
-    (put, first, flavor, _, version), (post, second, headers, body, _) = http.sent
-    base = "http://169.254.169.254/instance_identity/v1"
-    assert (put, first, post, second) == ("PUT", f"{base}/token", "POST", f"{base}/iam_token")
-    assert (flavor["Metadata-Flavor"], headers["Authorization"]) == ("ibm", "Bearer identity")
-    assert version == {"version": "2022-03-01"}
-    assert json.loads(body) == profile
-
-
-@pytest.mark.parametrize("status", [404, 410, 429])
-def test_identity_that_is_not_ready(tmp_path: Path, status: int) -> None:
-    """IV-1 (today): nothing is to be corrected, and the next call asks again."""
-    http = Http()
-    http.answer({"errors": [{"code": "not_found", "message": "later"}]}, status)
-    http.token("identity", 300)
-    http.token("one")
-    made = login(tmp_path, http, "VPC_AUTH_TYPE=vpc")
-    with pytest.raises(CloudAway, match="not_found: later; the metadata service is asked again") as caught:
-        made.headers()
-    assert not isinstance(caught.value, LoginRefused)
-    assert bearer(made) == "one"
-
-
-def test_token_of_somebody_else(tmp_path: Path) -> None:
-    """IV-1: a token that is kept valid in the file."""
-    http, clock = Http(), ManualClock()
-    made = login(tmp_path, http, "VPC_AUTH_TYPE=bearerToken", "VPC_BEARER_TOKEN=one", clock=clock)
+    made = login(tmp_path, http, "VPC_APIKEY=k")
+    assert bearer(made) == bearer(made) == "one"
+    http.clock.now += 3400
+    assert (bearer(made), len(http.sent)) == ("two", 2)
+    made = login(tmp_path, http, "VPC_AUTH_TYPE=bearerToken", "VPC_BEARER_TOKEN=one")
     assert bearer(made) == "one"
     write(tmp_path, "VPC_AUTH_TYPE=bearerToken", "VPC_BEARER_TOKEN=two")
-    clock.now += 120
-    assert bearer(made) == "two"
-    assert not http.sent
+    http.clock.now += 120
+    assert (bearer(made), len(http.sent)) == ("two", 2)
 
 
-def test_no_login(tmp_path: Path) -> None:
-    assert login(tmp_path, Http(), "VPC_AUTH_TYPE=noAuth").headers() == {}
+NOT_FOUND = {"errors": [{"code": "not_found", "message": "later"}]}
+NO_KEY = {"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."}
+
+
+@pytest.mark.parametrize(("lines", "status", "data", "kind", "words"), table("ibmvpc", "refused"))
+def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind: type[Exception], words: str) -> None:
+    """IV-1: with the words of IBM, without the key."""
+    http = Http()
+    if status:
+        http.answer(data, status)
+    elif status is not None:
+        http.answers.append(NoAnswer("no answer from iam: timed out", maybe_done=True))
+    with pytest.raises(kind, match=words) as caught:
+        login(tmp_path, http, *lines.split()).headers()
+    assert type(caught.value) is kind
+    assert not getattr(caught.value, "maybe_done", False) or status == 200
+    assert "swordfish" not in str(caught.value)
+    assert len(http.sent) == (status is not None)
+
+
+@pytest.mark.parametrize(("file", "vcap", "words"), table("ibmvpc", "no_credentials"))
+def test_no_credentials(file: str | None, vcap: str | None, words: str) -> None:
+    """IV-1: the SDK fails with an error of JSON or of Python; here it says what to do."""
+    with pytest.raises(LoginRefused, match=words):
+        read_credentials(file, {VCAP_VARIABLE: vcap} if vcap else {})
 
 
 def test_account() -> None:

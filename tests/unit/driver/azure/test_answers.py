@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Azure answers, and what the driver makes of it: lists, records, errors, operations, proofs.
+
+Each row says where the answer is published. ``SDK``: models and code of azure-mgmt-compute, azure-mgmt-network,
+azure-mgmt-core and azure-core, which are made of Azure's own specification. ``EXAMPLES``: ``specification`` of
+Azure/azure-rest-api-specs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodepool.driver.azure.client import VMS
+from nodepool.driver.azure.errors import ArmApi, AzureError, CloudBusy, errors_in, meaning, pause_before_throttling
+from nodepool.driver.azure.images import AzureImageCalls, follow
+from nodepool.driver.azure.machines import BUSY_TIMES, AbsenceProof, AzureCreation, AzureDeletion, AzureInstance
+from nodepool.driver.azure.types import (
+    Addresses,
+    Interface,
+    PublicAddress,
+    Usage,
+    VmRecord,
+    VmSize,
+    addresses_of,
+    by_id,
+)
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused, CloudSetup
+from nodepool.driver.framework.http.plain_http import HttpAnswer
+from nodepool.driver.framework.http.rest_calls import RestAnswer
+from nodepool.exceptions import ImageCreateException
+from nodepool.model.quota import QuotaInformation
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.azure.support import METADATA, Recording, arm, has
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.simulated_adapter import LOG
+
+HERE = "https://management.azure.com"
+
+
+def error(code: str, message: str = "m", **more: Any) -> dict[str, Any]:
+    return {"error": {"code": code, "message": message, **more}}
+
+
+MISSING: Recording = (404, error("ResourceNotFound"))
+
+
+def vm(name: str) -> dict[str, Any]:
+    return {"name": name, "location": "northeurope", "properties": {"provisioningState": "Succeeded", "vmId": name}}
+
+
+# -- lists and records --
+
+NEXT = "/subscriptions/s/virtualMachines?api-version=2022-11-01&$skiptoken=83afce64!/Subscriptions/S/VMs/X"
+
+
+@pytest.mark.parametrize(("entries", "more"), table("azure", "pages"))
+def test_pages(entries: list[str], more: dict[str, Any]) -> None:
+    """CM-4: lists come in pages."""
+    client, http = arm((200, {"value": [vm(name) for name in entries], **more}), (200, {"value": [vm("z")]}))
+    link = more.get("nextLink")
+    assert [record.id for record in client.vms()] == [*entries, *(["z"] if link else [])]
+    assert http.asked[1:] == ([f"GET {link}"] if link else [])
+
+
+@pytest.mark.parametrize(("kind", "data", "expected"), table("azure", "records"))
+def test_records(kind: str, data: Any, expected: dict[str, Any]) -> None:
+    """AZ-7: null and absent are the same; names, ids and the names of tags ignore case."""
+    # SDK azure-core, ContentDecodePolicy: texts may begin with a byte order mark
+    client, _ = arm((200, b"\xef\xbb\xbf" + json.dumps(data).encode()))
+    has(getattr(client, kind)("x"), **expected)
+
+
+# SDK ResourceSku. learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-sku-not-available has the
+# restrictions: a zone that is closed for the subscription is in locationInfo all the same.
+def test_sizes_and_quota() -> None:
+    """AZ-9: numbers are texts in the one, and numbers in the other."""
+    client, _ = arm((200, {"value": table("azure", "sizes")}))
+    assert client.sizes() == {
+        "standard_d4s_v5": VmSize("Standard_D4s_v5", "standardDSv5Family", 4, 3584, ("1", "3"), ""),
+        "y": VmSize("Y", "", 0, 0, (), "NotAvailableForSubscription"),
+        "x": VmSize("X", "", 0, 0, (), ""),
+    }
+    # SDK Usage: int64; what is 2^63 - 1 is no limit
+    usage = {"name": {"value": "cores", "localizedValue": None}, "limit": 9223372036854775807, "currentValue": 4}
+    client, http = arm((200, {"value": [usage]}), (200, {"value": []}))
+    assert client.usages() == [Usage("cores", float(2**63), 4.0)]
+    # The location of the configuration is "North Europe".
+    assert "/locations/northeurope/usages" in http.asked[0]
+
+
+@pytest.mark.parametrize(("configurations", "public", "found"), table("azure", "addresses"))
+def test_addresses(configurations: list[Any], public: dict[str, str | None], found: tuple[Any, ...] | None) -> None:
+    """AZ-7: each configuration has a private address, and each public address is there."""
+    entries = [
+        {
+            "privateIPAddressVersion": version,
+            **({"privateIPAddress": private} if private else {}),
+            **({"publicIPAddress": {"id": public_id}} if public_id else {}),
+        }
+        for version, private, public_id in configurations
+    ]
+    properties = {"ipConfigurations": [{"properties": entry} for entry in entries]}
+    known = by_id(
+        PublicAddress.of({"id": f"/A/{name}", "name": name, "properties": {"ipAddress": address} if address else {}})
+        for name, address in public.items()
+    )
+    got = addresses_of(Interface.of({"id": "/A/nic", "name": "nic", "properties": properties}), known)
+    assert got == (None if found is None else Addresses(*found))
+
+
+def test_address_for_zuul() -> None:
+    """AZ-8, CM-3: the first of public v4, public v6, private."""
+    record = VmRecord.of({"name": "NP42", "location": "northeurope", "zones": ["2"]})
+    addresses: list[str | None] = ["198.18.0.4", "2001:db8::4", "10.0.0.4", "fd00::4"]
+    for number, used in enumerate(list(addresses)):
+        instance = AzureInstance(record._replace(addresses=Addresses(*addresses)), QuotaInformation(instances=1))
+        has(instance, cloud="Azure", region="northeurope", az="2", external_id="np42", interface_ip=used)
+        addresses[number] = None
+
+
+def test_why_a_vm_failed() -> None:
+    """AZ-7: the operation is forgotten; learn.microsoft.com/azure/virtual-machines/states-billing has the states."""
+    failed = {"code": "ProvisioningState/failed/AllocationFailed", "level": "Error", "message": None, "time": None}
+    states = {"statuses": [{"code": "PowerState/running"}, failed, {"code": "ProvisioningState/failed"}]}
+    client, http = arm((404, error("NotFound")), (200, states))
+    assert isinstance(client.vm_failure("np1", OPERATION, "here"), CloudNoCapacity)
+    assert len(http.asked) == 2
+    client, _ = arm((200, {}))
+    assert client.vm_failure("np1", None, "here") is None
+
+
+# -- errors --
+
+EXCEEDED = (
+    "Operation could not be completed as it results in exceeding approved Total Regional vCPUs quota. Additional "
+    "details - Location: northeurope, Current Limit: 10, Current Usage: 9, Additional Required: 2"
+)
+
+
+@pytest.mark.parametrize(("code", "message", "status", "kind"), table("azure", "kinds"))
+def test_kinds(code: str, message: str, status: int, kind: type[Exception]) -> None:
+    """AZ-10 (not repeated), CM-5, CM-6: the words of Azure, and what has no mapping is counted as unknown."""
+    found = meaning("here", [AzureError(code, message)], status)
+    assert type(found) is kind
+    assert message in str(found)
+    if isinstance(found, CloudAway):
+        assert found.maybe_done is (status in (500, 503))
+    assert code != "SomethingNew" or getattr(found, "statsd_key", None) == "error.unknown"
+
+
+def test_details_say_more() -> None:
+    """AZ-10: the code that says something may be in the details, or in a message that is JSON."""
+    inner = json.dumps(error("ZonalAllocationFailed", "none in zone 1"))
+    details = [{"code": "Conflict", "message": inner}]
+    found = meaning("here", errors_in(error("DeploymentFailed", "At least one failed", details=details)), 409)
+    assert isinstance(found, CloudNoCapacity)
+    text = "DeploymentFailed: At least one failed / Conflict / ZonalAllocationFailed: none in zone 1"
+    assert str(found).endswith(text)
+    endless: dict[str, Any] = {"code": "A", "message": "m"}
+    endless["details"] = [endless]
+    assert len(errors_in(endless)) == 5
+
+
+NO_ERRORS: list[Any] = [None, [], "text", {"error": "text"}, {"error": {"code": 7, "details": 7}}]
+LIMIT = "Cannot create more than 10 IPv4 Standard SKU public IP addresses for this subscription in this region."
+
+
+@pytest.mark.parametrize(("status", "data", "kind"), table("azure", "answers"))
+def test_answers(status: int, data: Any, kind: type[Exception]) -> None:
+    """CM-6, CM-7: what the next step is, and what proves that something is absent."""
+    client, http = arm((status, data))
+    with pytest.raises(kind) as caught:
+        client.vms() if isinstance(data, dict) and "nextLink" in data else client.vm("np1")
+    assert type(caught.value) is kind
+    assert not any("elsewhere" in url for url in http.asked), "no other host sees the token"
+
+
+MARKED = (
+    "Operation 'startTenantUpdate' is not allowed on VM 'x' since the VM is marked for deletion. You can only retry"
+)
+IMAGE_USED = (
+    "Operation 'Image Delete' is not allowed since the Virtual Machines 'x' are being provisioned using the Image"
+)
+ALLOCATED = "Public IP address x can not be deleted since it is still allocated to resource y."
+RESERVED = "Nic(s) in request is reserved for another Virtual Machine for 180 seconds. Please provide another nic(s)."
+LOCKED = "The scope 'x' cannot perform delete operation because following scope(s) are locked: 'y'."
+DEPENDENT = "Another operation on this or dependent resource"
+CONCURRENT = "The request failed due to conflict with a concurrent request. "
+
+
+@pytest.mark.parametrize(("status", "code", "message", "detail", "kind", "again"), table("azure", "refused_midway"))
+def test_refused_midway(status: int, code: str, message: str, detail: str, kind: type[Exception], again: bool) -> None:
+    """AZ-11, CM-6: while something else is under way a deletion is repeated; a creation only if that has an end."""
+    client, http = arm((status, error(code, message, details=[{"code": detail, "message": "m"}] if detail else [])))
+    with pytest.raises(kind) as caught:
+        client.delete(VMS, "np1")
+    assert (type(caught.value), len(http.asked)) == (kind, 1)
+    cloud: Any = SimpleNamespace(provider="north")
+    assert isinstance(caught.value, CloudRefused)
+    assert AzureDeletion(cloud, "np1", LOG).busy(caught.value) is again
+    label: Any = SimpleNamespace(name="small", tags={}, dynamic_tags={})
+    creation = AzureCreation(cloud, "np1", label, None, METADATA, None, None, LOG)
+    *pauses, last = [creation.put_off(caught.value) for _ in range(BUSY_TIMES + 1)]
+    assert last is None
+    assert [pause is not None for pause in pauses] == [kind is CloudBusy] * BUSY_TIMES
+    # An interface is reserved for so long.
+    assert kind is not CloudBusy or sum(pause or 0.0 for pause in pauses) > 120.0
+
+
+RESOURCE = "x-ms-ratelimit-remaining-resource"
+WRITES = "x-ms-ratelimit-remaining-subscription-writes"
+LOW_COST = "Microsoft.Compute/LowCostGetSubscriptionMaximum"
+
+
+@pytest.mark.parametrize(("headers", "seconds"), table("azure", "pause_before_throttling"))
+def test_pause_before_throttling(headers: dict[str, str], seconds: float | None) -> None:
+    """CM-5: the class slows down before Azure refuses calls."""
+    assert pause_before_throttling(headers) == seconds
+    assert ArmApi().seconds_left_alone("write", HttpAnswer(200, headers, b"")) == seconds
+
+
+# -- operations --
+
+OPERATION = f"{HERE}:443/subscriptions/s/providers/Microsoft.Compute/locations/north/operations/o?api-version=1"
+RESULT = f"{OPERATION}&monitor=true"
+AT_ONCE = {"Retry-After": "0"}
+LOCATED = {"Location": RESULT, **AT_ONCE}
+ASYNC = {"Azure-AsyncOperation": OPERATION, **LOCATED}
+RUNS: Recording = (200, {"status": "InProgress"})
+DONE: Recording = (200, {"status": "Succeeded", "properties": {"output": {"x": 1}}})
+NO_ROOM = {"code": "ResourceOperationFailure", "message": "It failed.", "details": [{"code": "AllocationFailed"}]}
+OTHER = "https://elsewhere.test/o"
+
+
+@pytest.mark.parametrize(("headers", "answers", "output"), table("azure", "operation"))
+def test_operation(headers: Mapping[str, str], answers: list[Recording], output: Any) -> None:
+    """AZ-12: as long as it runs it is looked at again."""
+    client, http = arm(*answers)
+    assert follow(client, RestAnswer(202, "at once", headers), "x", ManualClock()) == output
+    assert len(http.asked) == len(answers)
+
+
+@pytest.mark.parametrize(("headers", "answer", "seconds", "kind", "words"), table("azure", "operation_that_fails"))
+def test_operation_that_fails(
+    headers: Mapping[str, str], answer: Recording, seconds: float | None, kind: type[Exception], words: str
+) -> None:
+    """AZ-12: what waits for it hears why. ``seconds`` pass between two looks; None: it is not wanted any more."""
+    client, _ = arm(answer)
+    clock = ManualClock()
+
+    def wanted() -> None:
+        if seconds is None:
+            raise RuntimeError("not wanted")
+        clock.pass_seconds(seconds)
+
+    with pytest.raises(kind, match=words):
+        follow(client, RestAnswer(202, None, headers), "x", clock, wanted=wanted)
+
+
+def test_operations_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SDK azure-core reads what a POST has made at ``Location``; the operation need not have it.
+
+    github.com/Azure/azure-rest-api-specs/issues/10148: GET gives 404 although the operation has succeeded. SDK
+    BodyContentPolling: without an operation the state of the resource counts.
+    """
+    # A constant of the module: Azure names no pause here.
+    monkeypatch.setitem(follow.__globals__, "POLL_SECONDS", 0.0)
+
+    def calls(*answers: Recording) -> tuple[AzureImageCalls, list[str]]:
+        client, http = arm(*answers)
+        return AzureImageCalls(client, http, "northeurope", ManualClock()), http.asked
+
+    made, asked = calls((202, b"", ASYNC), (200, {"status": "Succeeded"}), (200, {"accessSAS": "https://x/y"}))
+    assert made.begin_access("d", lambda: None) == "https://x/y"
+    assert asked[1:] == [f"GET {OPERATION}", f"GET {RESULT}"]
+    image, done, bad = (
+        {"id": "/i", "name": "i", "properties": {"provisioningState": s}} for s in ("Creating", "Succeeded", "Failed")
+    )
+    made, asked = calls((201, image), MISSING, (200, image), (200, done))
+    made.create_image("i", "d", {}, lambda: None)
+    assert len(asked) == 4
+    made, _ = calls((201, image), (200, bad))
+    with pytest.raises(ImageCreateException, match="image i is Failed"):
+        made.create_image("i", "d", {}, lambda: None)
+
+
+# -- is a VM absent? --
+
+
+def interfaces(**vms: bool) -> Recording:
+    """VMs whose interfaces are there; False: the interface says that no VM has it."""
+    owners = {name: {"virtualMachine": {"id": "/v"} if used else None} for name, used in vms.items()}
+    return (200, {"value": [{"id": f"/{one}", "name": f"{one}-nic", "properties": owners[one]} for one in owners]})
+
+
+DENIED: Recording = (403, error("AuthorizationFailed"))
+NAMES = ["np0", "np1", "np2", "np3"]
+
+
+@pytest.mark.parametrize(("names", "answer", "absent", "kind", "asked"), table("azure", "proof_of_absence"))
+def test_proof_of_absence(
+    names: list[str], answer: Recording, absent: list[str], kind: type[Exception], asked: str
+) -> None:
+    """AZ-11, CM-7: lists are late, so two services of Azure must say so."""
+    client, http = arm(answer)
+    found = AbsenceProof(client).look(lambda: names)
+    assert list(found) == absent
+    assert {type(one) for one in found.values()} <= {kind}
+    assert [f"/{asked}?" in f"{url}?" for url in http.asked] == [True]
+    client, _ = arm(DENIED)
+    with pytest.raises(CloudSetup):
+        AbsenceProof(client).look(lambda: NAMES)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter at a simulated subscription: what tests/clouds does not ask for, and what the documentation says."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.azure.config import MIB, fixed_footer
+from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacityLater, CloudRefused, CloudSetup
+from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from simulators.azure import ArmErrorRule, VmBootRule
+from tests.unit.driver.azure.support import Here, at_simulator, changed, label_of, section
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.simulated_adapter import HOST, NODE, drive
+
+# -- launches --
+
+
+@pytest.mark.parametrize(
+    ("pool", "public", "asked"),
+    [
+        ({"public-ipv4": False}, [], 0),
+        ({}, ["public_ipv4"], 1),
+        ({"public-ipv6": True}, ["public_ipv4", "public_ipv6"], 2),
+    ],
+)
+def test_addresses_of_one_node(tmp_path: Path, pool: dict[str, Any], public: list[str], asked: int) -> None:
+    """AZ-7, O-8: who waits for one VM asks for it and its addresses alone, when a list has shown it."""
+    with at_simulator(tmp_path, section(pool=pool)) as here:
+        here.simulator.change(boot_seconds=(0, 0))
+        with here.simulator.cloud() as cloud:
+            for number in range(30):
+                cloud.add_vm(f"other{number}")
+        here.simulator.change(boot_seconds=(0.5, 0.5), delete_seconds=(0.5, 0.5))
+        found = here.launch()
+        assert [name for name in ("public_ipv4", "public_ipv6") if getattr(found, name)] == public
+        assert bool(found.private_ipv6) is ("public_ipv6" in public)
+        assert found.interface_ip == (found.public_ipv4 or found.private_ipv4)
+        here.delete(HOST.upper())
+        assert here.calls("virtualMachines.get") > 0
+        kinds = ("networkInterfaces", "publicIPAddresses")
+        assert [here.calls(f"{kind}.{call}") for kind in kinds for call in ("get", "list")] == [1, 0, asked, 0]
+        assert here.contents()["vms"] == 30
+
+
+@pytest.mark.parametrize(("operation", "kind"), [("subnets.get", "503"), ("images.list", "drop")])
+def test_nothing_is_known_before(tmp_path: Path, operation: str, kind: str) -> None:
+    """CM-8: no answer to what is asked before the order: nothing was made, and there is nothing to look for."""
+    image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"name": "debian-12"}}
+    with at_simulator(tmp_path, section(cloud_images=[image])) as here:
+        here.simulator.change(errors=[ArmErrorRule(operation=operation, kind=kind)])
+        with pytest.raises(CloudAway) as caught:
+            here.launch()
+        assert not caught.value.maybe_done
+        assert not list(here.adapter.unansweredCreations())
+        assert here.calls("virtualMachines.put") == 0
+
+
+def test_vm_of_others_is_left_alone(here: Here) -> None:
+    """CM-8: a VM of the name that is not ours is neither changed nor adopted."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_vm(HOST, {"nodepool_node_id": NODE, "nodepool_provider_name": "other"})
+    with pytest.raises(CloudRefused, match="PreconditionFailed"):
+        here.launch()
+    with here.simulator.cloud() as cloud:
+        assert cloud.resources.get("virtualMachines", HOST).tags["nodepool_provider_name"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("known", "asked"), [(True, "operations.get"), (False, "virtualMachines.instanceview")], ids=["known", "unknown"]
+)
+def test_why_a_vm_failed(here: Here, known: bool, asked: str) -> None:
+    """AZ-7: in the words of Azure, which are asked for once; after a lost answer the states of the VM have them."""
+    here.simulator.change(boots=[VmBootRule(code="OSProvisioningTimedOut", message="too slow", nested=known)])
+    if not known:
+        here.simulator.change(errors=[ArmErrorRule(operation="virtualMachines.put", kind="drop", after=True, count=1)])
+    with pytest.raises(LaunchStatusException, match="OSProvisioningTimedOut: too slow"):
+        here.launch()
+    assert here.calls(asked) == 1
+    here.delete(HOST)
+
+
+def test_evicted(tmp_path: Path) -> None:
+    """The driver knows which VMs were spot VMs; Azure does not say why one is absent. A launch lacks capacity then."""
+    with at_simulator(tmp_path, section({"use-spot": True})) as here:
+        assert (here.adapter.whyLost(HOST) or ("",))[0] == "NotFound"
+        creation = here.creation()
+        drive(creation)
+        with pytest.raises(CloudNoCapacityLater, match="evicted"):
+            creation.seen(here.adapter.client.vm(HOST)._replace(status="Deleting"))
+        assert (here.adapter.whyLost(HOST.upper()) or ("",))[0] == "SpotEviction"
+        assert here.adapter.whyLost({"odd": 1}) is None
+        here.delete(HOST)
+
+
+def test_image_of_a_filter(tmp_path: Path) -> None:
+    """AZ-6: name, location and tags; the last one by name. Without one the launch says what to correct."""
+    image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"tags": {"release": 12}}}
+    with at_simulator(tmp_path, section(cloud_images=[image])) as here:
+        label = label_of(here.adapter.config)
+        with pytest.raises(CloudSetup, match=r"with tags=.* correct image-filter of cloud image 'debian'"):
+            here.adapter.facts.image_reference(label, None)
+        with here.simulator.cloud() as cloud:
+            for name in ("b", "c", "a"):
+                cloud.add_image(name, {"release": "12"})
+            cloud.add_image("d", {"release": "12"}).properties["provisioningState"] = "Failed"
+            cloud.add_image("e", {"release": "13"})
+        assert here.adapter.facts.image_reference(label, None)["id"].endswith("/images/c")
+        with pytest.raises(CloudSetup, match="NotFound: The entity was not found"):
+            here.launch(image="vanished")
+
+
+# -- quota --
+
+
+def test_limits(tmp_path: Path) -> None:
+    """AZ-3, AZ-9, Q-4: cores of regular VMs and of the family, spot cores, addresses; what a label and a VM use."""
+    data = section({"hardware-profile": {"vm-size": "standard_d2S_v5"}, "use-spot": True, "spot-fallback": True})
+    quotas = {"cores": 10, "standardDSv5Family": 8, "lowPriorityCores": 3, "virtualMachines": 7}
+    with at_simulator(tmp_path, data, quotas=quotas) as here:
+        need = here.adapter.getQuotaForLabel(label_of(here.adapter.config)).get_resources()
+        spot = {"lowPriorityCores": 2, "StandardSkuPublicIPAddresses": 1}
+        assert need == {"cores": 2, "instances": 1, "ram": 8192, **spot}
+        assert here.adapter.getQuotaLimits().get_resources() == {
+            **{name: quotas[name] for name in ("standardDSv5Family", "lowPriorityCores")},
+            "instances": 7,
+            "regularCores": 10,
+            "StandardSkuPublicIPAddresses": 10000,
+        }
+        here.launch()
+        (instance,) = here.adapter.listInstances()
+        assert instance.getQuotaInformation().get_resources() == need
+        here.delete(HOST)
+
+
+def test_limits_that_are_not_known(here: Here) -> None:
+    """Q-4: without them there is what Azure refuses."""
+    here.simulator.change(denied=["usages.*"])
+    assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == math.inf
+    assert here.adapter.getQuotaLimits().default == math.inf
+
+
+def test_unknown_size(tmp_path: Path) -> None:
+    """AZ-9 (today): a label that can never work declines its requests."""
+    problem = r"no size 'Standard_X'; correct hardware-profile\.vm-size"
+    data = section({"hardware-profile": {"vm-size": "Standard_X"}})
+    with at_simulator(tmp_path, data) as here, pytest.raises(RuntimeConfigurationException, match=problem):
+        here.adapter.getQuotaForLabel(label_of(here.adapter.config))
+
+
+# -- nodepool check --
+
+LABEL = "label small of pool main"
+
+
+def check(here: Here) -> dict[str, tuple[str, str]]:
+    return {found.subject: (found.status, f"{found.text}; {found.remedy}") for found in here.adapter.preflight()}
+
+
+def test_check(here: Here) -> None:
+    """reference/commands: a line for what is there."""
+    found = {subject: status for subject, (status, _) in check(here).items()}
+    assert found == {"resource group nodepool": "ok", "network": "ok", LABEL: "ok", "quota": "warning"}
+
+
+@pytest.mark.parametrize(("data", "settings", "subject", "words"), table("azure", "check_finds"))
+def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str) -> None:
+    """reference/commands: what is missing, and what to do."""
+    with at_simulator(tmp_path, changed(data)) as here:
+        here.simulator.change(**settings)
+        status, text = check(here)[subject]
+        assert (status, words in text) == ("failed", True)
+
+
+# -- doc/source/drivers/azure --
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "doc/source/drivers/azure/behaviour.rst").read_text(encoding="utf-8")
+#: What Azure demands for a VM with all that belongs to it; the simulated role does not know it.
+DEMANDED = {
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    *("Microsoft.Network/networkInterfaces/write", "Microsoft.Network/networkInterfaces/join/action"),
+    *("Microsoft.Network/publicIPAddresses/write", "Microsoft.Network/publicIPAddresses/join/action"),
+}
+OTHERS = {
+    "subnets": "Microsoft.Network/virtualNetworks/subnets/read",
+    "skus": "Microsoft.Compute/skus/read",
+    "operations": "Microsoft.Compute/locations/operations/read",
+    "diskOperations": "Microsoft.Compute/locations/diskOperations/read",
+    "resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups/read",
+}
+
+
+def actions(operation: str) -> set[str]:
+    """What a role must allow for a call that the simulator has counted."""
+    kind, _, verb = operation.partition(".")
+    if kind == "usages":
+        return {f"Microsoft.{provider}/locations/usages/read" for provider in ("Compute", "Network")}
+    if kind in OTHERS:
+        return {OTHERS[kind]}
+    provider = "Network" if kind in ("networkInterfaces", "publicIPAddresses") else "Compute"
+    verbs = {"get": "read", "list": "read", "put": "write", "instanceview": "instanceView/read"}
+    verbs |= {"begingetaccess": "beginGetAccess/action", "endgetaccess": "endGetAccess/action"}
+    return {f"Microsoft.{provider}/{kind}/{verbs.get(verb, verb)}"}
+
+
+def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
+    """The least that the credentials need: no action is missing in the role, and none is too many."""
+    image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"name": "debian-12"}}
+    data = section(cloud_images=[image], diskimages=[{"name": "fedora"}])
+    with at_simulator(tmp_path, data, nic_reserved_seconds=0, boot_seconds=(0, 0)) as here:
+        assert all(found.ok for found in here.adapter.preflight())
+        for attempt, name in ((1, HOST), (2, f"{HOST}-2")):
+            here.simulator.change(boots=[VmBootRule(count=1)])
+            with pytest.raises(LaunchStatusException):
+                here.launch(attempt=attempt)
+            here.delete(name)
+            # As the framework does it: an address can be deleted when its interface is absent.
+            for _ in range(2):
+                for resource in here.adapter.listResources():
+                    if resource.type != "image":
+                        here.adapter.deleteResource(resource)
+            # What is asked for when the operation is not known.
+            rule = ArmErrorRule(operation="virtualMachines.put", kind="drop", after=True, count=1)
+            here.simulator.change(errors=[rule])
+        file = tmp_path / "image.vhd"
+        file.write_bytes(bytes(MIB) + fixed_footer(MIB))
+        here.adapter.deleteImage(here.adapter.uploadImage(here.adapter.config.diskimages["fedora"], "f-1", str(file)))
+        calls = dict(here.simulator.state()["calls"])
+        assert here.contents() == {}
+    # Neither goes to the Resource Manager.
+    made = set[str]().union(*(actions(call) for call in calls if call not in ("tokens.post", "pages.put")))
+    documented = set(re.findall(r'^        "(Microsoft\.[\w/]+)"', PAGE, re.MULTILINE))
+    assert documented == made | DEMANDED
+
+
+def test_codes_are_those_of_the_code() -> None:
+    table = PAGE.partition("What Azure refuses")[2].partition("The code that says most")[0]
+    cells = re.findall(r"^   \* - (``.*$)", table, re.MULTILINE)
+    for cell, codes in zip(cells, [QUOTA | {"OperationNotAllowed"}, CAPACITY, THROTTLED, LOGIN], strict=True):
+        assert set(re.findall(r"``(\w+)``", cell)) <= codes
+
+
+def test_versions_are_named_once() -> None:
+    """AZ-2: each version of an API stands in one place."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "nodepool/driver/azure").glob("*.py")]
+    found = re.findall(r'"(20\d\d-\d\d-\d\d)"', "\n".join(texts))
+    assert len(found) >= 6
+    assert sorted(found) == sorted(set(found))

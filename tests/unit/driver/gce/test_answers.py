@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Google answers, and what the driver makes of it. Each row names where it is from.
+
+``google-cloud-compute`` 1.57 is Google's own model of the API, `compute_v1.types.compute`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.driver.framework.http.plain_http import HttpAnswer
+from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
+from nodepool.driver.gce.images import GceImageCalls
+from nodepool.driver.gce.types import COMING, ENDING, RUNNING, UNREACHABLE, GceImage, GceQuota, LabelReader
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, has, recorded
+
+HEAD = "Provider north: creating an instance failed"
+
+
+@pytest.mark.parametrize(("given", "expected", "words"), table("gce", "kinds"))
+def test_kinds(given: dict[str, Any], expected: type[Exception], words: str) -> None:
+    """CM-5, CM-6, GC-5 (not repeated): what the launcher does next; what Google put off was surely not done.
+
+    ``given`` is an answer, with its status, or an operation.
+    """
+    if "body" in given:
+        answer = HttpAnswer(given["status"], {}, content(given["body"]))
+        found: Exception | None = GceApi().error(HEAD, answer)
+        put_off = expected is CloudAway and answer.status < 500
+        assert GceApi().throttled(answer) is put_off
+        assert expected is not CloudAway or getattr(found, "maybe_done", None) is not put_off
+    else:
+        found = operation_failure(HEAD, given)
+    assert type(found) is expected
+    assert str(found).startswith(f"{HEAD}: ")
+    assert words in str(found)
+    assert operation_failure(HEAD, {"status": "DONE"}) is None
+
+
+@pytest.mark.parametrize("data", table("gce", "no_errors_of_google"))
+def test_no_errors_of_google(data: Any) -> None:
+    """Nothing in them is believed."""
+    assert [error.message for error in errors_in(data)] in ([], [""])
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "words"), table("gce", "answers_to_a_deletion"))
+def test_answers_to_a_deletion(status: int, body: Any, kind: type[Exception], words: str) -> None:
+    """CM-7: a page is no proof that an instance is absent."""
+    client, _ = recorded((status, body), (status, body))
+    with pytest.raises(kind, match=words):
+        client.delete_instance(ZONES[0], "np1")
+
+
+# -- lists and records --
+
+ROOT = "https://www.googleapis.com/compute/v1/projects/p"
+INSTANCE: dict[str, Any] = {"name": "np1", "zone": f"{ROOT}/zones/us-central1-a", "status": "RUNNING"}
+A, B = (f"zones/{zone}" for zone in ZONES)
+EMPTY, SILENT = ({"warning": {"code": code}} for code in ("NO_RESULTS_ON_PAGE", UNREACHABLE))
+
+
+@pytest.mark.parametrize(("zones", "pages", "names", "silent"), table("gce", "lists"))
+def test_lists(zones: int, pages: list[Any], names: list[str], silent: list[str]) -> None:
+    """A zone that does not answer has not lost its instances."""
+    client, left = recorded(*[(200, page) for page in pages], zone=ZONES[:zones])
+    records, unreachable = client.instances()
+    assert ([record.name for record in records], sorted(unreachable), left) == (names, silent, [])
+
+
+def test_records() -> None:
+    """int64 is a text in JSON (https://protobuf.dev/programming-guides/json/), and so is an infinite double.
+
+    Instance.labels: left out, or null; they name its node otherwise. Instance.Status: each has its place. REPAIRING has
+    none, as one that is not known.
+    """
+    data = {"name": "i", "diskSizeGb": "10", "archiveSizeBytes": "536870912", "labels": None}
+    has(GceImage.of(data, LabelReader(PROVIDER, [])), size_gib=10, archive_bytes=512 * 1024**2, metadata={})
+    assert GceQuota.of({"metric": "CPUS", "limit": "Infinity", "usage": 3}).limit == float("inf")
+    items = [INSTANCE, {**INSTANCE, "labels": None}, {**INSTANCE, "labels": METADATA}]
+    client, _ = recorded((200, {"items": items}))
+    assert [record.metadata for record in client.instances()[0]] == [{}, {}, METADATA]
+    known = {"DEPROVISIONING", "PENDING", "PENDING_STOP", "PROVISIONING", "REPAIRING", "RUNNING", "STAGING", "STOPPED"}
+    known |= {"STOPPING", "SUSPENDED", "SUSPENDING", "TERMINATED"}
+    assert known - COMING - ENDING - {RUNNING} == {"REPAIRING"}
+    assert not COMING & ENDING
+
+
+# -- operations of images --
+
+
+@pytest.mark.parametrize("deletion", [True, False])
+@pytest.mark.parametrize("looks", [1, 9])
+def test_operation_that_is_not_there_yet(deletion: bool, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """404 right after 200: neither is the image absent then, nor did its import fail."""
+    # It waits for real; a function of the module.
+    monkeypatch.setitem(ImageTime.looks.__globals__, "wait_wanted", lambda *_: True)
+    missing = {"error": {"code": 404, "message": "not found", "errors": [{"reason": "notFound"}]}}
+    begun, done = ({"name": "operation-1", "status": status} for status in ("PENDING", "DONE"))
+    client, left = recorded((200, begun), *[(404, missing)] * looks, (200, done))
+    calls = GceImageCalls(client, "ci", "https://storage.googleapis.com")
+
+    def act() -> None:
+        calls.delete_image("i") if deletion else calls.create_image("i", "o", {}, "r", lambda: None)
+
+    if looks == 1:
+        act()
+        assert not left
+    else:
+        with pytest.raises(CloudAway, match="notFound"):
+            act()
+
+
+@pytest.mark.parametrize(("endpoint", "source"), table("gce", "source_of_an_image"))
+def test_source_of_an_image(endpoint: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute Engine reads the object where it was uploaded to."""
+    client, _ = recorded((200, {"name": "operation-1", "status": "DONE"}))
+    sent: list[Any] = []
+    call = client.calls.call
+
+    def note(*given: Any, body: Any, **more: Any) -> Any:
+        sent.append(body)
+        return call(*given, body=body, **more)
+
+    monkeypatch.setattr(client.calls, "call", note)
+    GceImageCalls(client, "ci", endpoint).create_image("fedora", "np/fedora 1.tar.gz", {}, "r", lambda: None)
+    assert [one["rawDisk"]["source"] for one in sent] == [f"{source}/ci/np/fedora%201.tar.gz"]

@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The adapter at a simulated project: what tests/clouds does not ask for, and what the documentation says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+    CloudSetup,
+    LoginRefused,
+)
+from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.gce.client import CALLS_A_MINUTE, FAILURES, ComputeEngine, group_sizes
+from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
+from nodepool.driver.gce.images import GceImages, ObjectUpload, tar_gz
+from nodepool.driver.statemachine.instance import node_id_of
+from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from nodepool.plan.retries import Backoff
+from simulators.gce import GceBootRule, GceErrorRule, ZoneCapacity
+from simulators.gce.cloud import BUCKET
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, changed, label_of, section
+from tests.unit.driver.simulated_adapter import HOST, NODE, drive
+
+TWO_ZONES = section(zone=ZONES)
+
+# -- launches --
+
+FAMILY = {"name": "debian", "image-project": "debian-cloud", "image-family": "debian-99", "username": "zuul"}
+
+
+@pytest.mark.parametrize(
+    ("data", "settings", "kind", "words"),
+    [
+        (section(), {"quotas": {"N2_CPUS": 1}, "late_quotas": True}, CloudQuota, r"(?s)(N2_CPUS|n2_cpus).*; ask for"),
+        (
+            section(),
+            {"boots": [GceBootRule(code="INTERNAL_ERROR", message="it broke")]},
+            LaunchStatusException,
+            "broke",
+        ),
+        (TWO_ZONES, {"capacity": [ZoneCapacity()]}, CloudNoCapacityLater, "ZONE_RESOURCE_POOL_EXHAUSTED"),
+        (
+            section(cloud_images=[FAMILY]),
+            {},
+            CloudSetup,
+            "correct image-project or image-family of cloud image 'debian'",
+        ),
+        (section(), {"errors": [GceErrorRule(operation="*", kind="401")]}, LoginRefused, "401"),
+    ],
+)
+def test_launch_that_fails(
+    tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], kind: type[Exception], words: str
+) -> None:
+    """CM-6, GC-5 (not repeated): it says why, in the words of Google, and what to correct."""
+    with at_simulator(tmp_path, data, **settings) as here, pytest.raises(kind, match=words):
+        here.launch()
+
+
+@pytest.mark.parametrize("operation", ["machineTypes.*", "images.getFromFamily"])
+def test_nothing_is_known_before(here: Here, operation: str) -> None:
+    """CM-8: no answer to what is asked before the insert: nothing was made, and there is nothing to look for."""
+    here.simulator.change(errors=[GceErrorRule(operation=operation, kind="503")])
+    with pytest.raises(CloudAway) as caught:
+        here.launch()
+    assert not caught.value.maybe_done
+    assert not list(here.adapter.unansweredCreations())
+    assert here.calls("instances.insert") == 0
+
+
+def test_instance_of_others_is_left_alone(here: Here) -> None:
+    """CM-8: an instance of the name that is not ours is neither adopted nor deleted."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_instance(HOST, {"nodepool_provider_name": "other"})
+    with pytest.raises(CloudRefused, match="alreadyExists"):
+        here.launch()
+    assert here.contents()["instances"] == 1
+
+
+def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
+    """c2 is not in zone f: it is never asked for it there. A type that no zone has can never work."""
+    data = section({"instance-type": "c2-standard-4"}, zone=["us-central1-f", "us-central1-a"])
+    with at_simulator(tmp_path, data) as here:
+        found = here.launch()
+        assert (found.az, here.calls("instances.insert")) == ("us-central1-a", 1)
+        here.delete(found.external_id)
+    with (
+        at_simulator(tmp_path, section({"instance-type": "n9-mega"})) as here,
+        pytest.raises(RuntimeConfigurationException, match="no machine type 'n9-mega' in us-central1-a; correct"),
+    ):
+        here.adapter.getQuotaForLabel(label_of(here.adapter.config))
+
+
+@pytest.mark.parametrize("warnings", [False, True])
+def test_several_zones(tmp_path: Path, warnings: bool) -> None:
+    """CM-8: ids have zones. One list is for all; a zone that does not answer keeps what it had. With one zone the id is
+    the name: it is found when there are several.
+    """
+    with at_simulator(tmp_path, TWO_ZONES, unreachable_warnings=warnings) as here:
+        found = here.launch()
+        assert found.external_id == f"{ZONES[0]}/{HOST}"
+        assert (here.calls("instances.list"), here.calls("globalOperations.aggregatedList")) == (0, 0)
+        here.simulator.change(unreachable=[ZONES[0]])
+        assert [one.external_id for one in here.adapter.listInstances()] == [found.external_id]
+        here.simulator.change(unreachable=[])
+        here.delete(HOST)
+        assert not here.contents().get("instances")
+
+
+def test_spot_instance_that_is_taken_away_at_once(tmp_path: Path) -> None:
+    """Google says UNSUPPORTED_OPERATION then, as the authors of SkyPilot have seen: another place is tried."""
+    data = section({"use-spot": True, "spot-fallback": True})
+    rule = GceBootRule(code="UNSUPPORTED_OPERATION", message="The operation is unsupported.", status=400, count=1)
+    with at_simulator(tmp_path, data, boots=[rule]) as here:
+        found = here.launch()
+        assert found.external_id == f"{HOST}-1-1"
+        here.delete(found.external_id)
+
+
+@pytest.mark.parametrize(
+    ("spot", "kind", "words"),
+    [
+        (True, CloudNoCapacityLater, "np0000000042 is STOPPING: it was preempted by Google, or"),
+        (False, LaunchStatusException, "stopped or deleted it"),
+    ],
+)
+def test_preempted(tmp_path: Path, spot: bool, kind: type[Exception], words: str) -> None:
+    """A launch lacks capacity then. Later the sweep asks for the reason, in the words of Google."""
+    with at_simulator(tmp_path, section({"use-spot": spot})) as here:
+        creation = here.creation()
+        drive(creation)
+        with pytest.raises(kind, match=words):
+            creation.seen(here.adapter.client.instance(ZONES[0], HOST)._replace(status="STOPPING"))
+        list(here.adapter.listResources())
+        assert here.adapter.whyLost(HOST) is None
+        with here.simulator.cloud() as cloud:
+            (one,) = cloud.instances.all()
+            cloud.instances.preempt(one)
+        for _ in range(2):
+            list(here.adapter.listResources())
+        reason = here.adapter.whyLost(HOST) or ("", "")
+        assert (reason[0], "preempted" in reason[1]) == (("compute.instances.preempted", True) if spot else ("", False))
+        assert here.adapter.whyLost("np0000000043") is None
+        here.delete(HOST)
+
+
+def test_new_image_of_a_family(here: Here) -> None:
+    """GC-4 (not repeated): what is remembered has an age; a refusal ends it."""
+    label = label_of(here.adapter.config)
+    for _ in range(2):
+        link = here.adapter.facts.image_link(label, None)
+        assert link.endswith("global/images/debian-12-bookworm-v20261101")
+    assert here.calls("images.getFromFamily") == 1
+    here.simulator.change(errors=[GceErrorRule(operation="instances.insert", kind="400", count=1)])
+    with pytest.raises(CloudRefused):
+        here.launch()
+    here.launch(attempt=2)
+    assert here.calls("images.getFromFamily") == 2
+    here.delete(f"{HOST}-2")
+
+
+# -- zones that do not answer --
+
+
+@pytest.fixture
+def silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    """The first zone does not answer."""
+    # Constants of the modules: calls wait for most of a minute.
+    for name in ("CALL_SECONDS", "OPERATION_SECONDS"):
+        monkeypatch.setitem(ComputeEngine.instance.__globals__, name, 0.2)
+    monkeypatch.setitem(RestCalls.call.__globals__, "READ_AGAIN", Backoff(0.0, 0.0))
+    with at_simulator(tmp_path, TWO_ZONES, unreachable=[ZONES[0]], unreachable_seconds=60.0) as made:
+        yield made
+
+
+def unanswered(here: Here, times: int = FAILURES) -> None:
+    """Calls that make it known that the zone does not answer."""
+    for _ in range(times):
+        with pytest.raises(CloudAway):
+            here.adapter.client.delete_instance(ZONES[0], "np1")
+
+
+def test_others_go_on(silent: Here) -> None:
+    """GC-5, GC-8, GC-9: lists, launches and deletions of another zone, although the silent one is the first.
+
+    A launch whose turn comes when that is known goes there, too: nothing was ordered. When the zone answers it is used.
+    """
+    creation = silent.creation()
+    assert creation.id_in_advance() == f"{ZONES[0]}/{HOST}"
+    unanswered(silent)
+    assert list(silent.adapter.listInstances()) == []
+    found = drive(creation)
+    assert found is not None
+    assert (found.external_id, silent.calls("instances.insert")) == (f"{ZONES[1]}/{HOST}-1-1", 1)
+    assert [one.external_id for one in silent.adapter.listInstances()] == [found.external_id]
+    before = silent.calls("instances.delete")
+    with pytest.raises(CloudAway, match=f"zone {ZONES[0]} does not answer; it is asked again"):
+        silent.adapter.client.delete_instance(ZONES[0], "np1")
+    assert silent.calls("instances.delete") == before
+    silent.delete(found.external_id)
+
+
+def test_order_that_was_not_answered_stays_in_its_zone(silent: Here) -> None:
+    """CM-8: it may have made an instance: the launch ends, and another attempt begins when that is deleted.
+
+    Calls that are too many were answered: no zone is silent for it.
+    """
+    rule = GceErrorRule(operation="instances.delete", kind="429", retry_after=0)
+    silent.simulator.change(unreachable=[], errors=[rule])
+    unanswered(silent)
+    assert not silent.adapter.client.silent_zones.silent(ZONES[0])
+    silent.simulator.change(errors=[])
+    silent.delete(silent.launch().external_id)
+    silent.simulator.change(unreachable=[ZONES[0]])
+    before = silent.calls("instances.insert")
+    with pytest.raises(CloudAway) as caught:
+        silent.launch(attempt=2)
+    assert caught.value.maybe_done
+    # It is sent twice again with its request id.
+    assert silent.calls("instances.insert") == before + 3
+
+
+# -- leftovers --
+
+
+@pytest.mark.parametrize("refused", ["images.list", "disks.list"])
+def test_leftovers(tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture) -> None:
+    """GC-3, GC-8 (not repeated): labels say whose a thing is. What cannot be listed hides no others."""
+    with at_simulator(tmp_path, section(diskimages=[{"name": "fedora"}])) as here:
+        with here.simulator.cloud() as cloud:
+            cloud.add_address("ours", {"nodepool_provider_name": PROVIDER, "nodepool_node_id": NODE})
+            cloud.add_address("theirs", {})
+        here.simulator.change(errors=[GceErrorRule(operation=refused, kind="403")])
+        for _ in range(2):
+            found = [one for one in here.adapter.listResources() if node_id_of(one.metadata, PROVIDER)]
+            assert [(one.type, node_id_of(one.metadata, PROVIDER)) for one in found] == [("address", NODE)]
+        assert caplog.text.count("cannot be listed") == 1
+        here.adapter.deleteResource(found[0])
+        with here.simulator.cloud() as cloud:
+            assert here.contents()["addresses"] == 1
+
+
+def test_instance_of_the_released_nodepool(here: Here) -> None:
+    """GC-3: it has metadata items and no labels; both are understood, and items are asked for once."""
+    with here.simulator.cloud() as cloud:
+        cloud.add_instance(HOST, dict(METADATA))
+        cloud.add_instance("of-others", {"other": "thing"})
+    for _ in range(2):
+        (ours, theirs) = sorted(here.adapter.listInstances(), key=lambda one: str(one.external_id))
+        assert (ours.metadata, theirs.metadata) == (METADATA, {})
+    assert here.calls("instances.get") == 1
+    here.delete(HOST)
+
+
+# -- quota --
+
+
+def test_limits(tmp_path: Path) -> None:
+    """GC-7 (today): the quota of the family, of all regions, addresses and disks; what a label and an instance use."""
+    quotas = {"N2_CPUS": 16, "IN_USE_ADDRESSES": 8, "INSTANCES": 24, "DISKS_TOTAL_GB": 4096}
+    with at_simulator(tmp_path, section(), quotas=quotas, project_quotas={"CPUS_ALL_REGIONS": 32}) as here:
+        need = here.adapter.getQuotaForLabel(label_of(here.adapter.config)).get_resources()
+        disk = {"DISKS_TOTAL_GB": 10}
+        listed = {"instances": 1, "cores": 2, "ram": 8192, "N2_CPUS": 2, "CPUS_ALL_REGIONS": 2, "IN_USE_ADDRESSES": 1}
+        assert need == {**listed, **disk}
+        named = {name: quota for name, quota in quotas.items() if name != "INSTANCES"}
+        limits = here.adapter.getQuotaLimits().get_resources()
+        assert limits == {**named, "instances": 24, "CPUS_ALL_REGIONS": 32}
+        assert here.launch().getQuotaInformation().get_resources() == need
+        (found,) = here.adapter.listInstances()
+        assert found.getQuotaInformation().get_resources() == listed
+        here.delete(HOST)
+
+
+@pytest.mark.parametrize(("quota", "name"), [(6, "PREEMPTIBLE_CPUS"), (0, "N2_CPUS")])
+def test_spot_has_a_quota_of_its_own(tmp_path: Path, quota: int, name: str) -> None:
+    """GC-7: where it is more than 0; else spot instances count as the others."""
+    with at_simulator(tmp_path, section({"use-spot": True}), quotas={"PREEMPTIBLE_CPUS": quota}) as here:
+        need = here.adapter.getQuotaForLabel(label_of(here.adapter.config)).get_resources()
+        assert (need[name], "PREEMPTIBLE_CPUS" in need) == (2, name == "PREEMPTIBLE_CPUS")
+
+
+# -- nodepool check --
+
+LABEL = "label small of pool main"
+
+
+def check(here: Here) -> dict[str, str]:
+    return {result.subject: f"{result.status}: {result.text}; {result.remedy}" for result in here.adapter.preflight()}
+
+
+def test_check(tmp_path: Path) -> None:
+    """reference/commands: a line for what is there."""
+    with at_simulator(tmp_path, section(pool={"max-servers": 5, "subnetwork": "default"}, zone=ZONES)) as here:
+        found = check(here)
+        assert all(text.startswith("ok") for text in found.values()), found
+        zones = [f"zone {zone}" for zone in ZONES]
+        assert list(found) == ["project nodepool-ci", *zones, "pool main", LABEL, "quota", f"bucket {BUCKET}"]
+
+
+@pytest.mark.parametrize(("data", "settings", "subject", "words"), table("gce", "check_finds"))
+def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str) -> None:
+    """reference/commands: what is missing, and what to do."""
+    with at_simulator(tmp_path, changed(data), **settings) as here:
+        found = check(here)[subject]
+        assert found.startswith("warning" if subject == "quota" else "failed")
+        assert words in found
+
+
+# -- doc/source/drivers/gce --
+
+PAGE = (Path(__file__).parents[4] / "doc/source/drivers/gce/behaviour.rst").read_text(encoding="utf-8")
+#: What Google demands for parts of an instance or an image; the simulated role does not know it.
+DEMANDED = {
+    *("compute.disks.create", "compute.disks.setLabels", "compute.images.setLabels", "compute.images.useReadOnly"),
+    *("compute.instances.setLabels", "compute.instances.setMetadata", "compute.instances.setServiceAccount"),
+    *("compute.instances.setTags", "compute.subnetworks.use", "compute.subnetworks.useExternalIp"),
+    # An image is made of an object that the service account can read.
+    "storage.objects.get",
+}
+#: Only asked for, or deleted, when there is something of ours: of calls that the test does not make.
+SELDOM = {"compute.addresses.delete", "compute.disks.delete", "compute.zoneOperations.get"}
+
+
+def permission(operation: str) -> str:
+    """What a role must allow for a call that the simulator has counted."""
+    kind, _, verb = operation.partition(".")
+    if kind == "objects":
+        return f"storage.objects.{'create' if verb in ('insert', 'upload') else verb}"
+    return f"compute.{kind}.{({'insert': 'create', 'aggregatedList': 'list'}).get(verb, verb)}"
+
+
+def test_permissions_are_those_of_the_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least that the service account needs: nothing is missing in the role, and nothing is too much."""
+    unit = 1024 * 1024
+    # A constant of the modules, wherever those are.
+    for user in (tar_gz, ObjectUpload.run, GceImages.upload):
+        monkeypatch.setitem(user.__globals__, "DISK_UNIT_BYTES", unit)
+    file = tmp_path / "image.raw"
+    file.write_bytes(bytes(1024))
+    data = section({"console-log": True}, {"subnetwork": "default"}, diskimages=[{"name": "fedora"}])
+    with at_simulator(tmp_path, data, disk_unit_bytes=unit) as here:
+        assert all(result.ok for result in here.adapter.preflight())
+        here.simulator.change(capacity=[ZoneCapacity(late=False)])
+        with pytest.raises(CloudNoCapacity):
+            here.launch()
+        here.simulator.change(capacity=[])
+        label = label_of(here.adapter.config)
+        assert here.adapter.getConsoleLog(label, HOST) is None
+        found = here.launch(attempt=2)
+        assert here.adapter.getConsoleLog(label, found.external_id)
+        list(here.adapter.listResources())
+        # What is asked for when no list shows it, and for how a creation ends.
+        here.adapter.client.instance(ZONES[0], f"{HOST}-2")
+        list(here.adapter.client.operations(ZONES[0], "insert", "listing operations"))
+        here.delete(found.external_id)
+        fedora, owner = here.adapter.config.diskimages["fedora"], {"nodepool_provider_name": PROVIDER}
+        here.adapter.deleteImage(here.adapter.uploadImage(fedora, "fedora-1", str(file), metadata=owner))
+        calls = set(here.simulator.state()["calls"])
+    with at_simulator(tmp_path, TWO_ZONES) as here:
+        list(here.adapter.listResources())
+        calls |= set(here.simulator.state()["calls"])
+    made = {permission(call) for call in calls if not call.startswith("token")}
+    documented = set(re.findall(r'^        "([a-z]+\.[\w.]+)"', PAGE, re.MULTILINE))
+    assert documented == made | DEMANDED | SELDOM
+
+
+def test_codes_are_those_of_the_code() -> None:
+    table = PAGE.partition("What Google refuses")[2].partition("The log and")[0]
+    cells = re.findall(r"^   \* - (``.*$)", table, re.MULTILINE)
+    for cell, codes in zip(cells, [QUOTA, CAPACITY, THROTTLED], strict=True):
+        assert set(re.findall(r"``(\w+)``", cell)) <= codes
+
+
+@pytest.mark.parametrize("rate", [0.5, 2, 25, 100])
+def test_rates(rate: float) -> None:
+    """CM-5 (today): in no minute there are more calls than Google allows, unless ``rate`` alone is more."""
+    for size in group_sizes(rate).values():
+        assert size.burst + 60 * size.rate <= max(CALLS_A_MINUTE, 60 * rate + 1)
+    burst = f"{group_sizes(2)['read'].burst:g}"
+    assert PAGE.partition("Rates\n-----")[2].count(f"     - {burst}\n") == len(group_sizes(2))

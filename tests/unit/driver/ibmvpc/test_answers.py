@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What IBM answers, and what the driver makes of it. Each row names where it is from.
+
+``ibm-vpc`` 0.36, ``ibm-platform-services`` 0.77 and ``ibm-cloud-sdk-core`` 3.28 are the SDKs of IBM.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.http.rest_calls import RestCalls
+from nodepool.driver.ibmvpc.client import BURST, CREATE, DELETE, READ, VERSION, IbmVpc, class_sizes
+from nodepool.driver.ibmvpc.errors import (
+    CAPACITY,
+    PREEMPTED,
+    IbmError,
+    busy,
+    errors_in,
+    exists,
+    meaning,
+    reasons_of,
+    told,
+)
+from nodepool.driver.ibmvpc.login import IbmLogin
+from nodepool.driver.ibmvpc.machines import IbmInstance, StoppedInstances
+from nodepool.driver.ibmvpc.types import (
+    DELETING,
+    FAILED,
+    PENDING,
+    STOPPED,
+    USABLE_IMAGES,
+    IbmImage,
+    IbmProfile,
+    IbmRecord,
+    IbmVolume,
+)
+from nodepool.plan.retries import Backoff
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, floating, has, load, section
+from tests.unit.driver.simulated_adapter import HOST
+
+BASE = "https://us-south.iaas.cloud.ibm.com/v1"
+COMMON = {"version": VERSION, "generation": "2"}
+
+
+@pytest.fixture
+def http() -> Http:
+    return Http()
+
+
+@pytest.fixture
+def client(tmp_path: Path, http: Http, monkeypatch: pytest.MonkeyPatch) -> IbmVpc:
+    # A constant of the module: calls that only read are made again at once.
+    monkeypatch.setitem(RestCalls.call.__globals__, "READ_AGAIN", Backoff(0.0, 0.0))
+    file = tmp_path / "ibm.env"
+    urls = "RESOURCE_MANAGER_URL=http://groups\nRESOURCE_CONTROLLER_URL=http://resources\n"
+    file.write_text(f"VPC_AUTH_TYPE=noAuth\n{urls}", encoding="utf-8")
+    return IbmVpc(load(section()), http, IbmLogin(PROVIDER, str(file), http))  # type: ignore[arg-type]
+
+
+# -- calls --
+
+
+def test_pages(client: IbmVpc, http: Http) -> None:
+    """CM-4, CM-8: pages of 100; the next one is asked for at the same place, wherever the answer leads. Names are
+    unique in the region.
+    """
+    http.answer({"keys": [{"name": "a", "id": "1"}], "next": {"href": "https://evil.example.org/v1/keys?start=two"}})
+    http.answer({"keys": [{"name": "b", "id": "2"}], "limit": 100})
+    http.answer({"instances": []})
+    assert client.keys() == {"a": "1", "b": "2"}
+    assert client.instance_named(HOST) is None
+    limit = {**COMMON, "limit": "100"}
+    assert [(method, url, query) for method, url, _, _, query in http.sent] == [
+        ("GET", f"{BASE}/keys", limit),
+        ("GET", f"{BASE}/keys", {**limit, "start": "two"}),
+        ("GET", f"{BASE}/instances", {**limit, "name": HOST}),
+    ]
+
+
+def test_floating_ips(client: IbmVpc, http: Http) -> None:
+    """IV-4 (today): one call makes a floating IP and binds it. IV-13: it is looked at before its deletion."""
+    for _ in range(3):
+        http.answer({"id": "f", "name": HOST, "address": "192.0.2.1"})
+    client.create_floating_ip(HOST, "g", "nic", lambda: None)
+    client.bind_floating_ip("f/1", HOST, "nic", lambda: None)
+    sent = [(method, url, json.loads(body), query) for method, url, _, body, query in http.sent]
+    bound = {"name": HOST, "target": {"id": "nic"}}
+    assert sent == [
+        ("POST", f"{BASE}/floating_ips", {**bound, "resource_group": {"id": "g"}}, COMMON),
+        ("PATCH", f"{BASE}/floating_ips/f%2F1", bound, COMMON),
+    ]
+
+    def permit() -> None:
+        client.floating_ip("f")
+        raise LookupError("it is used")
+
+    with pytest.raises(LookupError):
+        client.delete_floating_ip("f", permit)
+    assert [method for method, *_ in http.sent[2:]] == ["GET"]
+
+
+def test_groups(client: IbmVpc, http: Http) -> None:
+    """IV-2: those of the account; deleted ones do not count."""
+    active, deleted = ({"name": name, "id": name, "state": state} for name, state in (("a", "ACTIVE"), ("b", "X")))
+    http.answer({"resources": [active, deleted]})
+    http.answer({"id": "3", "crn": "crn:3"}, 201)
+    assert (client.groups(), client.create_group("np_south_main")) == ({"a": "a"}, "3")
+    assert [url for _, url, *_ in http.sent] == ["http://groups/v2/resource_groups"] * 2
+    assert json.loads(http.sent[1][3])["name"] == "np_south_main"
+    http.answer({"resources": []})
+    with pytest.raises(CloudNotFound, match=r"correct object-storage\.instance-name"):
+        client.storage_instance("cos")
+    assert http.sent[2][1] == "http://resources/v2/resource_instances"
+
+
+def test_group_without_a_name(client: IbmVpc, http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    """IV-3: lists of images leave the name out (found with Nodepool 11.0.0 at IBM, against IBM's documentation).
+
+    The id says which group it is, whatever was listed or answered. A name that is there costs no call.
+    """
+    # A constant of the module.
+    monkeypatch.setitem(IbmVpc.groups.__globals__, "MISSING_SECONDS", 0.0)
+    ours, other, listed = {"id": "g1"}, {"id": "g2"}, {"resources": [{"id": "g1", "name": GROUP, "state": "ACTIVE"}]}
+    found = {"id": "1", "name": HOST}
+
+    def answers(kind: str, group: dict[str, str], *more: Any) -> None:
+        for answer in ({kind: [{**found, "resource_group": group}]}, *more):
+            http.answer(answer)
+
+    answers("instances", {**ours, "name": GROUP})
+    assert [one.metadata["nodepool_pool_name"] for one in client.instances()] == ["main"]
+    answers("images", ours, listed)
+    assert [one.group for one in client.images()] == [GROUP]
+    http.answer({**found, "resource_group": ours})
+    assert client.image("1").group == GROUP
+    answers("floating_ips", ours)
+    assert [one.group for one in client.floating_ips()] == [GROUP]
+    # The account does not list it: it is not ours.
+    answers("volumes", other, listed, {"id": "g2", "name": "np_south_new"})
+    assert [one.group for one in client.volumes()] == [""]
+    # Made here a moment ago.
+    client.create_group("np_south_new")
+    answers("volumes", other)
+    assert [one.group for one in client.volumes()] == ["np_south_new"]
+    assert not http.answers
+
+
+def test_rates() -> None:
+    """IV-12 (today): each class has its own; ``rate`` is that of creations."""
+    found = class_sizes(2.0)
+    assert (found[CREATE].rate, found[DELETE].rate, found[READ].rate, found[CREATE].burst) == (2.0, 2.0, 10.0, BURST)
+    assert class_sizes(0)[READ].rate == 0
+
+
+# -- answers --
+
+INSTANCE: dict[str, Any] = table("ibmvpc", "instance")
+
+
+@pytest.mark.parametrize(("method", "given", "what", "answers", "expected"), table("ibmvpc", "answers"))
+def test_answers(
+    client: IbmVpc, http: Http, method: str, given: list[Any], what: str | None, answers: list[Any], expected: Any
+) -> None:
+    """CM-4: each is understood, or an error of the cloud."""
+
+    def ask() -> Any:
+        found = getattr(client, method)(*given)
+        if what is None:
+            return found
+        return [getattr(one, what) for one in found] if isinstance(found, list) else getattr(found, what)
+
+    for answer in answers:
+        http.answer(answer)
+    if expected is CloudAway:
+        # What only reads is asked again.
+        http.answers *= 3
+        with pytest.raises(CloudAway):
+            ask()
+    else:
+        assert ask() == expected
+        assert not http.answers
+
+
+def test_odd_answer_of_a_creation(client: IbmVpc, http: Http) -> None:
+    """L-4: it is not known what was done."""
+    http.answer({})
+    with pytest.raises(CloudAway, match="creating an instance failed: the answer is none of IBM's") as caught:
+        client.create_instance({}, lambda: None)
+    assert caught.value.maybe_done
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "words"), table("ibmvpc", "errors"))
+def test_errors(client: IbmVpc, http: Http, status: int, body: Any, kind: type[Exception], words: str) -> None:
+    """CM-7: a page is no proof that something is absent, and no reason to correct anything."""
+    for _ in range(2):
+        http.answer(body, status)
+    with pytest.raises(kind) as caught:
+        client.delete_instance("0717_1")
+    assert type(caught.value) is kind
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(("code", "status", "kind", "passes", "words"), table("ibmvpc", "kinds"))
+def test_kinds(code: str, status: int, kind: type[Exception], passes: bool, words: str) -> None:
+    """CM-5, CM-6, IV-3: what the launcher does next, in the words of IBM. 409 is not always for now only."""
+    error: Any = meaning("here", [IbmError(code, "it says so")], status)
+    assert f"{code}: it says so" in str(error)
+    assert words in str(error)
+    assert busy(error) is passes
+    assert exists(error) is (code == "validation_unique_failed")
+    if kind is CloudAway:
+        assert error.maybe_done is (status != 429)
+    else:
+        assert error.code == code
+    assert type(error) is kind
+
+
+@pytest.mark.parametrize(("data", "found"), table("ibmvpc", "errors_in"))
+def test_errors_in(data: Any, found: list[tuple[str, str]]) -> None:
+    """CM-6: of any shape."""
+    assert errors_in(data) == [IbmError(*one) for one in found]
+
+
+# -- records --
+
+
+def record(**changes: Any) -> IbmRecord:
+    return IbmRecord.of({**INSTANCE, "status": "running", **changes}, PROVIDER)
+
+
+def test_records() -> None:
+    """IV-3, IV-6, IV-7: an instance of ours is known by its name, which is stored before it is made (CM-8). One of
+    others with a name like ours is never taken for ours. Memory counts in GiB.
+    """
+    address = {"id": "nic-1", "primary_ip": {"address": "10.0.0.5"}}
+    found = record(primary_network_interface=address)
+    has(found, id=HOST, instance_id="0717_1", status="running", metadata=METADATA, profile="bx2-2x8", cores=2)
+    has(found, ram_gib=8, zone="us-south-1", interface_id="nic-1", private_ipv4="10.0.0.5", spot=False, gone=False)
+    for group in ("Default", "np_north_main", ""):
+        assert record(resource_group={"id": "g", "name": group}).id == "0717_1"
+    assert record(resource_group=None).metadata == {}
+    older = {"id": "n", "primary_ipv4_address": "10.0.0.6"}
+    assert record(primary_network_interface=older).private_ipv4 == "10.0.0.6"
+    assert record(primary_network_interface=None).interface_id == ""
+    assert record().private_ipv4 is None
+    instance = IbmInstance(found, "us-south", "192.0.2.1")
+    has(instance, cloud="IBM", region="us-south", az="us-south-1", external_id=HOST, metadata=METADATA, ready=True)
+    has(instance, public_ipv4="192.0.2.1", private_ipv4="10.0.0.5", interface_ip="192.0.2.1")
+    assert instance.getQuotaInformation().get_resources() == {"instances": 1, "cores": 2, "ram": 8}
+    assert IbmInstance(found, "us-south").interface_ip == "10.0.0.5"
+
+
+@pytest.mark.parametrize(("target", "status", "free", "unused"), table("ibmvpc", "floating_ip_records"))
+def test_floating_ip_records(target: str, status: str, free: bool, unused: bool) -> None:
+    """IV-13: what may be used again, and what may be deleted."""
+    found = floating(1, HOST, target)._replace(status=status)
+    has(found, metadata=METADATA, free=free, unused=unused, failed=status == "failed")
+
+
+def test_states() -> None:
+    """The enumerations of ibm-vpc: each value has its place, and so has one that is not known yet."""
+    usable = {"available", "deprecated", "partially_available"}
+    for status in ("available", "deleting", "deprecated", "failed", "obsolete", "partially_available", "pending", "?"):
+        image = IbmImage.of({"id": "r", "name": "n", "status": status})
+        assert (image.status in USABLE_IMAGES, image.status == PENDING) == (status in usable, status == "pending")
+    for status in ("available", "failed", "pending", "pending_deletion", "unusable", "updating", "?"):
+        volume: dict[str, Any] = {"id": "v", "name": "n", "status": status}
+        assert IbmVolume.of({**volume, "volume_attachments": []}).used is (status == "pending_deletion")
+        assert IbmVolume.of({**volume, "volume_attachments": [{"id": "x"}]}).used
+    states = {"failed", "pending", "restarting", "running", "starting", "stopped", "stopping"}
+    assert states & {FAILED, DELETING, *STOPPED} == {"failed", "stopped", "stopping"}
+    lacking = {"capacity", "compute", "ip_address", "placement_group", "reservation_capacity", "reservation_expired"}
+    assert {f"cannot_start_{what}" for what in lacking} <= CAPACITY
+    assert not CAPACITY & {f"cannot_start{what}" for what in ("", "_network", "_storage")}
+    assert PREEMPTED == "stopped_by_preemption"
+    reasons = {"status_reasons": [{"code": "cannot_start_capacity", "message": "none here", "more_info": "url"}, 7]}
+    assert told(reasons_of(reasons)) == "cannot_start_capacity: none here"
+    assert reasons_of({}) == reasons_of(None) == ()
+
+
+@pytest.mark.parametrize(("form", "number"), table("ibmvpc", "numbers_of_profiles"))
+def test_numbers_of_profiles(form: dict[str, Any], number: int) -> None:
+    """IV-7: cores and memory."""
+    assert IbmProfile.of({"name": "p", "vcpu_count": form, "memory": form}) == IbmProfile("p", number, number)
+
+
+def test_preempted(caplog: pytest.LogCaptureFixture) -> None:
+    """An instance of ours that IBM took away is named, with the reason, once; what stopped before the start is not."""
+    reasons = [{"code": PREEMPTED, "message": "IBM needs the capacity"}]
+    changes: dict[str, Any] = {"status_reasons": reasons, "availability": {"class": "spot"}}
+    stopping = record(status="stopping", **changes)
+    stopped, before = StoppedInstances(PROVIDER), StoppedInstances(PROVIDER)
+    stopped.seen([record()])
+    for status in ("stopping", "stopped"):
+        stopped.seen([record(status=status, **changes)])
+    before.seen([stopping])
+    before.seen([stopping, stopping._replace(id="2", instance_id="2", metadata={})])
+    (line,) = caplog.messages
+    assert f"{HOST} (spot) of node 0000000042 stopped: stopped_by_preemption: IBM needs the capacity" in line
