@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A region of answers that the test writes; no threads, and nothing is sent."""
+"""A region of answers that the test writes; no threads, nothing is sent, and time passes at once."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import logging
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
+import yaml
+from botocore.exceptions import ClientError, ReadTimeoutError
 
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
 from nodepool.driver.aws.config import AwsProviderConfig
+from nodepool.driver.aws.image_store import ImageJob, UploadWait, image_tags
+from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine.instance import for_node
@@ -24,49 +31,59 @@ PROVIDER = "north"
 NODE = "0000000042"
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 METADATA = for_node(NODE, "main", PROVIDER)
-TAGS = [{"Key": key, "Value": value} for key, value in METADATA.items()]
-IMAGE = {
-    "ImageId": "ami-1",
-    "Name": "debian",
-    "State": "available",
-    "CreationDate": "2026-01-01T00:00:00.000Z",
-    "RootDeviceName": "/dev/xvda",
-    "BlockDeviceMappings": [
-        {"DeviceName": "/dev/sdb", "Ebs": {"SnapshotId": "snap-2", "Encrypted": True, "DeleteOnTermination": False}},
-        {"DeviceName": "/dev/sdc", "VirtualName": "ephemeral0"},
-        {"DeviceName": "/dev/xvda", "Ebs": {"SnapshotId": "snap-1", "VolumeSize": 8, "VolumeType": "gp2"}},
-    ],
-}
-TYPE = {
-    "InstanceType": "t3.medium",
-    "VCpuInfo": {"DefaultVCpus": 2, "DefaultCores": 1},
-    "MemoryInfo": {"SizeInMiB": 4096},
-}
+#: No answer to a call that AWS may have carried out.
+SILENCE = ReadTimeoutError(endpoint_url="https://aws")
 
 
-def quota(code: str, name: str, value: float) -> dict[str, Any]:
-    """As Service Quotas shows it."""
-    return {"QuotaCode": code, "QuotaName": name, "Value": value}
+def tag_set(tags: dict[str, str]) -> list[dict[str, str]]:
+    """Tags as AWS shows them."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-EC2_QUOTAS = [
-    quota("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 64.0),
-    quota("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 32.0),
-    quota("L-DB2E81BA", "Running On-Demand G and VT instances", 8.0),
-    quota("L-43DA4232", "Running On-Demand High Memory instances", 4.0),
-    quota("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", 2.0),
-    quota("L-C4BD4855", "All P5 Spot Instance Requests", 1.0),
-    quota("L-NEWNEWNE", "Running On-Demand Qx instances", 3.0),
-    quota("L-MACMACMA", "Running Dedicated mac2 Hosts", 1.0),
-    quota("L-0263D0A3", "EC2-VPC Elastic IPs", 5.0),
+def tags_in(found: list[dict[str, str]]) -> dict[str, str]:
+    """The reverse."""
+    return {tag["Key"]: tag["Value"] for tag in found}
+
+
+TAGS = tag_set(METADATA)
+IMAGE, TYPE = yaml.safe_load("""
+- {ImageId: ami-1, Name: debian, State: available, CreationDate: "2026-01-01T00:00:00.000Z", RootDeviceName: /dev/xvda,
+   BlockDeviceMappings: [
+    {DeviceName: /dev/sdb, Ebs: {SnapshotId: snap-2, Encrypted: true, DeleteOnTermination: false}},
+    {DeviceName: /dev/sdc, VirtualName: ephemeral0},
+    {DeviceName: /dev/xvda, Ebs: {SnapshotId: snap-1, VolumeSize: 8, VolumeType: gp2}}]}
+- {InstanceType: t3.medium, VCpuInfo: {DefaultVCpus: 2, DefaultCores: 1}, MemoryInfo: {SizeInMiB: 4096}}
+""")
+#: Code, name and value of limits of EC2, as Service Quotas shows them.
+LIMITS = [
+    ("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 64.0),
+    ("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", 32.0),
+    ("L-DB2E81BA", "Running On-Demand G and VT instances", 8.0),
+    ("L-43DA4232", "Running On-Demand High Memory instances", 4.0),
+    ("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", 2.0),
+    ("L-C4BD4855", "All P5 Spot Instance Requests", 1.0),
+    ("L-NEWNEWNE", "Running On-Demand Qx instances", 3.0),
+    ("L-MACMACMA", "Running Dedicated mac2 Hosts", 1.0),
+    ("L-0263D0A3", "EC2-VPC Elastic IPs", 5.0),
 ]
-EBS_QUOTAS = [quota("L-7A658B76", "Storage for General Purpose SSD (gp3) volumes, in TiB", 50.0)]
+
+
+def quotas(*limits: tuple[str, str, float]) -> dict[str, Any]:
+    """An answer of Service Quotas."""
+    return {"Quotas": [{"QuotaCode": code, "QuotaName": name, "Value": value} for code, name, value in limits]}
+
+
+LIMITS_TOLD = [quotas(*LIMITS), quotas(("L-7A658B76", "Storage for General Purpose SSD (gp3) volumes, in TiB", 50.0))]
 
 
 def error(code: str, message: str = "it says", status: int = 400) -> ClientError:
     """As botocore raises it."""
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return ClientError(answer, "Operation")
+
+
+#: AWS has trouble of its own.
+AWAY = error("InternalError", status=500)
 
 
 def instance(instance_id: str = "i-1", state: str = "running", **more: Any) -> dict[str, Any]:
@@ -86,21 +103,16 @@ def shown(*instances: dict[str, Any]) -> dict[str, Any]:
 
 class Region:
     """``answers`` has what calls do, by the method of botocore's client: a value is returned, an error raised, a
-    function called with the arguments, of a list one after the other. ``calls`` has the arguments of each.
+    function called with the arguments, of a list one after the other; of others nothing is answered. ``calls`` has the
+    arguments of each.
     """
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {
-            "describe_instances": shown(),
             "describe_images": {"Images": [IMAGE]},
             "describe_instance_types": {"InstanceTypes": [TYPE]},
             "run_instances": {"Instances": [instance(state="pending")]},
-            "terminate_instances": {},
-            "describe_volumes": {"Volumes": []},
-            "describe_snapshots": {"Snapshots": []},
-            "describe_hosts": {"Hosts": []},
-            "describe_launch_templates": {"LaunchTemplates": []},
-            "list_service_quotas": [{"Quotas": EC2_QUOTAS}, {"Quotas": EBS_QUOTAS}],
+            "list_service_quotas": LIMITS_TOLD[:],
         }
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.closed = False
@@ -108,7 +120,7 @@ class Region:
     def __getattr__(self, name: str) -> Any:
         def call(**arguments: Any) -> Any:
             self.calls.append((name, arguments))
-            answer = self.answers[name]
+            answer = self.answers.get(name, {})
             if isinstance(answer, list):
                 answer = answer.pop(0) if len(answer) > 1 else answer[0]
             if callable(answer):
@@ -125,30 +137,50 @@ class Region:
     def count(self, name: str) -> int:
         return Counter(called for called, _ in self.calls)[name]
 
+    def sent(self, name: str) -> list[dict[str, Any]]:
+        """Arguments of each call of a method."""
+        return [arguments for called, arguments in self.calls if called == name]
+
     def last(self, name: str) -> dict[str, Any]:
-        """Arguments of the latest call of a method."""
-        return [arguments for called, arguments in self.calls if called == name][-1]
+        return self.sent(name)[-1]
+
+    def changes(self) -> list[tuple[str, Any]]:
+        """Calls that only look left out: the method, and what it is about."""
+        quiet = ("describe", "list")
+        return [(name, next(iter(given.values()))) for name, given in self.calls if not name.startswith(quiet)]
+
+
+class Paced(AwsTransport):
+    """Sleeps by moving its clock."""
+
+    def __init__(self, region: Region, clock: ManualClock, rate: float = 0) -> None:
+        self.clock = clock
+        super().__init__(PROVIDER, "eu-north-1", None, rate, lambda service: region, clock)
+
+    def sleep(self, seconds: float) -> None:
+        self.clock.now += seconds
 
 
 def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    """A provider section with one pool and one label."""
+    """A provider section with one pool and one label; a setting of the label that is None is left out."""
     wanted = {"name": "small", "cloud-image": "debian", "instance-type": "t3.medium", "key-name": "zuul"}
+    kept = {key: value for key, value in {**wanted, **(label or {})}.items() if value is not None}
     return {
         "name": PROVIDER,
         "driver": "aws",
         "region-name": "eu-north-1",
         "rate": 0,
         "cloud-images": [{"name": "debian", "image-id": "ami-1", "username": "admin"}],
-        "pools": [{"name": "main", "labels": [{**wanted, **(label or {})}], **(pool or {})}],
+        "pools": [{"name": "main", "labels": [kept], **(pool or {})}],
         **more,
     }
 
 
-def load(data: dict[str, Any]) -> AwsProviderConfig:
+def load(data: dict[str, Any], whole: Config | None = None) -> AwsProviderConfig:
     """Load a section in a configuration that has its labels and images."""
-    whole = Config()
+    whole = whole or Config()
     for image in data.get("diskimages", []):
-        whole.diskimages[image["name"]] = DiskImage(image["name"])
+        whole.diskimages.setdefault(image["name"], DiskImage(image["name"]))
     for pool in data["pools"]:
         for label in pool.get("labels", []):
             whole.labels[label["name"]] = Label(label["name"])
@@ -159,29 +191,50 @@ def load(data: dict[str, Any]) -> AwsProviderConfig:
 
 
 class Rig:
-    """An adapter without threads on a `Region`."""
+    """An adapter without threads on a `Region`.
 
-    def __init__(self, data: dict[str, Any] | None = None) -> None:
+    :param executor: makes all calls.
+    """
+
+    def __init__(
+        self, data: dict[str, Any] | None = None, executor: ManualExecutor | None = None, rate: float = 0, **more: Any
+    ) -> None:
         self.region = Region()
+        self.region.answers |= more
         self.clock = ManualClock()
         self.config = load(section() if data is None else data)
-        transport = AwsTransport(PROVIDER, "eu-north-1", None, 0, lambda service: self.region, self.clock)
-        self.adapter = AwsAdapter(self.config, transport)
+        self.transport = Paced(self.region, self.clock, rate)
+        self.adapter = AwsAdapter(self.config, self.transport)
         cloud = self.cloud = self.adapter.instances
         cloud.inventory = QuietInventory(PROVIDER, cloud.list_instances, lag_seconds=5.0, clock=self.clock)
-        self.creators = cloud.creators = ManualExecutor()
-        executor: ThreadPoolExecutor = ManualExecutor()  # type: ignore[assignment]
-        cloud.others = cloud._terminations._executor = cloud.batch_tags._calls._executor = executor
-        cloud.launches._executor = cloud.launches._orders._executor = self.creators
+        # Private: nothing takes an executor, and in threads of its own a step would have no observable end.
+        self.executor = executor or ManualExecutor()
+        others: ThreadPoolExecutor = self.executor  # type: ignore[assignment]
+        cloud.others = cloud._terminations._executor = cloud.batch_tags._calls._executor = others
+        cloud.creators = cloud.launches._executor = cloud.launches._orders._executor = self.executor
 
     @property
     def label(self) -> Any:
         return self.config.pools["main"].labels["small"]
 
-    def creation(self, image_id: str | None = None, request: Any = None) -> AwsCreation:
-        machine = self.adapter.getCreateStateMachine("np0000000042", self.label, image_id, METADATA, request, None, LOG)
+    def creation(self, node_id: str = NODE, request: Any = None) -> AwsCreation:
+        tags = for_node(node_id, "main", PROVIDER)
+        machine = self.adapter.getCreateStateMachine(f"np{node_id}", self.label, None, tags, request, None, LOG)
         machine.clock = self.clock
         machine.since = machine.advanced_at = self.clock()
+        return machine
+
+    def advance(self, creation: AwsCreation, times: int = 2, seconds: float = 0) -> Any:
+        """Steps of a launch, with pauses."""
+        made = None
+        for _ in range(times):
+            made = creation.advance()
+            self.clock.now += seconds
+        return made
+
+    def deletion(self, stored: Any) -> Any:
+        machine = self.adapter.getDeleteStateMachine(stored, LOG)
+        machine.clock = self.clock
         return machine
 
     def show(self, *instances: dict[str, Any]) -> None:
@@ -189,3 +242,65 @@ class Rig:
         self.region.answers["describe_instances"] = shown(*instances)
         self.clock.now += 1
         self.cloud.inventory.refresh(complete=True)
+
+
+# -- uploads of images --
+
+BUCKET = "images"
+NAME = "debian-1"
+BUILD = "b" * 32
+IDS = {"nodepool_provider_name": PROVIDER, "nodepool_build_id": BUILD, "nodepool_upload_id": "0000000007"}
+#: Of an upload of the same build that was interrupted.
+BEFORE = {**IDS, "nodepool_upload_id": "0000000006"}
+CONTENT = b"content"
+
+
+class Stopped(threading.Event):
+    """A pause is over at once."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.clock.now += timeout or 0
+        self.pauses.append(timeout or 0)
+        return self.is_set()
+
+
+class ImageRig(Rig):
+    """A provider with a disk image ``debian``, in a region that takes uploads.
+
+    :param image: more of the image's section.
+    :param more: of the provider's section.
+    """
+
+    def __init__(self, directory: Path, image: dict[str, Any] | None = None, **more: Any) -> None:
+        disk = {"name": "debian", **(image or {})}
+        super().__init__(section(**{"object-storage": {"bucket-name": BUCKET}, "diskimages": [disk], **more}))
+        self.path = directory / "image"
+        self.path.write_bytes(CONTENT)
+        self.stopped = self.transport.stopped = Stopped(self.clock)
+        self.images = AwsImages(self.config, self.adapter.client, self.clock)
+        self.region.answers |= {
+            "create_multipart_upload": {"UploadId": "u1"},
+            "upload_part": {"ETag": '"e"'},
+            "head_object": {"ContentLength": len(CONTENT), "ETag": '"e"'},
+            "start_snapshot": {"SnapshotId": "snap-1"},
+            "register_image": {"ImageId": "ami-1"},
+        }
+
+    def upload(self, image_format: str = "raw", sha256: str | None = None) -> str:
+        image = self.config.diskimages["debian"]
+        return self.images.upload(image, NAME, str(self.path), image_format, IDS, sha256)
+
+    def job(self, **more: Any) -> ImageJob:
+        """An upload of the file."""
+        image, size = self.config.diskimages["debian"], self.path.stat().st_size
+        checksum = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        job = ImageJob(NAME, str(self.path), size, "raw", image, image_tags(image, IDS), checksum)
+        return dataclasses.replace(job, **more)
+
+    def wait(self) -> UploadWait:
+        return UploadWait("upload", self.path.stat().st_size, self.stopped, self.clock)

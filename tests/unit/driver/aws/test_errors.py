@@ -1,111 +1,294 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.errors`."""
+"""What errors mean, and one call with its pace, login and end (AW-15, AW-16, CM-5, CM-6)."""
 
 from __future__ import annotations
 
-import pytest
+import logging
+from pathlib import Path
+from typing import Any
 
-from nodepool.driver.aws.errors import instance_ids_in, meaning
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, one_line
+import pytest
+from botocore import exceptions
+from botocore.parsers import ResponseParserError
+
+from nodepool.driver.aws.errors import meaning
+from nodepool.driver.aws.instances import ended
+from nodepool.driver.aws.launch_calls import instance_of_fleet
+from nodepool.driver.aws.transport import CHANGE, QUOTAS, READ, RUN, TAG, TERMINATE, THROTTLED_ATTEMPTS, AwsTransport
+from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+    CloudSetup,
+)
+from nodepool.driver.framework.http.rest_calls import REFUSED_SECONDS
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
-    LaunchError,
     LaunchNodepoolException,
+    LaunchStatusException,
     NotFound,
     QuotaException,
 )
-from nodepool.plan import launch
+from nodepool.plan.launch import meaning as meaning_for_a_launch
+from tests.support.manual_clock import ManualClock
+from tests.unit.driver.aws.support import Paced, Region, error, instance
+
+#: Kind, status, codes; then what the text ends with. PUT_OFF, LOGIN and AWAY are all away, and say what was done.
+#: The codes of PUT_OFF are those of botocore.retries.standard, but for services that are not used; ServiceException and
+#: InternalServerException are faults of the service in the models of service-quotas and ebs. RequestTimeTooSkewed:
+#: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html.
+CODES = """
+QUOTA 400 VcpuLimitExceeded InstanceLimitExceeded MaxSpotInstanceCountExceeded; ask for more under Service Quotas, or
+QUOTA 400 VolumeLimitExceeded HostLimitExceeded; ask for more under Service Quotas, or lower max-servers
+CAPACITY 400 InsufficientFreeAddressesInSubnet Unsupported
+CAPACITY 500 InsufficientInstanceCapacity
+ABSENT 400 InvalidInstanceID.NotFound InvalidInstanceID.Malformed
+ABSENT 404 NoSuchKey
+SETUP 400 InvalidKeyPair.NotFound; correct key-name of the label, or import the key pair in this region
+SETUP 403 UnauthorizedOperation; allow it in the IAM policy of the credentials
+SETUP 400 MissingInput VPCIdNotSpecified; the account has no default VPC in the region: add subnet-id to the pool
+LOGIN 401 AuthFailure; check the credentials, and the clock of this machine
+LOGIN 403 ExpiredToken; check the credentials
+LOGIN 400 RequestTimeTooSkewed; correct the clock of this machine
+PUT_OFF 503 RequestLimitExceeded
+PUT_OFF 429 Anything
+PUT_OFF 400 PriorRequestNotComplete Throttling ThrottlingException ThrottledException RequestThrottledException
+PUT_OFF 400 RequestThrottled TooManyRequestsException BandwidthLimitExceeded SlowDown EC2ThrottledException
+AWAY 400 RequestTimeout RequestTimeoutException ServiceException
+AWAY 500 InternalError InternalServerException
+AWAY 503 Anything
+REFUSED 400 InvalidParameterValue
+"""
+#: Class of each kind, whether it may have been done, what follows for a launch, whether it may be tried again.
+KINDS: dict[str, tuple[type[Exception], bool | None, str, bool]] = {
+    "QUOTA": (QuotaException, None, "quota", False),
+    "CAPACITY": (CapacityException, None, "capacity", True),
+    "ABSENT": (NotFound, None, "nodepool", True),
+    "SETUP": (LaunchNodepoolException, None, "nodepool", True),
+    "REFUSED": (CloudRefused, None, "unknown", True),
+    "LOGIN": (CloudUnavailableException, False, "", True),
+    "PUT_OFF": (CloudUnavailableException, False, "", True),
+    "AWAY": (CloudUnavailableException, True, "", True),
+}
+
+
+@pytest.mark.parametrize("row", CODES.strip().splitlines())
+def test_class_of_each_code(row: str) -> None:
+    """AW-16, L-7, CM-6: quota, capacity and the others differ; reference/driver 13: the class says what
+    follows, and the text what to do. A quota is no failed attempt; what has no mapping is counted as unknown.
+    """
+    head, _, remedy = row.partition("; ")
+    kind, status, *codes = head.split()
+    expected, done, key, retry = KINDS[kind]
+    for code in codes:
+        found = meaning("Provider north: RunInstances failed", code, "it says\nsomething", int(status))
+        assert isinstance(found, expected)
+        assert isinstance(found, CloudAway) is (done is not None)
+        assert getattr(found, "maybe_done", None) is done
+        assert str(found).startswith(f"Provider north: RunInstances failed: {code}: it says something")
+        assert (remedy in str(found), ";" in str(found)) == (True, bool(remedy))
+        assert found.code == code
+        assert meaning_for_a_launch(found).retry is retry
+        assert not key or getattr(found, "statsd_key", "") == f"error.{key}"
+
+
+ENDS = {
+    CloudQuota: ["Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"],
+    CloudNoCapacityLater: [
+        *("Server.InsufficientInstanceCapacity", "Server.SpotInstanceTermination", "Client.SpotInstanceTermination")
+    ],
+    LaunchStatusException: ["Client.InternalError", ""],
+}
+
+
+@pytest.mark.parametrize("expected", ENDS)
+def test_why_an_instance_ended(expected: type[Exception]) -> None:
+    """AW-16, AW-2: quota and lack of room that show only later; in the words of AWS."""
+    for code in ENDS[expected]:
+        found = ended("here", AwsRecord.of(instance(state="terminated", StateReason={"Code": code, "Message": "m"})))
+        assert type(found) is expected
+        assert f"i-1 is terminated: {f'{code}: m' if code else 'AWS gives no reason'}" in str(found)
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "expected"),
+    ("codes", "expected", "words"),
     [
-        ("VcpuLimitExceeded", 400, QuotaException),
-        ("InstanceLimitExceeded", 400, QuotaException),
-        ("MaxSpotInstanceCountExceeded", 400, QuotaException),
-        ("VolumeLimitExceeded", 400, QuotaException),
-        ("HostLimitExceeded", 400, QuotaException),
-        ("InsufficientInstanceCapacity", 500, CapacityException),
-        ("InsufficientFreeAddressesInSubnet", 400, CapacityException),
-        ("Unsupported", 400, CapacityException),
-        ("InvalidInstanceID.NotFound", 400, NotFound),
-        ("InvalidInstanceID.Malformed", 400, NotFound),
-        ("NoSuchKey", 404, NotFound),
-        ("InvalidKeyPair.NotFound", 400, LaunchNodepoolException),
-        ("UnauthorizedOperation", 403, LaunchNodepoolException),
-        ("MissingInput", 400, LaunchNodepoolException),
-        ("AuthFailure", 401, CloudUnavailableException),
-        ("ExpiredToken", 403, CloudUnavailableException),
-        ("RequestLimitExceeded", 503, CloudUnavailableException),
-        ("Anything", 429, CloudUnavailableException),
-        ("InternalError", 500, CloudUnavailableException),
-        ("Anything", 503, CloudUnavailableException),
-        ("InvalidParameterValue", 400, CloudRefused),
+        (["VcpuLimitExceeded"], CloudQuota, "VcpuLimitExceeded: m"),
+        (
+            ["VcpuLimitExceeded", "InsufficientInstanceCapacity"],
+            CloudNoCapacity,
+            "of other types: VcpuLimitExceeded: m",
+        ),
+        (["InvalidParameterValue", "VolumeLimitExceeded"], CloudQuota, "of other types: InvalidParameterValue: m"),
+        (["InvalidKeyPair.NotFound", "OtherError"], CloudRefused, "InvalidKeyPair.NotFound: m; correct key-name"),
+        ([], CloudAway, "neither an instance nor an error"),
     ],
 )
-def test_class_of_each_code(code: str, status: int, expected: type[Exception]) -> None:
-    """AW-16: quota, capacity and the rest can be told apart; reference/driver 13: the class says what follows."""
-    found = meaning("Provider north: RunInstances failed", code, "it says\nsomething", status)
-    assert isinstance(found, expected)
-    assert str(found).startswith(f"Provider north: RunInstances failed: {code}: it says something")
-    assert found.code == code
+def test_answer_of_a_fleet(codes: list[str], expected: type[Exception], words: str) -> None:
+    """AW-16: one without an instance has the errors of all types, which mean what they mean elsewhere. Its status is
+    200.
+    """
+    errors = [{"ErrorCode": code, "ErrorMessage": "m"} for code in codes]
+    with pytest.raises(expected) as raised:
+        instance_of_fleet("CreateFleet failed", {"FleetId": "f", "Instances": [], "Errors": errors})
+    assert words in str(raised.value)
+
+
+# -- a call --
+
+
+def rig(rate: float = 2) -> tuple[Paced, Region]:
+    region = Region()
+    return Paced(region, ManualClock(), rate), region
+
+
+def call(transport: AwsTransport, kind: str = RUN, **more: Any) -> dict[str, Any]:
+    return transport.call("ec2", kind, "RunInstances", more.pop("arguments", {"MinCount": 1}), **more)
+
+
+PUT_OFF = error("RequestLimitExceeded", status=503)
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "retry"),
+    ("kind", "burst", "rate"), [(RUN, 5, 2), (TERMINATE, 100, 5), (TAG, 100, 10), (CHANGE, 50, 5), (READ, 100, 20)]
+)
+def test_pace(kind: str, burst: int, rate: float) -> None:
+    """AW-15, CM-5: each class by itself: nine tenths of a burst as EC2 takes it, then ``rate``, and of other classes
+    as many more as EC2 takes. ``rate: 0`` is no limit.
+    """
+    transport, _ = rig()
+    at_once, left = divmod(0.9 * burst, 1)
+    for _ in range(int(at_once)):
+        call(transport, kind)
+    assert transport.clock.now == 1000
+    for _ in range(10):
+        call(transport, kind)
+    end = pytest.approx(1000 + (10 - left) / rate)
+    assert transport.clock.now == end
+    call(transport, QUOTAS)
+    assert transport.clock.now == end, "the others do not wait"
+    transport, _ = rig(rate=0)
+    for _ in range(200):
+        call(transport, kind)
+    assert transport.clock.now == 1000
+
+
+def test_put_off(caplog: pytest.LogCaptureFixture) -> None:
+    """CM-5, AW-15, AW-16: the call is made again, after a pause of its class, if it is still wanted; its arguments are
+    asked for once, when its turn has come. The end is an error.
+    """
+    transport, region = rig()
+    region.answers["run_instances"] = [*[{}] * 4, PUT_OFF, {"done": True}]
+    asked, times = list[int](), list[float]()
+    for _ in range(4):
+        call(transport)
+
+    def arguments() -> dict[str, Any]:
+        times.append(transport.clock.now)
+        return {}
+
+    with caplog.at_level(logging.INFO):
+        found = call(transport, arguments=arguments, permit=lambda: asked.append(region.count("run_instances")))
+    assert (found, asked, times) == ({"done": True}, [4, 5], [1000.25])
+    assert transport.clock.now >= 1001
+    assert "RunInstances is put off by AWS (RequestLimitExceeded)" in caplog.text
+    region.answers["run_instances"] = error("Throttling")
+    region.calls.clear()
+    with pytest.raises(CloudAway) as caught:
+        call(transport)
+    assert not caught.value.maybe_done
+    assert region.count("run_instances") == THROTTLED_ATTEMPTS
+
+
+URL = "http://x"
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "done", "words"),
     [
-        ("VcpuLimitExceeded", launch.Failure.QUOTA, False),
-        ("InsufficientInstanceCapacity", launch.Failure.CAPACITY, True),
-        ("InvalidSubnetID.NotFound", launch.Failure.SETUP, True),
-        ("InvalidParameterValue", launch.Failure.INSTANCE, True),
+        (exceptions.EndpointConnectionError(endpoint_url=URL), CloudAway, False, 'http://x"; correct region-name or '),
+        (ValueError("Invalid endpoint: x"), CloudAway, False, "; correct AWS_ENDPOINT_URL"),
+        (exceptions.ConnectTimeoutError(endpoint_url=URL), CloudAway, False, URL),
+        (exceptions.ReadTimeoutError(endpoint_url=URL), CloudAway, True, URL),
+        (exceptions.ConnectionClosedError(endpoint_url=URL), CloudAway, True, "closed"),
+        (exceptions.NoCredentialsError(), CloudAway, False, "check the credentials"),
+        (exceptions.PartialCredentialsError(provider="env", cred_var="x"), CloudAway, False, "check the credentials"),
+        (exceptions.ProfileNotFound(profile="ci"), CloudAway, False, "(ci)"),
+        (exceptions.InvalidRegionError(region_name="no"), CloudAway, False, "correct region-name"),
+        (exceptions.ParamValidationError(report="Unknown parameter"), CloudSetup, None, "Unknown parameter"),
+        (ResponseParserError("<html>"), CloudAway, True, "<html>"),
+        (ConnectionResetError("reset"), CloudAway, True, "reset"),
+        (error("VcpuLimitExceeded"), CloudQuota, None, "VcpuLimitExceeded"),
+        (error("", "x" * 1000, 403), CloudAway, True, "is it a proxy"),
     ],
 )
-def test_what_follows(code: str, kind: launch.Failure, retry: bool) -> None:
-    """AW-16, L-7: a quota is no failed attempt."""
-    found = launch.meaning(meaning("head", code, "text", 400))
-    assert (found.kind, found.retry) == (kind, retry)
+def test_errors_of_botocore(raised: Exception, expected: type[Exception], done: bool | None, words: str) -> None:
+    """reference/driver 13: who calls can tell what was done, and reads what to do; long texts are cut."""
+    transport, region = rig()
+    region.answers["run_instances"] = raised
+    with pytest.raises(expected) as caught:
+        call(transport)
+    text = str(caught.value)
+    assert text.startswith("Provider north: RunInstances failed: ")
+    assert words in text.replace("URL: ", "")
+    assert len(text) < 700
+    assert done is None or getattr(caught.value, "maybe_done", None) is done
+    if words == "closed":
+        assert getattr(caught.value, "code", "") == "ConnectionClosedError"
 
 
-@pytest.mark.parametrize(
-    ("code", "key"),
-    [
-        ("VcpuLimitExceeded", "error.quota"),
-        ("InsufficientInstanceCapacity", "error.capacity"),
-        ("InvalidParameterValue", "error.unknown"),
-        ("InvalidSubnetID.NotFound", "error.nodepool"),
-    ],
-)
-def test_statistics(code: str, key: str) -> None:
-    """CM-6: what has no mapping is counted as unknown."""
-    found = meaning("head", code, "text", 400)
-    assert isinstance(found, LaunchError)
-    assert found.statsd_key == key
+def test_stopped() -> None:
+    """No calls begin any more, and those that wait end."""
+    region = Region()
+    transport = AwsTransport("north", "eu-north-1", None, 0.001, lambda service: region)
+    call(transport)
+    transport.close()
+    assert region.closed
+    for ending in (lambda: call(transport), lambda: transport.sleep(100)):
+        with pytest.raises(CloudAway, match="the provider was stopped") as caught:
+            ending()
+        assert not caught.value.maybe_done
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "maybe_done"),
-    [("RequestLimitExceeded", 503, False), ("AuthFailure", 401, False), ("InternalError", 500, True)],
-)
-def test_may_it_have_been_done(code: str, status: int, maybe_done: bool) -> None:
-    found = meaning("head", code, "text", status)
-    assert isinstance(found, CloudAway)
-    assert found.maybe_done is maybe_done
+def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """AW-1: making a provider asks nothing. A profile that is not there shows with the first call, in words; a machine
+    gets its role, or its metadata service is ready, after the daemon was started.
+    """
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    clock = ManualClock()
+    transport = AwsTransport("north", "eu-north-1", "ci", 2)
+    with pytest.raises(CloudAway, match=r"profile \(ci\) could not be found; check the credentials"):
+        call(transport)
+    transport.close()
+    transport = AwsTransport("north", "eu-north-1", None, 0, clock=clock)
+    for _ in range(2):
+        with pytest.raises(CloudAway, match="Unable to locate credentials; check the credentials"):
+            transport.call("ec2", READ, "DescribeInstances", {})
+        # As a role does that the metadata service begins to show.
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+    clock.now += REFUSED_SECONDS
+    with pytest.raises(CloudAway, match="Could not connect"):
+        transport.call("ec2", READ, "DescribeInstances", {})
+    transport.close()
 
 
-def test_remedies() -> None:
-    """The text ends with what to do."""
-    assert str(meaning("h", "InvalidKeyPair.NotFound", "t", 400)).endswith(
-        "; correct key-name of the label, or import the key pair in this region"
-    )
-    assert "IAM policy" in str(meaning("h", "UnauthorizedOperation", "t", 403))
-    assert "Service Quotas" in str(meaning("h", "VcpuLimitExceeded", "t", 400))
-
-
-def test_long_texts_are_cut() -> None:
-    assert len(one_line("x y" * 1000)) == 500
-
-
-def test_instances_that_an_error_names() -> None:
-    text = "InvalidInstanceID.NotFound: The instance IDs 'i-0a1, i-0b2' do not exist"
-    assert instance_ids_in(text) == {"i-0a1", "i-0b2"}
+def test_secrets_stay_out_of_the_log() -> None:
+    """botocore writes session tokens at DEBUG, also when the operator wants everything."""
+    logger = logging.getLogger("botocore")
+    level = logger.level
+    try:
+        logger.setLevel(logging.DEBUG)
+        AwsTransport("north", "eu-north-1", None, 2).close()
+        assert not logging.getLogger("botocore.auth").isEnabledFor(logging.DEBUG)
+    finally:
+        logger.setLevel(level)

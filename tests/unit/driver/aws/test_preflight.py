@@ -1,45 +1,101 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.adapter` and `check_client`."""
+"""``nodepool check``: cause and remedy of each thing that is missing; nothing is asked that changes something."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from nodepool.driver.aws.adapter import ImagePreflight
 from nodepool.driver.framework.checks import CheckResult
-from tests.unit.driver.aws.support import EC2_QUOTAS, IMAGE, Rig, error, quota, section
+from tests.unit.driver.aws.support import IMAGE, LIMITS, ImageRig, Rig, error, quotas, section
 
-SUBNET = {
-    "SubnetId": "subnet-1",
-    "AvailabilityZone": "eu-north-1a",
-    "VpcId": "vpc-1",
-    "AvailableIpAddressCount": 200,
-    "Ipv6CidrBlockAssociationSet": [],
-}
-POOL = {"subnet-id": "subnet-1", "security-group-id": "sg-1", "max-servers": 10}
+#: All that the section names.
+THERE: dict[str, Any] = yaml.safe_load("""
+{describe_availability_zones: {AvailabilityZones: [{ZoneName: eu-north-1a, State: available},
+  {ZoneName: eu-north-1b, State: available}, {ZoneName: eu-north-1c, State: impaired}]},
+ describe_subnets: {Subnets: [{SubnetId: subnet-1, AvailabilityZone: eu-north-1a, VpcId: vpc-1,
+  AvailableIpAddressCount: 200, Ipv6CidrBlockAssociationSet: []}]},
+ describe_security_groups: {SecurityGroups: [{GroupId: sg-1, VpcId: vpc-1}]},
+ describe_key_pairs: {KeyPairs: [{KeyName: zuul}]},
+ describe_instance_type_offerings: {InstanceTypeOfferings: [{InstanceType: t3.medium, Location: eu-north-1a}]}}
+""")
+(SUBNET,) = THERE["describe_subnets"]["Subnets"]
+DENIED = error("UnauthorizedOperation")
+POLICY = "allow it in the IAM policy of the credentials"
 
 
 def rig_of(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **answers: Any) -> Rig:
-    """A region that has what the section names, but for ``answers``."""
-    rig = Rig(section(label, pool={**POOL, **(pool or {})}))
-    states = {"a": "available", "b": "available", "c": "impaired"}
-    zones = [{"ZoneName": f"eu-north-1{letter}", "State": state} for letter, state in states.items()]
-    rig.region.answers |= {
-        "describe_availability_zones": {"AvailabilityZones": zones},
-        "describe_subnets": {"Subnets": [SUBNET]},
-        "describe_security_groups": {"SecurityGroups": [{"GroupId": "sg-1", "VpcId": "vpc-1"}]},
-        "describe_key_pairs": {"KeyPairs": [{"KeyName": "zuul"}]},
-        "describe_instance_type_offerings": {
-            "InstanceTypeOfferings": [{"InstanceType": "t3.medium", "Location": "eu-north-1a"}]
-        },
-        **answers,
-    }
-    return rig
+    wanted = {"subnet-id": "subnet-1", "security-group-id": "sg-1", "max-servers": 10, **(pool or {})}
+    return Rig(section(label, pool=wanted), **{**THERE, **answers})
 
 
 def results(rig: Rig) -> list[CheckResult]:
     return list(rig.adapter.preflight())
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [("AuthFailure", "check the credentials, and the clock of this machine"), ("UnauthorizedOperation", POLICY)],
+)
+def test_credentials(tmp_path: Path, code: str, remedy: str) -> None:
+    """AW-1: without them nothing else is asked, of images neither."""
+    rig = ImageRig(tmp_path)
+    rig.region.answers |= {"describe_availability_zones": error(code)}
+    (found,) = results(rig)
+    assert (found.subject, found.status, found.remedy) == ("region eu-north-1", "failed", remedy)
+    assert f"DescribeAvailabilityZones failed: {code}" in found.text
+    assert "Provider" not in found.text
+    assert len(rig.region.calls) == 1
+
+
+def subnet(**more: Any) -> dict[str, Any]:
+    return {"describe_subnets": {"Subnets": [{**SUBNET, **more}]}}
+
+
+OFFERED = {"describe_instance_type_offerings": {"InstanceTypeOfferings": [{"Location": "eu-north-1b"}]}}
+OTHER_VPC = {"describe_security_groups": {"SecurityGroups": [{"GroupId": "sg-1", "VpcId": "vpc-2"}]}}
+FAILED = {"describe_images": {"Images": [{**IMAGE, "State": "failed"}]}}
+NO_TYPE = {"describe_instance_types": error("InvalidInstanceType")}
+NO_ZONE = "no zone 'eu-north-1c' that can be used (it has: eu-north-1a, eu-north-1b)"
+KEY = "correct key-name of the label, or import the key pair in this region"
+
+
+@pytest.mark.parametrize(
+    ("pool", "answers", "text"),
+    [
+        ({"subnet-id": None, "availability-zone": "eu-north-1c"}, {}, f"{NO_ZONE} -> correct availability-zone"),
+        ({}, {"describe_subnets": {}}, "no subnet 'subnet-1' -> correct subnet-id of the pool"),
+        ({"subnet-id": None}, {"describe_subnets": {}}, "no default VPC with subnets -> add subnet-id to the pool"),
+        ({}, subnet(AvailableIpAddressCount=0), "has no free addresses -> add another subnet to subnet-id"),
+        ({"public-ipv6": True}, {}, "no IPv6 addresses -> give it an IPv6 block, or set public-ipv6: false"),
+        (
+            {"availability-zone": "eu-north-1b"},
+            {},
+            "in zone eu-north-1a, not in eu-north-1b -> remove availability-zone of the pool: the subnet says it",
+        ),
+        ({}, {"describe_security_groups": {}}, "no security group 'sg-1' -> correct security-group-id of the pool"),
+        ({}, OTHER_VPC, "in vpc-2, and the subnets are in vpc-1 -> choose a group of the VPC of the subnets"),
+        ({}, {"describe_subnets": DENIED}, f"DescribeSubnets failed: UnauthorizedOperation -> {POLICY}"),
+        (None, {"describe_key_pairs": {"KeyPairs": []}}, f"no key pair 'zuul' -> {KEY}"),
+        (None, {"describe_images": {"Images": []}}, "there is no image ami-1 -> correct image-id"),
+        (None, FAILED, "the image ami-1 is failed -> correct image-id of cloud image debian"),
+        (None, NO_TYPE, "no instance type 't3.medium' -> correct instance-type"),
+        (None, OFFERED, "not offered in eu-north-1a, but in eu-north-1b -> choose another instance type, or a"),
+    ],
+)  # fmt: skip
+def test_what_is_missing(pool: dict[str, Any] | None, answers: dict[str, Any], text: str) -> None:
+    """AW-16: cause and remedy; the rest is looked at all the same; None = it is something of the label."""
+    found = results(rig_of(None, pool, **answers))
+    (bad,) = [result for result in found if result.status != "ok"]
+    words, _, remedy = text.partition(" -> ")
+    assert (bad.subject, bad.status) == ("label small of pool main" if pool is None else "pool main", "failed")
+    assert words in bad.text
+    assert bad.remedy.startswith(remedy)
+    assert found[-1].subject == "quota"
 
 
 def test_all_is_there() -> None:
@@ -50,118 +106,7 @@ def test_all_is_there() -> None:
         ("label small of pool main", "ok", "instance type, image and key pair are there"),
         ("quota", "ok", "L-1216C47A: 64"),
     ]
-    assert {name.partition("_")[0] for name, _ in rig.region.calls} == {"describe", "list"}
-
-
-@pytest.mark.parametrize(
-    ("code", "remedy"),
-    [
-        ("AuthFailure", "check the credentials, and the clock of this machine"),
-        ("UnauthorizedOperation", "allow it in the IAM policy of the credentials"),
-    ],
-)
-def test_credentials(code: str, remedy: str) -> None:
-    """Without them nothing else is asked."""
-    rig = rig_of(describe_availability_zones=error(code))
-    (found,) = results(rig)
-    assert (found.subject, found.status, found.remedy) == ("region eu-north-1", "failed", remedy)
-    assert f"DescribeAvailabilityZones failed: {code}" in found.text
-    assert "Provider" not in found.text
-    assert len(rig.region.calls) == 1
-
-
-@pytest.mark.parametrize(
-    ("rig", "subject", "says", "remedy"),
-    [
-        (
-            rig_of(pool={"subnet-id": None, "availability-zone": "eu-north-1c"}),
-            "pool main",
-            "no zone 'eu-north-1c' that can be used (it has: eu-north-1a, eu-north-1b)",
-            "correct availability-zone of the pool",
-        ),
-        (rig_of(describe_subnets={}), "pool main", "no subnet 'subnet-1'", "correct subnet-id of the pool"),
-        (
-            rig_of(pool={"subnet-id": None}, describe_subnets={}),
-            "pool main",
-            "no default VPC with subnets",
-            "add subnet-id to the pool",
-        ),
-        (
-            rig_of(describe_subnets={"Subnets": [{**SUBNET, "AvailableIpAddressCount": 0}]}),
-            "pool main",
-            "subnet-1 has no free addresses",
-            "add another subnet to subnet-id",
-        ),
-        (
-            rig_of(pool={"public-ipv6": True}),
-            "pool main",
-            "subnet-1 has no IPv6 addresses",
-            "give it an IPv6 block, or set public-ipv6: false",
-        ),
-        (
-            rig_of(pool={"availability-zone": "eu-north-1b"}),
-            "pool main",
-            "subnet-1 is in zone eu-north-1a, not in eu-north-1b",
-            "remove availability-zone of the pool: the subnet says it",
-        ),
-        (
-            rig_of(describe_security_groups={"SecurityGroups": []}),
-            "pool main",
-            "no security group 'sg-1'",
-            "correct security-group-id of the pool",
-        ),
-        (
-            rig_of(describe_security_groups={"SecurityGroups": [{"GroupId": "sg-1", "VpcId": "vpc-2"}]}),
-            "pool main",
-            "sg-1 is in vpc-2, and the subnets are in vpc-1",
-            "choose a group of the VPC of the subnets",
-        ),
-        (
-            rig_of(describe_subnets=error("UnauthorizedOperation")),
-            "pool main",
-            "DescribeSubnets failed: UnauthorizedOperation",
-            "allow it in the IAM policy of the credentials",
-        ),
-        (
-            rig_of(describe_key_pairs={"KeyPairs": []}),
-            "label small of pool main",
-            "no key pair 'zuul'",
-            "correct key-name of the label, or import the key pair in this region",
-        ),
-        (
-            rig_of(describe_images={"Images": []}),
-            "label small of pool main",
-            "there is no image ami-1",
-            "correct image-id",
-        ),
-        (
-            rig_of(describe_images={"Images": [{**IMAGE, "State": "failed"}]}),
-            "label small of pool main",
-            "the image ami-1 is failed",
-            "correct image-id of cloud image debian",
-        ),
-        (
-            rig_of(describe_instance_types=error("InvalidInstanceType")),
-            "label small of pool main",
-            "no instance type 't3.medium'",
-            "correct instance-type",
-        ),
-        (
-            rig_of(describe_instance_type_offerings={"InstanceTypeOfferings": [{"Location": "eu-north-1b"}]}),
-            "label small of pool main",
-            "t3.medium is not offered in eu-north-1a, but in eu-north-1b",
-            "choose another instance type, or a subnet or zone that has it",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_is_missing(rig: Rig, subject: str, says: str, remedy: str) -> None:
-    """Cause and remedy; the rest is looked at all the same."""
-    found = results(rig)
-    (bad,) = [result for result in found if result.status != "ok"]
-    assert (bad.subject, bad.status, bad.remedy) == (subject, "failed", remedy)
-    assert says in bad.text
-    assert found[-1].subject == "quota"
+    assert rig.region.changes() == []
 
 
 def test_one_of_several_types() -> None:
@@ -177,24 +122,53 @@ def test_one_of_several_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "max_servers", "status", "says"),
+    ("answer", "status", "words", "remedy"),
     [
-        (20.0, 10, "ok", "L-1216C47A: 20"),
-        (19.0, 10, "warning", "it allows 9 nodes of label small, max-servers of pool main allows 10"),
-        (1.0, 10, "failed", "it allows 0 nodes of label small"),
+        (20.0, "ok", "L-1216C47A: 20", ""),
+        (19.0, "warning", "it allows 9 nodes of label small, max-servers of pool main allows 10", None),
+        (1.0, "failed", "it allows 0 nodes of label small", None),
+        # Launches go on without them.
+        (error("AccessDeniedException"), "warning", "", "allow servicequotas:ListServiceQuotas"),
     ],
 )
-def test_limits(limit: float, max_servers: int, status: str, says: str) -> None:
-    """With what ``max-servers`` allows; a label that has no place at all fails."""
-    answer = {"Quotas": [quota(EC2_QUOTAS[0]["QuotaCode"], EC2_QUOTAS[0]["QuotaName"], limit)]}
-    rig = rig_of(pool={"max-servers": max_servers}, list_service_quotas=answer)
-    found = [result for result in results(rig) if result.subject == "quota"]
-    assert [result.status for result in found] == [status]
-    assert says in found[0].text
+def test_limits(answer: Any, status: str, words: str, remedy: str | None) -> None:
+    """AW-14: with what ``max-servers`` allows; a label that has no place at all fails."""
+    answered = quotas((*LIMITS[0][:2], answer)) if isinstance(answer, float) else answer
+    found = results(rig_of(list_service_quotas=answered))[-1]
+    assert (found.subject, found.status) == ("quota", status)
+    assert words in found.text
+    assert remedy in (None, found.remedy)
 
 
-def test_limits_are_not_told() -> None:
-    """Launches go on without them: a warning."""
-    rig = rig_of(list_service_quotas=error("AccessDeniedException"))
-    assert results(rig)[-1].status == "warning"
-    assert results(rig)[-1].remedy == "allow servicequotas:ListServiceQuotas"
+METHODS = ("snapshot", "snapshot", "image", "ebs-direct")
+LOOKS = ["list_objects_v2", "describe_import_snapshot_tasks", "list_objects_v2", "describe_import_image_tasks"]
+BUCKET = error("NoSuchBucket", status=404)
+
+
+@pytest.mark.parametrize(
+    ("methods", "more", "answers", "remedy", "calls"),
+    [
+        # The same is asked once.
+        (METHODS, {}, {}, "", LOOKS),
+        (METHODS[:1], {}, {"list_objects_v2": BUCKET}, "create the bucket, or correct bucket-name", LOOKS[:1]),
+        (METHODS[:1], {}, {"list_objects_v2": error("AccessDenied")}, POLICY, LOOKS[:1]),
+        (METHODS[:1], {}, {"describe_import_snapshot_tasks": DENIED}, POLICY, LOOKS[:2]),
+        # The format does not fit.
+        (METHODS[3:], {"image-format": "vmdk"}, {}, None, []),
+    ],
+)
+def test_images(
+    tmp_path: Path, methods: Any, more: dict[str, Any], answers: dict[str, Any], remedy: str | None, calls: list[str]
+) -> None:
+    """AW-17, AW-18: a line for each image that is uploaded: the bucket, and what the credentials are allowed."""
+    images = [{"name": f"image-{number}", "import-method": method} for number, method in enumerate(methods)]
+    rig = ImageRig(tmp_path, None, **{"diskimages": [*images, {"name": "old", "pause": True}], **more})
+    rig.region.answers |= answers
+    found = list(ImagePreflight(rig.config, rig.images).results())
+    assert [result.subject for result in found] == [f"diskimage image-{number}" for number in range(len(methods))]
+    assert {result.status for result in found} == {"ok" if remedy == "" else "failed"}
+    assert all(remedy in (None, result.remedy) and "Provider" not in result.text for result in found)
+    assert [name for name, _ in rig.region.calls] == calls
+    rig.region.answers |= THERE
+    whole = {result.subject: result.ok for result in results(rig)}
+    assert whole["diskimage image-0"] is (remedy == "")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.aws.quota`."""
+"""Which limits of the account count, what a label needs of them, and what is used (AW-11 to AW-14)."""
 
 from __future__ import annotations
 
@@ -9,148 +9,206 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
 from nodepool.driver.aws.quota import AGAIN_SECONDS, LIMITS_SECONDS, AccountLimits
-from nodepool.driver.aws.types import AwsRecord
+from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
+from nodepool.driver.framework.cloud_errors import CloudAway
+from nodepool.exceptions import NotFound, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
-from tests.unit.driver.aws.support import EBS_QUOTAS, EC2_QUOTAS, Rig, error, instance, section, shown
+from tests.unit.driver.aws import support as aws
 
-ON_DEMAND, SPOT, GP3 = "L-1216C47A", "L-34B43A08", "L-7A658B76"
+ON_DEMAND, SPOT, GP3, MAC = "L-1216C47A", "L-34B43A08", "L-7A658B76", "L-MACMACMA"
+TOLD = QuotaCodes(AccountQuota(*limit) for limit in aws.LIMITS)
+HOST = {"instance-type": "mac2.metal", "dedicated-host": True}
+FLEET = {"instance-type": None, "fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}
 
 
-def rig_of(label: dict[str, Any] | None = None) -> Rig:
-    rig = Rig(section(label))
+#: Codes on demand and spot, and types; after the line are families that released Nodepool does not know, and those
+#: with a generation that has a quota of its own.
+FAMILIES = """
+L-1216C47A L-34B43A08 a1.large c7gn.large d3.large h1.large i3.large m5.large r6.large t3.large z1d.large
+L-6E869C2A L-85EED4F7 dl1.24xlarge
+L-74FC7D96 L-88CF9481 f1.2xlarge
+L-DB2E81BA L-3819A6DF g5.xlarge vt1.3xlarge
+L-43DA4232 none u-6tb1.metal
+L-1945791B L-B5D1601B inf2.xlarge
+L-417A185B L-7212CCBC p3.2xlarge
+L-7295265B L-E3A00192 x1e.xlarge
+L-2C3B7624 L-6B0D517C trn1.2xlarge
+L-F7808C92 none hpc6a.48xlarge
+-
+L-DB2E81BA L-3819A6DF gr6.4xlarge
+L-1216C47A L-34B43A08 im4gn.large is4gen.large
+L-43DA4232 none u7i-12tb.224xlarge
+L-2C3B7624 L-6B0D517C trn2.48xlarge
+L-417A185B L-C4BD4855 p5en.48xlarge
+L-NEWNEWNE none qx1.large
+none none mac2.metal 7.large
+"""
+
+
+def test_families() -> None:
+    """AW-12: with the names of Service Quotas; what 11.0.0 knows also without them."""
+    released, _, later = FAMILIES.partition("-\n")
+    for codes, rows in ((QuotaCodes(), released), (TOLD, released), (TOLD, later)):
+        for on_demand, spot, *names in map(str.split, rows.strip().splitlines()):
+            for name in names:
+                assert str(codes.of_instance(name, spot=False)).lower() == on_demand.lower()
+                assert str(codes.of_instance(name, spot=True)).lower() == spot.lower()
+    assert VOLUMES["io2"] == ("L-09BD8365", "L-8D977E7E")
+    assert VOLUMES["gp3"] == (GP3, None)
+
+
+def rig_of(label: dict[str, Any] | None = None, **answers: Any) -> aws.Rig:
+    def known(arguments: dict[str, Any]) -> Any:
+        return {"InstanceTypes": [{**aws.TYPE, "InstanceType": arguments["InstanceTypes"][0]}]}
+
+    rig = aws.Rig(aws.section(label, pool={"availability-zone": "a"}), **{"describe_instance_types": known, **answers})
     rig.adapter.limits = AccountLimits(rig.config, rig.adapter.client, rig.adapter.facts, rig.clock)
     return rig
 
 
 def amounts(quota: QuotaInformation) -> dict[str, float]:
-    return {name: value for name, value in quota.quota["compute"].items() if value != math.inf}
+    """What is limited, or used; without zeros."""
+    return {name: value for name, value in quota.quota["compute"].items() if value not in (math.inf, 0)}
 
 
-def test_limits_that_labels_need() -> None:
-    """AW-14: only these; everything else is unlimited."""
-    rig = rig_of()
-    assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: 64}
-    assert amounts(rig_of({"use-spot": True}).adapter.getQuotaLimits()) == {SPOT: 32}
-    with_volume = rig_of({"volume-type": "gp3", "volume-size": 40})
-    assert amounts(with_volume.adapter.getQuotaLimits()) == {ON_DEMAND: 64, GP3: 50_000}
-    assert [arguments for _, arguments in rig.region.calls] == [
-        {"ServiceCode": "ec2", "MaxResults": 100},
-        {"ServiceCode": "ebs", "MaxResults": 100},
-    ]
+ONE = {"instances": 1, "cores": 1, "ram": 4096}
 
 
-def test_limits_are_kept_for_an_hour() -> None:
-    """AW-14."""
-    rig = rig_of()
-    for _ in range(3):
-        rig.adapter.getQuotaLimits()
-        rig.clock.now += LIMITS_SECONDS / 4
-    assert rig.region.count("list_service_quotas") == 2
-    rig.region.answers["list_service_quotas"] = [{"Quotas": [{**EC2_QUOTAS[0], "Value": 96.0}]}, {"Quotas": []}]
-    rig.clock.now += LIMITS_SECONDS
-    assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: 96}
+@pytest.mark.parametrize(
+    ("label", "limits", "need"),
+    [
+        ({}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
+        ({"use-spot": True}, {SPOT: 32}, {**ONE, SPOT: 2}),
+        # Volumes count only with volume-type; the size is the image's if the label has none.
+        ({"volume-size": 40}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
+        ({"volume-type": "gp3", "volume-size": 40}, {ON_DEMAND: 64, GP3: 50_000}, {**ONE, ON_DEMAND: 2, GP3: 40}),
+        ({"volume-type": "gp3"}, {ON_DEMAND: 64, GP3: 50_000}, {**ONE, ON_DEMAND: 2, GP3: 8}),
+        (
+            {"volume-type": "io2", "volume-size": 40, "iops": 3000},
+            {ON_DEMAND: 64},
+            {**ONE, ON_DEMAND: 2, "L-09BD8365": 40, "L-8D977E7E": 3000},
+        ),
+        ({"volume-type": "odd", "volume-size": 40}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
+        # AW-13: one instance and one host. Before the launch of a fleet its type is not known.
+        (HOST, {MAC: 1}, {"instances": 1, MAC: 1}),
+        ({**FLEET, "volume-type": "gp3"}, None, {"instances": 1}),
+    ],
+)
+def test_limits_and_need_of_a_label(
+    label: dict[str, Any], limits: dict[str, float] | None, need: dict[str, float]
+) -> None:
+    """AW-11, AW-14: cores, memory, one instance, and vCPUs of its quota; only limits that labels need count."""
+    rig = rig_of(label)
+    if limits is not None:
+        assert amounts(rig.adapter.getQuotaLimits()) == limits
+        sent = [{"ServiceCode": service, "MaxResults": 100} for service in ("ec2", "ebs")]
+        assert rig.region.sent("list_service_quotas") == sent
+    for _ in range(2):
+        assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == need
+    assert rig.region.count("describe_instance_types") <= 1
+    if label.get("volume-size"):
+        used = rig.adapter.limits.use_of(AwsRecord.of(aws.instance(**_life(label))), label=rig.label)
+        assert amounts(used) == need
 
 
-def test_nothing_waits_for_service_quotas(caplog: pytest.LogCaptureFixture) -> None:
-    """AW-14: while it does not answer, what was known before counts; it is asked again after five minutes."""
-    rig = rig_of()
-    good: Any = [{"Quotas": EC2_QUOTAS}, {"Quotas": EBS_QUOTAS}]
-    rig.region.answers["list_service_quotas"] = error("AccessDeniedException", status=403)
+def _life(label: dict[str, Any]) -> dict[str, str]:
+    return {"InstanceLifecycle": "spot"} if label.get("use-spot") else {}
+
+
+def test_limits_are_asked_for_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """AW-14: every hour. Nothing waits for Service Quotas: while it does not answer, what was known before counts, and
+    it is asked again after five minutes.
+    """
+    rig = rig_of(list_service_quotas=aws.error("AccessDeniedException", status=403))
     with caplog.at_level(logging.WARNING):
         assert amounts(rig.adapter.getQuotaLimits()) == {}
         assert amounts(rig.adapter.getQuotaForLabel(rig.label))[ON_DEMAND] == 2
     assert len(caplog.records) == 1
     assert "allow servicequotas:ListServiceQuotas" in caplog.text
-    assert rig.region.count("list_service_quotas") == 1
-    rig.region.answers["list_service_quotas"] = good
-    rig.clock.now += AGAIN_SECONDS + 1
-    assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: 64}
-    rig.region.answers["list_service_quotas"] = error("InternalError", status=500)
-    rig.clock.now += LIMITS_SECONDS + 1
-    assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: 64}
-
-
-def test_unknown_limit(caplog: pytest.LogCaptureFixture) -> None:
-    """AW-14: a code without a limit is told, once in a while."""
-    rig = rig_of({"instance-type": "x1e.xlarge"})
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert amounts(rig.adapter.getQuotaLimits()) == {}
-    assert [record.getMessage() for record in caplog.records] == [
-        "Provider north: Service Quotas has no limits for L-7295265B"
-    ]
-
-
-def test_need_of_a_label() -> None:
-    """AW-11: cores, memory, one instance, and vCPUs of its quota."""
-    rig = rig_of()
-    for _ in range(2):
-        need = amounts(rig.adapter.getQuotaForLabel(rig.label))
-        assert need == {"instances": 1, "cores": 1, "ram": 4096, ON_DEMAND: 2}
-    assert rig.region.count("describe_instance_types") == 1
-    spot = rig_of({"use-spot": True})
-    assert amounts(spot.adapter.getQuotaForLabel(spot.label))[SPOT] == 2
+    for seconds, answer, expected, calls in [
+        (AGAIN_SECONDS + 1, aws.LIMITS_TOLD[:], 64, 3),
+        (LIMITS_SECONDS / 4, None, 64, 3),
+        (LIMITS_SECONDS / 2, None, 64, 3),
+        (LIMITS_SECONDS, [aws.quotas((*aws.LIMITS[0][:2], 96.0)), aws.quotas()], 96, 5),
+        (LIMITS_SECONDS + 1, aws.AWAY, 96, 6),
+    ]:
+        rig.clock.now += seconds
+        rig.region.answers["list_service_quotas"] = answer
+        assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: expected}
+        assert rig.region.count("list_service_quotas") == calls
 
 
 @pytest.mark.parametrize(
-    ("label", "expected"),
+    ("name", "text"),
     [
-        ({"volume-size": 40}, {}),
-        ({"volume-type": "gp3", "volume-size": 40}, {GP3: 40}),
-        ({"volume-type": "gp3"}, {GP3: 8}),
-        ({"volume-type": "io2", "volume-size": 40, "iops": 3000}, {"L-09BD8365": 40, "L-8D977E7E": 3000}),
-        ({"volume-type": "odd", "volume-size": 40}, {}),
+        ("x1e.xlarge", "Provider north: Service Quotas has no limits for L-7295265B"),
+        ("mac2.metal", "Provider north: no quota is known for instances of mac2.metal"),
     ],
 )
-def test_need_of_volumes(label: dict[str, Any], expected: dict[str, float]) -> None:
-    """AW-11: only with ``volume-type``; the size is the image's if the label says none."""
-    rig = rig_of(label)
-    need = amounts(rig.adapter.getQuotaForLabel(rig.label))
-    assert {name: value for name, value in need.items() if name.startswith("L-") and name != ON_DEMAND} == expected
-
-
-def test_family_without_a_quota(caplog: pytest.LogCaptureFixture) -> None:
-    """AW-12: told, and its vCPUs are not counted."""
-    rig = rig_of({"instance-type": "mac2.metal"})
-    rig.region.answers["describe_instance_types"] = {"InstanceTypes": [{"InstanceType": "mac2.metal"}]}
+def test_unknown_limit(caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
+    """AW-12, AW-14: logged once in a while, and not counted."""
+    rig = rig_of({"instance-type": name}, describe_instance_types={"InstanceTypes": [{"InstanceType": name}]})
     with caplog.at_level(logging.WARNING):
-        assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == {"instances": 1, "cores": 0, "ram": 0}
-    assert "no quota is known for instances of mac2.metal" in caplog.text
+        for _ in range(2):
+            assert amounts(rig.adapter.getQuotaLimits()) == {}
+            assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == {"instances": 1}
+    assert [record.getMessage() for record in caplog.records].count(text) == 1
 
 
 def test_use_of_others() -> None:
-    """AW-14: every instance of the region that has not ended, with its volumes if labels count volumes."""
-    rig = rig_of({"volume-type": "gp3"})
-    rig.region.answers["describe_instances"] = shown(
-        instance("i-1", Tags=[], BlockDeviceMappings=[{"Ebs": {"VolumeId": "vol-1"}}, {"Ebs": {"VolumeId": "vol-2"}}]),
-        instance("i-2", Tags=[], InstanceLifecycle="spot"),
+    """AW-14, AW-13: every instance of the region, by its host if it has one, with its volumes if they count."""
+    disks = [{"Ebs": {"VolumeId": "vol-1"}}, {"Ebs": {"VolumeId": "vol-2"}}]
+    volumes = [{"VolumeId": f"vol-{n}", "Size": 10 * n, "VolumeType": "gp3"} for n in (1, 2, 3)]
+    found = aws.shown(
+        aws.instance("i-1", Tags=[], BlockDeviceMappings=disks),
+        aws.instance("i-2", Tags=[], InstanceLifecycle="spot"),
+        aws.instance("i-3", InstanceType="mac2.metal", Placement={"HostId": "h-9"}),
     )
-    rig.region.answers["describe_volumes"] = {
-        "Volumes": [{"VolumeId": f"vol-{n}", "Size": 10 * n, "VolumeType": "gp3"} for n in (1, 2, 3)]
-    }
-    found = [amounts(made.getQuotaInformation()) for made in rig.adapter.listInstances()]
-    assert found == [
-        {"instances": 1, "cores": 1, "ram": 4096, ON_DEMAND: 2, GP3: 30},
-        {"instances": 1, "cores": 1, "ram": 4096, SPOT: 2},
-    ]
+    used = {**ONE, ON_DEMAND: 2}
+    for label, volume_use in (({"volume-type": "gp3"}, {GP3: 30}), ({}, {})):
+        rig = rig_of(label, describe_instances=found, describe_volumes={"Volumes": volumes})
+        rig.adapter.getQuotaLimits()
+        assert [amounts(made.getQuotaInformation()) for made in rig.adapter.listInstances()] == [
+            {**used, **volume_use},
+            {**ONE, SPOT: 2},
+            {"instances": 1, MAC: 1},
+        ]
+        assert rig.region.count("describe_volumes") == bool(label)
+    assert amounts(rig_of().adapter.limits.use_of(AwsRecord.of(aws.instance()))) == {"instances": 1}
 
 
-def test_volumes_are_listed_only_if_they_count() -> None:
-    """AW-14."""
-    rig = rig_of()
-    rig.adapter.listInstances()
-    assert rig.region.count("describe_volumes") == 0
+def test_types() -> None:
+    """AW-16: a label of an unknown type can never work; while AWS is away nothing is known of it."""
+    with pytest.raises(RuntimeConfigurationException, match=r"eu-north-1 has no instance type 't3\.medium'"):
+        (rig := rig_of(describe_instance_types=aws.error("InvalidInstanceType"))).adapter.getQuotaForLabel(rig.label)
+    rig = rig_of(describe_instance_types=[aws.AWAY, {"InstanceTypes": [aws.TYPE]}])
+    with pytest.raises(CloudAway):
+        rig.adapter.getQuotaForLabel(rig.label)
+    assert amounts(rig.adapter.getQuotaForLabel(rig.label))["cores"] == 1
 
 
-def test_use_of_a_new_node() -> None:
-    """AW-11: what its record says is what its label needs."""
-    rig = rig_of({"volume-type": "gp3", "volume-size": 40})
-    need = rig.adapter.getQuotaForLabel(rig.label)
-    used = rig.adapter.limits.use_of(AwsRecord.of(instance()), label=rig.label)
-    assert amounts(used) == amounts(need)
+def test_newest_image() -> None:
+    """reference/configuration: of the images for which all filters hold, the newest that can be used. It is looked up
+    again after five minutes, or at once when a launch was refused.
+    """
 
+    def image(image_id: str, created: str, state: str = "available") -> dict[str, Any]:
+        return {**aws.IMAGE, "ImageId": image_id, "CreationDate": created, "State": state}
 
-def test_type_that_is_not_known() -> None:
-    """AW-11: one instance."""
-    assert amounts(rig_of().adapter.limits.use_of(AwsRecord.of(instance()))) == {"cores": 0, "instances": 1, "ram": 0}
+    filters = [{"name": "name", "values": ["debian-*", "sid"]}]
+    images: Any = [{"name": "debian", "username": "admin", "image-filters": filters}]
+    found = [image("ami-1", "2026-01"), image("ami-2", "2026-03"), image("ami-3", "2026-04", "pending")]
+    answers = [{"Images": found}, *[{"Images": [image(f"ami-{n}", "2026")]} for n in (5, 6)], {"Images": []}]
+    rig = aws.Rig(aws.section(None, **{"cloud-images": images}), describe_images=answers)
+    facts = AwsFacts(rig.adapter.client, rig.clock)
+    assert [facts.cloud_image_id(rig.label) for _ in range(2)] == ["ami-2", "ami-2"]
+    assert rig.region.last("describe_images")["Filters"] == [{"Name": "name", "Values": ["debian-*", "sid"]}]
+    rig.clock.now += FILTERED_SECONDS + 1
+    assert facts.cloud_image_id(rig.label) == "ami-5"
+    facts.forget(rig.label)
+    assert facts.cloud_image_id(rig.label) == "ami-6"
+    facts.forget(rig.label)
+    with pytest.raises(NotFound, match=r"no image has name=debian-\*,sid; correct image-filters of .*'debian'"):
+        facts.cloud_image_id(rig.label)

@@ -21,11 +21,7 @@ DATA = b"".join(bytes([number % 3]) * BLOCK_BYTES for number in range(7)) + b"en
 
 def ids(upload: int = 1, provider: str = PROVIDER, build: str = BUILD) -> dict[str, str]:
     """What the image of an upload carries."""
-    return {
-        "nodepool_provider_name": provider,
-        "nodepool_build_id": build,
-        "nodepool_upload_id": f"{upload:010}",
-    }
+    return {"nodepool_provider_name": provider, "nodepool_build_id": build, "nodepool_upload_id": f"{upload:010}"}
 
 
 class Uploads:

@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.metastatic import MetastaticDriver, allocator
-from nodepool.driver.metastatic import backing as metastatic_backing
+from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.metastatic.allocator import SlotAllocator
+from nodepool.driver.metastatic.backing import BackingRequests
 from nodepool.driver.metastatic.provider import MetastaticProvider
+from nodepool.exceptions import ZKConflict
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import launch as plan
+from nodepool.plan.launch import Retry
 from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
@@ -26,6 +28,20 @@ from tests.support.wait import DEADLINE_SECONDS, wait_for
 OWNER = "NodePool:metastatic:shared"
 #: Longer than any test.
 NEVER = 10_000
+
+
+def change_user_data(zk: MemoryZooKeeper, backing_id: str, **changes: object) -> None:
+    """As another launcher would; None removes a key."""
+    while True:
+        node = zk.getNode(backing_id)
+        assert node is not None
+        data = {**json.loads(node.user_data), **changes}
+        node.user_data = json.dumps({key: value for key, value in data.items() if value is not None})
+        try:
+            zk.storeNode(node)
+        except ZKConflict:
+            continue
+        return
 
 
 class Site(DriverSite):
@@ -38,12 +54,8 @@ class Site(DriverSite):
 
     def __init__(self, zk: MemoryZooKeeper, label: dict[str, Any], labels: list[dict[str, Any]]) -> None:
         first = {"name": "small", "backing-label": "big", "max-parallel-jobs": 2, "grace-time": NEVER, **label}
-        section = {
-            "name": "shared",
-            "driver": "metastatic",
-            "launch-retries": 2,
-            "pools": [{"name": "main", "node-attributes": {"both": "pool"}, "labels": [first, *labels]}],
-        }
+        pool = {"name": "main", "node-attributes": {"both": "pool"}, "labels": [first, *labels]}
+        section = {"name": "shared", "driver": "metastatic", "launch-retries": 2, "pools": [pool]}
         super().__init__(MetastaticDriver(), section, zk, f"stand-in-{id(self)}")
 
     @property
@@ -62,9 +74,6 @@ class Site(DriverSite):
     def serve(self, *labels: str) -> list[Node]:
         return super().serve(*(labels or ("small",)))
 
-    def fail(self, *labels: str) -> None:
-        super().fail(*(labels or ("small",)))
-
     def delete(self, *nodes: Node) -> None:
         """As the launcher's deletion worker does; waits for the end."""
         for node in nodes:
@@ -79,17 +88,14 @@ class Site(DriverSite):
         nodes = [node for node in self.zk.nodeIterator() if node.provider == "backing" and node.state == states.IN_USE]
         return {node.key: json.loads(node.user_data) for node in nodes if isinstance(node.user_data, str)}
 
-    def wait_backing(self, count: int) -> list[str]:
-        """Ids of the backing nodes, when there are so many."""
-        wait_for(f"{count} backing node(s)", lambda: len(self.backing()) == count)
-        return sorted(self.backing())
-
     def requests(self) -> list[str]:
         """Ids of the backing requests."""
         return [request.key for request in self.zk.nodeRequestIterator() if request.requestor == OWNER]
 
-    def pass_now(self) -> None:
+    def pass_now(self, sweep: bool = False) -> None:
         """Wait until the allocator has made a whole pass that began after this call."""
+        if sweep:
+            self.allocator.sweep_soon()
         begun = self.allocator.passes
 
         def two_more() -> bool:
@@ -97,6 +103,10 @@ class Site(DriverSite):
             return self.allocator.passes >= begun + 2
 
         wait_for("two more passes", two_more)
+
+    def wait_empty(self) -> None:
+        """Every node goes."""
+        wait_for("nothing is left", lambda: not list(self.zk.nodeIterator()))
 
 
 MakeSite = Callable[..., Site]
@@ -108,11 +118,16 @@ def place(node: Node) -> tuple[str, int]:
     return node.driver_data["backing_node"], node.driver_data["slot"]
 
 
+def set_constant(monkeypatch: pytest.MonkeyPatch, user: type, name: str, value: object) -> None:
+    """Another value of a constant, which a class uses: no argument takes it, and a test cannot wait for so long."""
+    monkeypatch.setattr(sys.modules[user.__module__], name, value)
+
+
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
-    monkeypatch.setattr(metastatic_backing, "LINGER_SECONDS", 0.05)
-    monkeypatch.setattr(allocator, "ZK_RETRY_SECONDS", 0.01)
+    set_constant(monkeypatch, Retry, "RETRY", Backoff(0.01, 8.0))
+    set_constant(monkeypatch, BackingRequests, "LINGER_SECONDS", 0.05)
+    set_constant(monkeypatch, SlotAllocator, "ZK_RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture

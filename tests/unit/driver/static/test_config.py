@@ -1,168 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of `nodepool.driver.static.config` (reference/configuration 8)."""
+"""The provider section of static hosts (reference/configuration 8)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import voluptuous as v
 
-from nodepool.config.objects import Config, Label
+from nodepool.config.objects import Config
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.plan.static import HostId, HostSpec
-from tests.unit.driver.static.conftest import LABELS, load
+from tests.unit.driver.static.conftest import load
 
-
-def only_host(config: StaticProviderConfig) -> HostSpec:
-    (host,) = config.hosts().values()
-    return host
-
-
-def section(*nodes: dict[str, Any], **pool: Any) -> dict[str, Any]:
-    return {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": list(nodes), **pool}]}
-
-
-def test_defaults() -> None:
-    """reference/configuration 8: only name and labels are required."""
-    assert only_host(load({})) == HostSpec(
-        HostId("127.0.0.1", "zuul", 22),
-        "main",
-        ("small",),
-        connection_type="ssh",
-        shell_type=None,
-        python_path="auto",
-        host_keys=(),
-        check=True,
-        keys_wanted=True,
-        slots=1,
-        timeout_seconds=5.0,
-        attributes=None,
-    )
-
-
-def test_every_key() -> None:
-    """reference/configuration 8: all keys of a node, and those of the pool."""
-    config = load(
-        {
-            "labels": ["small", "big"],
-            "host-key": ["ssh-rsa AAAA", "ssh-ed25519 BBBB"],
-            "host-key-checking": False,
-            "timeout": 13,
-            "connection-type": "network_cli",
-            "connection-port": 830,
-            "username": "admin",
-            "shell-type": "csh",
-            "python-path": "/usr/bin/python3",
-            "max-parallel-jobs": 4,
-        },
-        pool={"node-attributes": {"a": "b"}, "max-servers": 7, "priority": 3},
-    )
-    assert only_host(config) == HostSpec(
-        HostId("127.0.0.1", "admin", 830),
-        "main",
-        ("small", "big"),
-        connection_type="network_cli",
-        shell_type="csh",
-        python_path="/usr/bin/python3",
-        host_keys=("ssh-rsa AAAA", "ssh-ed25519 BBBB"),
-        check=False,
-        keys_wanted=False,
-        slots=4,
-        timeout_seconds=13.0,
-        attributes={"a": "b"},
-    )
-    pool = config.pools["main"]
-    assert (pool.max_servers, pool.priority, pool.labels) == (7, 3, {"small", "big"})
-    assert config.getSupportedLabels() == config.getSupportedLabels("main") == {"small", "big"}
-    assert config.getSupportedLabels("elsewhere") == set()
-    assert config.manage_images is False
+ID = HostId("127.0.0.1", "zuul", 22)
+DEFAULT = HostSpec(ID, "main", ("small",), connection_type="ssh", check=True, keys_wanted=True)
+KEY = "ssh-rsa AAAA"
 
 
 @pytest.mark.parametrize(
-    ("keys", "port"),
-    [({"ssh-port": 2222}, 2222), ({"ssh-port": 1, "connection-port": 2}, 2), ({"connection-type": "winrm"}, 22)],
-)
-def test_port(keys: dict[str, Any], port: int) -> None:
-    """reference/configuration 8: ssh-port is the old name of connection-port; the default is 22, for winrm too."""
-    assert only_host(load(keys)).id.port == port
+    ("keys", "expected"),
+    [
+        ({}, {"shell_type": None, "python_path": "auto", "host_keys": (), "slots": 1, "timeout_seconds": 5.0}),
+        ({"labels": ["small", "big", "small"]}, {"labels": ("small", "big")}),
+        ({"host-key": [KEY, "B"]}, {"host_keys": (KEY, "B")}),
+        # A text is one label, and one key, and never split.
+        ({"labels": "big", "host-key": KEY}, {"labels": ("big",), "host_keys": (KEY,)}),
+        # An empty key matches none: the host is not used, instead of being used unchecked.
+        ({"host-key": ""}, {"host_keys": ("",)}),
+        ({"host-key-checking": False, "timeout": 13}, {"check": False, "keys_wanted": False, "timeout_seconds": 13.0}),
+        # S-5: other connection types have no host keys.
+        ({"connection-type": "winrm", "host-key": KEY}, {"connection_type": "winrm", "keys_wanted": False}),
+        (
+            {"connection-type": "network_cli", "connection-port": 830, "username": "admin", "host-key": KEY},
+            {"connection_type": "network_cli", "id": HostId("127.0.0.1", "admin", 830), "host_keys": (KEY,)},
+        ),
+        ({"shell-type": "csh", "python-path": "/py"}, {"shell_type": "csh", "python_path": "/py"}),
+        ({"max-parallel-jobs": 4, "quarantine-after": 0}, {"slots": 4, "quarantine_after": 0}),
+        # ssh-port is the old name of connection-port.
+        ({"ssh-port": 2222}, {"id": HostId("127.0.0.1", "zuul", 2222)}),
+        ({"ssh-port": 1, "connection-port": 2}, {"id": HostId("127.0.0.1", "zuul", 2)}),
+    ],
+)  # fmt: skip
+def test_keys(keys: dict[str, Any], expected: dict[str, Any]) -> None:
+    """reference/configuration 8, S-6: only name and labels are required; of the pool come attributes."""
+    (host,) = load(keys, pool={"node-attributes": {"a": "b"}}, quarantine_after=3).hosts().values()
+    assert host == replace(DEFAULT, **{"attributes": {"a": "b"}, "quarantine_after": 3, **expected})
 
 
-def test_a_text_is_one_label_and_one_key() -> None:
-    """reference/configuration 8: a string is one label, and never split."""
-    host = only_host(load({"labels": "big", "host-key": "ssh-rsa AAAA"}))
-    assert (host.labels, host.host_keys) == (("big",), ("ssh-rsa AAAA",))
+def test_pools() -> None:
+    """reference/configuration 8: limits, and the labels of all hosts. G-4: two loads of the same file are equal."""
+    config = load({"labels": ["small", "big"]}, {"connection-port": 23}, pool={"max-servers": 7, "priority": 3})
+    pool = config.pools["main"]
+    assert (pool.max_servers, pool.priority, pool.labels, len(config.hosts())) == (7, 3, {"small", "big"}, 2)
+    assert config.getSupportedLabels() == config.getSupportedLabels("main") == {"small", "big"}
+    assert config.getSupportedLabels("elsewhere") == set()
+    assert load({"host-key": ["a", "b"]}) == load({"host-key": ["a", "b"]})
+    assert load({"timeout": 5}) != load({"timeout": 6})
     with pytest.raises(ConfigError, match="label 'small big' is not defined"):
         load({"labels": "small big"})
 
 
-def test_key_that_is_empty() -> None:
-    """It matches no key of the host: the host is not used, instead of being used unchecked."""
-    assert only_host(load({"host-key": ""})).host_keys == ("",)
-
-
-def test_keys_of_others_than_ssh_are_left_out() -> None:
-    """S-5: host_keys is empty for other connection types."""
-    host = only_host(load({"connection-type": "winrm", "host-key": "ssh-rsa AAAA"}))
-    assert (host.host_keys, host.check, host.keys_wanted) == ((), True, False)
-
-
 @pytest.mark.parametrize(
-    "other",
-    [{}, {"username": "zuul", "connection-port": 22}, {"ssh-port": 22, "labels": ["big"], "connection-type": "winrm"}],
+    "other", [{}, {"username": "zuul", "connection-port": 22}, {"ssh-port": 22, "labels": ["big"]}]
 )
 def test_a_host_is_unique_in_a_provider(other: dict[str, Any]) -> None:
     """reference/configuration 8: name, user name and port together; in schema and loader, and in other pools too."""
-    twice = section({"name": "127.0.0.1", "labels": "small"})
-    twice["pools"].append({"name": "second", "nodes": [{"name": "127.0.0.1", "labels": "small", **other}]})
-    config = StaticProviderConfig(twice)
+    node = {"name": "127.0.0.1", "labels": "small"}
+    pools = [{"name": "main", "nodes": [node]}, {"name": "second", "nodes": [{**node, **other}]}]
+    section = {"name": "lab", "driver": "static", "pools": pools}
+    config = StaticProviderConfig(section)
     with pytest.raises(v.MultipleInvalid, match=r"zuul@127\.0\.0\.1:22 is in pool main already") as failure:
-        config.getSchema()(twice)
+        config.getSchema()(section)
     assert failure.value.errors[0].path == ["pools", 1, "nodes", 0, "name"]
     with pytest.raises(ConfigError, match="must be unique"):
         config.load(Config())
+    ((path, text),) = StaticProviderConfig.without_effect(section)
+    assert (path, "is in pool second again" in text) == (["pools", 0, "nodes", 0, "name"], True)
 
 
-def test_same_name_other_port_is_another_host() -> None:
-    """S-6: identity is (name, username, port)."""
-    config = load({}, {"connection-port": 23}, {"username": "root"})
-    assert len(config.hosts()) == 3
+@pytest.mark.parametrize(("port", "refused"), [(0, True), (1, False), (65535, False), (65536, True)])
+def test_ports(port: int, refused: bool) -> None:
+    """reference/configuration 8: a daemon leaves a host without a possible port out."""
+    node = {"name": "h", "labels": "small", "connection-port": port}
+    section = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": [node]}]}
+    found = list(StaticProviderConfig.without_effect(section))
+    assert bool(found) is refused
+    assert all(path[-1] == "connection-port" and f"no port {port}" in text for path, text in found)
 
 
 @pytest.mark.parametrize(
-    "node",
+    "keys",
     [
-        {"labels": "small"},
-        {"name": "h"},
-        {"name": "h", "labels": "small", "connection-type": 7},
-        {"name": "h", "labels": "small", "connection-port": 70000},
-        {"name": "h", "labels": "small", "timeout": 0},
-        {"name": "h", "labels": "small", "max-parallel-jobs": -1},
-        {"name": "h", "labels": [1]},
-        {"name": "h", "labels": "small", "host-key-checking": "maybe"},
-        {"name": "h", "labels": "small", "colour": "red"},
+        *({"name": None}, {"labels": None}, {"labels": [1]}, {"colour": "red"}, {"connection-type": 7}),
+        *({"connection-port": 70000}, {"timeout": 0}, {"max-parallel-jobs": -1}, {"host-key-checking": "maybe"}),
     ],
 )
-def test_schema_refuses(node: dict[str, Any]) -> None:
-    """reference/configuration 8: types, ranges and unknown keys."""
-    bad = section(node)
+def test_schema_refuses(keys: dict[str, Any]) -> None:
+    """reference/configuration 8: types, ranges and unknown keys; None = it is missing."""
+    node = {key: value for key, value in {"name": "h", "labels": "small", **keys}.items() if value is not None}
+    bad = {"name": "lab", "driver": "static", "pools": [{"name": "main", "nodes": [node]}]}
     with pytest.raises(v.Invalid):
         StaticProviderConfig(bad).getSchema()(bad)
-
-
-def test_equal_sections_compare_equal() -> None:
-    """G-4: two loads of the same file are equal; a change is not."""
-    assert load({"host-key": ["a", "b"]}) == load({"host-key": ["a", "b"]})
-    assert load({"timeout": 5}) != load({"timeout": 6})
-
-
-def test_pools_are_known_to_their_labels() -> None:
-    """reference/driver 4: each label gets the pool."""
-    data = section({"name": "h", "labels": ["small", "big"]})
-    config = Config()
-    config.labels = {name: Label(name) for name in LABELS}
-    provider = StaticProviderConfig(data)
-    provider.load(config)
-    assert config.labels["small"].pools == config.labels["big"].pools == [provider.pools["main"]]
-    assert config.labels["other"].pools == []

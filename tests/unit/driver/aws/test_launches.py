@@ -1,0 +1,578 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches and deletions, step by step: calls of RunInstances, fleets, dedicated hosts, places, tags set later."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from nodepool.clock import wall_time
+from nodepool.driver.aws.facts import LaunchPlace, Places, places_of
+from nodepool.driver.aws.launch_calls import TEMPLATE_PREFIX
+from nodepool.driver.aws.launches import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, SPARED, BatchTags, token_of
+from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudQuota,
+    CloudRefused,
+)
+from nodepool.driver.statemachine import CreationKey, instance
+from nodepool.exceptions import LaunchStatusException, NotFound
+from nodepool.model.request import NodeRequest
+from tests.support.manual_executor import ManualExecutor
+from tests.unit.driver.aws import support as aws
+
+PLACE = LaunchPlace("t3.medium", None, None, spot=False)
+UNKNOWN = aws.error("InvalidInstanceID.NotFound")
+TWO_SUBNETS = aws.section(pool={"subnet-id": ["a", "b"]})
+FULL = {"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}
+
+
+def subnets(sent: list[dict[str, Any]]) -> list[str]:
+    return [arguments["NetworkInterfaces"][0]["SubnetId"] for arguments in sent]
+
+
+# -- one instance --
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "looks"),
+    [
+        ("VcpuLimitExceeded", CloudQuota, 1),
+        ("InsufficientInstanceCapacity", CloudNoCapacity, 1),
+        ("InvalidAMIID.NotFound", CloudRefused, 2),
+        # AW-3: the token is known with other parameters, and there is no instance.
+        ("IdempotentParameterMismatch", CloudRefused, 2),
+        ("IdempotentInstanceTerminated", LaunchStatusException, 1),
+    ],
+)
+def test_refused(code: str, expected: type[Exception], looks: int) -> None:
+    """AW-16; what may not be there any more is looked up again by the next attempt."""
+    rig = aws.Rig(run_instances=aws.error(code))
+    for _ in range(2):
+        with pytest.raises(expected):
+            rig.creation().advance()
+    assert rig.region.count("describe_images") == looks
+
+
+def test_no_room_that_shows_later() -> None:
+    """AW-16: no attempt is spent: another instance is made elsewhere. Without another place it is an error, and
+    the place is left alone for a while.
+    """
+    rig = aws.Rig(TWO_SUBNETS)
+    creation = rig.creation()
+    creation.advance()
+    rig.show(aws.instance(state="terminated", StateReason=FULL))
+    second = {"Instances": [aws.instance("i-2", "pending")]}
+    rig.region.answers["run_instances"] = second
+    rig.advance(creation, 4)
+    assert creation.external_id == {"instance": "i-2"}
+    sent = rig.region.sent("run_instances")
+    assert subnets(sent) == ["a", "b"]
+    assert sent[0]["ClientToken"] != sent[1]["ClientToken"]
+    rig.show(aws.instance("i-2", state="terminated", StateReason=FULL))
+    with pytest.raises(CloudNoCapacityLater):
+        creation.advance()
+    assert [rig.cloud.places.rests(place) for place in places_of(rig.label)] == [True, True]
+
+
+def test_deletion_of_a_new_instance() -> None:
+    """AW-15, AW-7: EC2 may not know it everywhere yet: that it says twice that there is none counts, and no list."""
+    rig = aws.Rig(terminate_instances=[UNKNOWN, {}, UNKNOWN])
+    deletion, other = rig.deletion({"instance": "i-1"}), rig.deletion("i-2")
+    deletion.advance()
+    rig.clock.now += rig.cloud.lag_seconds
+    deletion.advance()
+    assert (deletion.state, rig.region.count("terminate_instances")) == ("waiting", 2)
+    for complete in (False, True):
+        other.advance()
+        assert other.complete is complete
+        rig.clock.now += rig.cloud.lag_seconds
+    assert rig.region.count("terminate_instances") == 4
+
+
+@pytest.mark.parametrize(
+    ("refused", "code", "text", "calls"),
+    [
+        ([], "", "", 1),
+        (["i-2"], "InvalidInstanceID.NotFound", "'{}' do not exist", 2),
+        (["i-2"], "InvalidInstanceID.NotFound", "no", 5),
+        (["i-1", "i-2", "i-3", "i-4"], "InvalidInstanceID.NotFound", "no", 7),
+        (["i-1"], "OperationNotPermitted", "i-1", 5),
+    ],
+)
+def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: int) -> None:
+    """AW-15: as EC2 refuses a whole call, the others are sent again, whether the error names the one or not."""
+
+    def answer(arguments: dict[str, Any]) -> Any:
+        bad = [found for found in arguments["InstanceIds"] if found in refused]
+        return aws.error(code, text.format(", ".join(bad))) if bad else {}
+
+    rig = aws.Rig(terminate_instances=answer)
+    errors = rig.adapter.client.terminate(lambda: ["i-1", "i-2", "i-3", "i-4"])
+    assert sorted(errors) == refused
+    assert all(isinstance(found, NotFound) is ("NotFound" in code) for found in errors.values())
+    assert rig.region.count("terminate_instances") == calls
+    ended = {found for _, ids in rig.region.changes() if not set(ids) & set(refused) for found in ids}
+    assert ended == {"i-1", "i-2", "i-3", "i-4"} - set(refused)
+    rig.region.answers["terminate_instances"] = aws.AWAY
+    with pytest.raises(CloudAway):
+        rig.adapter.client.terminate(lambda: ["i-1", "i-2"])
+
+
+def test_deletions_go_together() -> None:
+    """AW-15: what waits for a call goes with the next one, up to 100."""
+    rig = aws.Rig(executor=ManualExecutor(eager=False))
+    futures = [rig.cloud.begin_deletion(f"i-{number}") for number in range(120)]
+    rig.executor.run()
+    assert [len(arguments["InstanceIds"]) for _, arguments in rig.region.calls] == [100, 20]
+    assert all(future.done() for future in futures)
+
+
+# -- several instances with one call --
+
+
+def node_id(number: int) -> str:
+    return f"{number:010d}"
+
+
+def tags_of(arguments: dict[str, Any]) -> dict[str, str]:
+    return aws.tags_in(arguments["TagSpecifications"][0]["Tags"])
+
+
+class Burst(aws.Rig):
+    """Launches that begin at the same time, in a region that takes two calls a second.
+
+    ``room`` says how many instances a call makes at most; ``made`` has all, by id. ``instead`` has answers in place of
+    those, one for each call; None = as usual.
+    """
+
+    def __init__(self, number: int, data: dict[str, Any] | None = None, *instead: Any, **room: int) -> None:
+        super().__init__(data, ManualExecutor(eager=False), 2, run_instances=self.answer)
+        self.room = {"": 1000, **room}
+        self.instead = list(instead)
+        self.made: dict[str, dict[str, Any]] = {}
+        self.launches = [self.creation(node_id(index)) for index in range(number)]
+
+    def answer(self, arguments: dict[str, Any]) -> Any:
+        instead = self.instead.pop(0) if self.instead else None
+        return instead(arguments) if callable(instead) else instead or self.run(arguments)
+
+    def run(self, arguments: dict[str, Any]) -> Any:
+        """Make instances. The order says nothing."""
+        where = arguments["NetworkInterfaces"][0].get("SubnetId", "")
+        number = min(arguments["MaxCount"], self.room[where])
+        if not number:
+            return aws.error("InsufficientInstanceCapacity", status=500)
+        self.room[where] -= number if where else 0
+        tags, first = arguments["TagSpecifications"][0]["Tags"], len(self.made)
+        found = [
+            aws.instance(f"i-{first + index}", "pending", AmiLaunchIndex=index, Tags=tags) for index in range(number)
+        ]
+        self.made |= {one["InstanceId"]: one for one in found}
+        return {"Instances": found[::-1]}
+
+    def step(self) -> None:
+        for launch in self.launches:
+            if launch.state in ("start", "submitting", "repeating", "searching"):
+                launch.advance()
+        while self.executor.waiting:
+            self.executor.run()
+
+    def go(self, times: int = 1) -> None:
+        """A pass begins calls, the next one takes their answers; then 5 seconds pass."""
+        for _ in range(times):
+            self.step()
+            self.step()
+            self.clock.now += 5
+
+    @property
+    def sent(self) -> list[dict[str, Any]]:
+        return self.region.sent("run_instances")
+
+    @property
+    def counts(self) -> list[int]:
+        return [arguments["MaxCount"] for arguments in self.sent]
+
+    @property
+    def ids(self) -> list[str]:
+        return [launch.external_id["instance"] for launch in self.launches]
+
+
+def all_of(number: int) -> list[str]:
+    return [f"i-{index}" for index in range(number)]
+
+
+def test_only_equal_launches() -> None:
+    """CM-2: tags that say something of the request are never set later: they go only with their like."""
+    burst = Burst(0, aws.section({"dynamic-tags": {"of": "{request.id}"}}))
+    for number, request_id in enumerate(["1", "2", "3", "3"]):
+        burst.launches.append(burst.creation(node_id(number), NodeRequest(request_id)))
+    burst.go()
+    assert burst.counts == [1, 1, 2]
+
+
+LOST = [None, aws.AWAY]
+
+
+@pytest.mark.parametrize(
+    ("number", "room", "instead", "counts"),
+    [
+        # One node a call while AWS takes calls at once; what waits goes together, up to 20.
+        (45, 1000, [], [1, 20, 20, 4]),
+        # What is sent again after a lost answer is the same call, once for all of its launches.
+        (4, 1000, LOST, [1, 3, 3]),
+        # A call that makes fewer: the others go on, each alone, and no attempt is spent.
+        (6, 2, [], [1, 5, 1, 1, 1]),
+        # A repeated call says for whom there is none, too.
+        (4, 2, LOST, [1, 3, 3, 1]),
+    ],
+)
+def test_answers(number: int, room: int, instead: list[Any], counts: list[int]) -> None:
+    """AW-3, AW-15, CM-1: the token of a call is of provider, nodes and attempts; launch indexes stand for the nodes of
+    the tag.
+    """
+    burst = Burst(number, None, *instead)
+    burst.room[""] = room
+    burst.go()
+    waiting = number - 1 if instead else 0
+    assert len(list(burst.adapter.unansweredCreations())) == waiting, "they count against max-servers"
+    burst.go()
+    assert burst.counts == counts
+    assert burst.ids == all_of(number)
+    assert not waiting or burst.sent[1] == burst.sent[2]
+    assert len({arguments["ClientToken"] for arguments in burst.sent}) == len(counts) - bool(instead)
+    assert list(burst.adapter.unansweredCreations()) == []
+    key = CreationKey(aws.PROVIDER, node_id(0), 1)
+    assert burst.sent[0]["ClientToken"] == token_of([key], PLACE) != token_of([key._replace(attempt=2)], PLACE)
+    alone, joined = map(tags_of, burst.sent[:2])
+    assert alone == {**instance.for_node(node_id(0), "main", aws.PROVIDER), "Name": f"np{node_id(0)}"}
+    assert joined[BATCH_KEY] == " ".join(map(node_id, range(1, counts[1] + 1)))
+    burst.show(*burst.made.values())
+    for index, found in enumerate(burst.ids if room > 2 else []):
+        assert [record.id for record in burst.cloud.inventory.of_node(node_id(index))] == [found]
+
+
+def test_no_room_for_the_rest() -> None:
+    """The first launch that learns it spares the others the call: they go together to the next place."""
+    burst = Burst(6, TWO_SUBNETS, a=3, b=1000)
+    burst.go()
+    assert list(zip(subnets(burst.sent), burst.counts, strict=True)) == [("a", 1), ("a", 5), ("a", 1), ("b", 3)]
+    assert len(burst.made) == 6
+
+
+def test_same_launch_index(caplog: pytest.LogCaptureFixture) -> None:
+    """Documents do not say that it never happens: tags say whose the instances are, before anything uses them."""
+
+    def same(arguments: dict[str, Any]) -> Any:
+        return {"Instances": [{**found, "AmiLaunchIndex": 0} for found in burst.run(arguments)["Instances"]]}
+
+    burst = Burst(4, None, None, same)
+    burst.go()
+    assert burst.ids == all_of(4)
+    tagged = [(one["Resources"], aws.tags_in(one["Tags"])) for one in burst.region.sent("create_tags")]
+    assert [(ids, tags[instance.NODE_KEY]) for ids, tags in tagged] == [
+        ([f"i-{number}"], node_id(number)) for number in (1, 2, 3)
+    ]
+    assert "the same launch index" in caplog.text
+
+
+def test_cancelled_after_the_call() -> None:
+    """CM-7: the call that is sent again is the same; what it makes without need is known by the tag, and deleted."""
+    burst = Burst(3, None, *LOST)
+    burst.go()
+    ended = burst.launches.pop(1)
+    ended.wanted = lambda: False
+    (left,) = [one for one in burst.adapter.unansweredCreations() if one.key.node_id == node_id(1)]
+    burst.cloud.creations.given_up(left)
+    burst.go()
+    assert burst.sent[1] == burst.sent[2]
+    burst.cloud.inventory.on_news = burst.cloud.delete_strays
+    burst.show(*burst.made.values())
+    burst.executor.run()
+    assert burst.region.last("terminate_instances") == {"InstanceIds": ["i-1"]}
+
+
+def test_made_by_an_earlier_launcher() -> None:
+    """AW-3: AWS knows the token with other parameters: each instance is that of the node of its launch index."""
+
+    def known(arguments: dict[str, Any]) -> Any:
+        burst.show(aws.instance("i-9", "terminated"), *burst.run(arguments)["Instances"])
+        return aws.error("IdempotentParameterMismatch")
+
+    burst = Burst(3, None, None, known)
+    burst.go()
+    filters = burst.region.last("describe_instances")["Filters"]
+    assert filters == [{"Name": "client-token", "Values": [burst.sent[1]["ClientToken"]]}]
+    assert burst.ids == all_of(3)
+
+
+def test_keys_of_long_nodes() -> None:
+    """What does not fit in a tag goes with another call."""
+    burst = Burst(0)
+    burst.launches = [burst.creation("9" * 120 + str(number)) for number in range(4)]
+    burst.go()
+    assert burst.counts == [1, 2, 1]
+    assert all(len(tags_of(arguments).get(BATCH_KEY, "")) <= 256 for arguments in burst.sent)
+
+
+# -- tags that are set later --
+
+COMMON = {instance.PROVIDER_KEY: aws.PROVIDER, BATCH_KEY: "0000000007 0000000008"}
+OWN = {instance.NODE_KEY: "0000000008", "Name": "np0000000008"}
+
+
+def seen(state: str = "running", **more: str) -> AwsRecord:
+    volume = {"DeviceName": "/dev/xvda", "Ebs": {"VolumeId": "vol-8"}}
+    tags = aws.tag_set({**COMMON, **more})
+    return AwsRecord.of(aws.instance("i-8", state, Tags=tags, AmiLaunchIndex=1, BlockDeviceMappings=[volume]))
+
+
+FOREIGN = seen(**{instance.PROVIDER_KEY: "other"})
+
+
+@pytest.mark.parametrize(
+    ("ours", "looks"),
+    [
+        # Seconds until a list, what it shows, and the calls that were made until then.
+        (True, [(OWN_SECONDS, seen("pending"), 0), (1, seen(), 1), (1, seen(), 1), (1, seen(**OWN), 1)]),
+        # No call for an instance that is used for seconds only.
+        (True, [(OWN_SECONDS - 1, seen(), 0), (2, seen("shutting-down"), 0)]),
+        # Of another launcher, which was killed, or is about to set them.
+        (False, [(1, seen(), 0), (OTHERS_SECONDS - 1, seen(), 0), (1, seen(), 1)]),
+        (False, [(OTHERS_SECONDS, FOREIGN, 0)] * 3),
+        # A later list shows that they are still missing.
+        (True, [(OWN_SECONDS, seen(), 1), (AGAIN_SECONDS - 1, seen(), 1), (1, seen(), 2)]),
+    ],
+)
+@pytest.mark.parametrize("answer", [{}, aws.error("InternalError"), UNKNOWN])
+def test_tags_set_later(ours: bool, looks: list[tuple[float, AwsRecord, int]], answer: Any) -> None:
+    """CM-1: one call for an instance and its volumes, when it has run for a while; an error is not the end."""
+    rig = aws.Rig(create_tags=answer)
+    tags = BatchTags(aws.PROVIDER, rig.adapter.client, rig.executor, rig.clock)
+    if ours:
+        tags.made([seen()])
+    for seconds, record, calls in looks:
+        rig.clock.now += seconds
+        tags.seen([record])
+        assert rig.region.count("create_tags") == calls
+    for given in rig.region.sent("create_tags"):
+        assert given == {"Resources": ["i-8", "vol-8"], "Tags": aws.tag_set(OWN)}
+
+
+# -- fleets and dedicated hosts --
+
+FLEET = {"instance-type": None, "fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}
+MAC = {"instance-type": "mac2.metal", "dedicated-host": True}
+FLEET_MADE = {"Instances": [{"InstanceIds": ["i-1"]}]}
+NO_HOST = aws.error("InsufficientHostCapacity")
+
+
+def rig_of(label: dict[str, Any], **answers: Any) -> aws.Rig:
+    """Launches of the label work in zones ``a`` and ``b``, but for ``answers``."""
+    usual = {
+        "create_fleet": FLEET_MADE,
+        "create_launch_template": {},
+        "release_hosts": {"Successful": ["h-1"]},
+        "allocate_hosts": [{"HostIds": ["h-1"]}, {"HostIds": ["h-2"]}],
+        "describe_hosts": {"Hosts": [aws.host()]},
+    }
+    return aws.Rig(aws.section(label, pool={"availability-zone": ["a", "b"]}), **{**usual, **answers})
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "templates", "fleets"),
+    [
+        # An earlier launcher made the template.
+        ("InvalidLaunchTemplateName.AlreadyExistsException", "", 1, 2),
+        # The next attempt tries it again, or makes what was removed.
+        ("InvalidKeyPair.NotFound", "correct key-name", 2, 0),
+        ("InvalidLaunchTemplateName.NotFoundException", "NotFoundException", 2, 2),
+    ],
+)
+def test_template_of_a_fleet(code: str, text: str, templates: int, fleets: int) -> None:
+    """AW-8, AW-9: made once, before the fleets that use it."""
+    rig = rig_of(FLEET)
+    rig.region.answers["create_fleet" if "NotFoundException" in code else "create_launch_template"] = aws.error(code)
+    for _ in range(2):
+        creation = rig.creation()
+        with pytest.raises(CloudRefused, match=text) if text else contextlib.nullcontext():
+            creation.advance()
+        assert creation.external_id == (None if text else {"instance": "i-1"})
+    assert (rig.region.count("create_launch_template"), rig.region.count("create_fleet")) == (templates, fleets)
+
+
+def test_spot_fallback_of_a_fleet() -> None:
+    """AW-8: no spot instance of any type: one on demand, and no attempt is spent."""
+    full = {"Errors": [{"ErrorCode": "InsufficientInstanceCapacity", "ErrorMessage": "m"}]}
+    rig = rig_of({**FLEET, "use-spot": True, "spot-fallback": True}, create_fleet=[full, FLEET_MADE])
+    creation = rig.creation()
+    creation.advance()
+    assert creation.external_id == {"instance": "i-1"}
+    targets = [sent["TargetCapacitySpecification"] for sent in rig.region.sent("create_fleet")]
+    assert [target["DefaultTargetCapacityType"] for target in targets] == ["spot", "on-demand"]
+
+
+def test_templates_that_no_label_uses() -> None:
+    """AW-9: they are removed; not those of others, and not young ones: another launcher may use these."""
+    rig = rig_of(FLEET, delete_launch_template=[{}, aws.error("InvalidLaunchTemplateId.NotFound")])
+    rig.creation().advance()
+    used = rig.region.last("create_launch_template")["LaunchTemplateName"]
+    now = datetime.fromtimestamp(wall_time(), UTC)
+    old, names = now - SPARED - timedelta(minutes=1), [TEMPLATE_PREFIX + name for name in ("old", "new", "gone", "odd")]
+    made = {used: old, names[0]: old, names[1]: now, "of another": old, names[2]: old, names[3]: None}
+    rig.region.answers["describe_launch_templates"] = {
+        "LaunchTemplates": [
+            {"LaunchTemplateId": f"lt-{number}", "LaunchTemplateName": name, "CreateTime": created}
+            for number, (name, created) in enumerate(made.items(), 1)
+        ]
+    }
+    for _ in range(2):
+        assert "launchtemplate" not in [resource.type for resource in rig.adapter.listResources()]
+    assert [one["LaunchTemplateId"] for one in rig.region.sent("delete_launch_template")] == ["lt-2", "lt-5"]
+    (look,) = rig.region.sent("describe_launch_templates")
+    assert [found["Values"] for found in look["Filters"]] == [["True"], [aws.PROVIDER]]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected", "calls"),
+    [
+        ({"describe_hosts": {"Hosts": [aws.host(state="permanent-failure")]}}, LaunchStatusException, 1),
+        ({"allocate_hosts": aws.AWAY}, CloudAway, 3),
+        ({"allocate_hosts": aws.error("HostLimitExceeded")}, CloudQuota, 1),
+        ({"allocate_hosts": NO_HOST}, CloudNoCapacity, 2),
+        ({"describe_hosts": aws.error("InvalidHostID.NotFound")}, CloudRefused, 1),
+        ({"run_instances": NO_HOST}, CloudNoCapacity, 2),
+    ],
+)
+def test_no_host(answers: dict[str, Any], expected: type[Exception], calls: int) -> None:
+    """AW-5, AW-6, AW-16: the host, if there is one, is released with the node."""
+    rig = rig_of(MAC, **answers)
+    creation = rig.creation()
+    with pytest.raises(expected):
+        rig.advance(creation, 20, seconds=6)
+    hosts = None if "allocate_hosts" in answers else {"host": f"h-{calls}"}
+    assert (creation.external_id, rig.region.count("allocate_hosts")) == (hosts, calls)
+    quiet = [rig.cloud.places.rests(place) for place in places_of(rig.label)]
+    assert quiet == [expected is CloudNoCapacity] * 2
+
+
+@pytest.mark.parametrize("code", ["", "InsufficientHostCapacity", "InsufficientCapacityOnHost", "later"])
+def test_host(code: str) -> None:
+    """AW-5, AW-6: it is asked for again, and may be unknown for a moment. If it has no room no attempt is spent: it is
+    released, after its instance if AWS ended one, and another one is allocated in the next zone.
+    """
+    looks = [aws.error("InvalidHostID.NotFound"), {"Hosts": [aws.host(state="pending")]}, {"Hosts": [aws.host()]}]
+    rig = rig_of(MAC, describe_hosts=looks, allocate_hosts=[aws.AWAY, {"HostIds": ["h-1"]}, {"HostIds": ["h-2"]}])
+    second = {"Instances": [aws.instance("i-2", "pending")]}
+    if code.startswith("In"):
+        rig.region.answers["run_instances"] = [aws.error(code), second]
+    creation = rig.creation()
+
+    def until(wanted: dict[str, str]) -> None:
+        steps = range(40)
+        assert any(creation.external_id == wanted or rig.advance(creation, 1, seconds=6) for _ in steps)
+
+    if code == "later":
+        until({"instance": "i-1", "host": "h-1"})
+        rig.show(aws.instance(state="terminated", StateReason=FULL))
+        rig.region.answers["run_instances"] = second
+    number, zones = (2, "aab") if code else (1, "aa")
+    until({"instance": f"i-{number}", "host": f"h-{number}"})
+    sent = rig.region.sent("allocate_hosts")
+    assert [arguments["AvailabilityZone"] for arguments in sent] == list(zones)
+    assert (sent[0] == sent[1], len({arguments["ClientToken"] for arguments in sent})) == (True, number)
+    assert rig.region.sent("release_hosts") == ([{"HostIds": ["h-1"]}] if code else [])
+    where = {"AvailabilityZone": zones[-1], "HostId": f"h-{number}", "Tenancy": "host", "Affinity": "host"}
+    assert rig.region.last("run_instances")["Placement"] == where
+
+
+def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
+    """AW-6: the answer looks like a success. The node goes; the host is released when AWS lets it go."""
+    code, text = "HostMinAllocationPeriodUnexpired", "hosts must be allocated for at least 24 hour(s)"
+    failed = {"ResourceId": "h-1", "Error": {"Code": code, "Message": text}}
+    rig = rig_of(MAC)
+    rig.region.answers["release_hosts"] = {"Successful": [], "Unsuccessful": [failed]}
+    with pytest.raises(CloudRefused, match=f"failed for h-1: {code}: hosts"):
+        rig.cloud.hosts.release("h-1")
+    deletion = rig.deletion({"host": "h-1"})
+    deletion.advance()
+    deletion.advance()
+    assert deletion.complete
+    assert text in caplog.text
+
+
+# -- places --
+
+TWO_TYPES = {"instance-type": ["t3.medium", "m5.large"]}
+ALL = [f"{name}{spot} in {where}" for spot in (" (spot)", "") for name in TWO_TYPES["instance-type"] for where in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("label", "pool", "expected"),
+    [
+        ({"use-spot": True}, {}, ["t3.medium (spot) in any zone"]),
+        ({}, {"availability-zone": ["z1", "z2"]}, ["t3.medium in z1", "t3.medium in z2"]),
+        ({}, {"availability-zone": "z1", "subnet-id": "a"}, ["t3.medium in a"]),
+        ({**TWO_TYPES, "use-spot": True, "spot-fallback": True}, {"subnet-id": ["a", "b"]}, ALL),
+        ({**FLEET, "use-spot": True}, {"subnet-id": ["a", "b"]}, ["fleet of t3.medium (spot) in any zone"]),
+    ],
+)
+def test_order_of_places(label: dict[str, Any], pool: dict[str, Any], expected: list[str]) -> None:
+    """The first type everywhere, then the next one; on demand only in the end. A fleet chooses itself (AW-8)."""
+    rig = aws.Rig(aws.section(label, pool=pool))
+    assert [str(place) for place in places_of(rig.label)] == expected
+    assert [str(place) for place in rig.cloud.places.to_try(rig.label)] == expected
+
+
+def request_of(nodes: int = 2, number: int = 1) -> NodeRequest:
+    request = NodeRequest(f"300-{number:010d}")
+    request.node_types = ["small"] * nodes
+    return request
+
+
+def places_in(label: dict[str, Any] | None = None, denied: bool = False, **pool: Any) -> tuple[Places, Any]:
+    """In a region whose subnets ``a`` and ``b`` are in zones of their own; there are three default subnets."""
+
+    def found(arguments: dict[str, Any]) -> Any:
+        (wanted,) = arguments["Filters"]
+        names = ["d1", "d2", "d3"] if wanted["Values"] == ["true"] else wanted["Values"]
+        return {"Subnets": [{"SubnetId": name, "AvailabilityZone": f"zone-{name}"} for name in names]}
+
+    answer = aws.error("UnauthorizedOperation") if denied else found
+    rig = aws.Rig(
+        aws.section(label, pool={key.replace("_", "-"): value for key, value in pool.items()}), describe_subnets=answer
+    )
+    return rig.cloud.places, rig.label
+
+
+def test_nodes_of_a_request_go_where_the_first_one_is() -> None:
+    """N-7: another type in the same zone comes before the first type in another one."""
+    (places, label), request = (places_in(TWO_TYPES, subnet_id=["a", "b"]), request_of())
+    assert places.to_try(label, request, "zone-b")[0].subnet_id == "b", "the zone of a node that is reused"
+    places.no_room_for(places.to_try(label, request)[0], request)
+    second = places.to_try(label, request)[0]
+    assert str(second) == "t3.medium in b"
+    places.made(second, request)
+    places.no_room_for(second, request)
+    assert [str(place) for place in places.to_try(label, request)] == ["m5.large in b", "m5.large in a"]
+
+
+def test_a_pool_that_names_nothing() -> None:
+    """N-7: one of the zones of the cloud, another one for other requests; a single node goes where AWS wants."""
+    places, label = places_in()
+    chosen = [[places.to_try(label, request_of(number=n))[0].zone for _ in range(2)] for n in range(20)]
+    assert all(first == second for first, second in chosen)
+    assert {first for first, _ in chosen} == {"zone-d1", "zone-d2", "zone-d3"}
+    assert [place.zone for place in places.to_try(label, request_of(1))] == [None]
+    # Credentials that may not ask launch all the same.
+    places, label = places_in(denied=True, subnet_id=["a", "b"])
+    first, second = places.to_try(label, request_of())
+    places.no_room_for(first, request_of())
+    places.made(second, request_of())
+    assert places.to_try(label, request_of()) == [second]

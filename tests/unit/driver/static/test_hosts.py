@@ -1,0 +1,516 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Static hosts by the passes of their provider: registration, return, quarantine, and what requests may have (S)."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.keyscan import ScanFailed
+from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks, is_alive
+from nodepool.driver.static.provider import StaticProvider
+from nodepool.driver.static.registration import Quarantines, StaticRegistry
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.model import states
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.node import Node
+from nodepool.model.reasons import ReasonCode, reason_of
+from nodepool.model.request import NodeRequest
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.plan.static import HostFacts, HostId, HostSpec, is_parked, new_node
+from nodepool.testing.pool_worker import PoolWorkerStandIn
+from tests.support.failing_zk import FailingZooKeeper
+from tests.support.ports import free_ports
+from tests.support.sshd import SshServer
+from tests.support.wait import wait_for
+from tests.unit.driver.static.conftest import OFF, Hosts, Lab, load
+
+TWO = {"max-parallel-jobs": 2}
+HOST = "zuul@127.0.0.1:22"
+AWAY = ZKConnectionError("away")
+CONFLICT = ZKConflict("NotEmpty")
+
+
+def spec(name: str = "127.0.0.1", port: int = 22, **more: Any) -> HostSpec:
+    return HostSpec(HostId(name, "zuul", port), "main", ("small",), **more)
+
+
+# -- checks --
+
+
+def test_real_hosts(lab: Lab, sshd: SshServer, caplog: pytest.LogCaptureFixture) -> None:
+    """S-1, S-2, S-3, S-5: one ready node a slot, with all scanned keys; a host without a configured key is not used,
+    and tried again after a minute; other connection types need a TCP connection only.
+    """
+    ssh, closed = {"connection-port": sshd.port}, {"connection-port": free_ports(1)[0]}
+    winrm = {"connection-type": "winrm", "host-key": "ssh-rsa AAAA"}
+    provider = lab.provider(
+        {"name": "127.0.0.9", **ssh, **TWO, "host-key": sshd.host_keys[1]},
+        {"name": "127.0.0.8", **ssh, "host-key": [sshd.host_keys[0], "ssh-rsa WRONG"]},
+        {"name": "127.0.0.7", **ssh, **winrm},
+        {"name": "127.0.0.6", **closed, **winrm},
+        {"name": "127.0.0.5", **closed, **OFF, "host-key": "ssh-rsa AAAA"},
+        pool={"node-attributes": {"a": 1}},
+        settled=True,
+    )
+    keys = tuple(sorted(sshd.host_keys))
+    found = [(node.interface_ip, node.slot, tuple(sorted(node.host_keys))) for node in lab.zk.all_nodes()]
+    expected = [
+        ("127.0.0.9", 0, keys),
+        ("127.0.0.9", 1, keys),
+        ("127.0.0.7", 0, ()),
+        ("127.0.0.5", 0, ("ssh-rsa AAAA",)),
+    ]
+    assert sorted(found) == sorted(expected)
+    assert {(node.state, str(node.attributes)) for node in lab.zk.all_nodes()} == {(states.READY, "{'a': 1}")}
+    assert "ssh-rsa WRONG" in caplog.text
+    checks = {str(status.name): status.next for status in provider.hostStatus() if status.up is False}
+    assert checks[f"zuul@127.0.0.8:{sshd.port}"] == lab.wall.now + 60
+    # S-9: that it accepts a connection is enough.
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert is_alive(spec(port=listening.getsockname()[1]))
+    assert not is_alive(spec(port=closed["connection-port"]))
+
+
+def test_hosts_that_are_down_do_not_stop_others(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
+    """S-4: each host has its own back-off, which is logged once."""
+    hosts.down = {"h2", "h3"}
+    provider = lab.provider(*({"name": name} for name in ("h1", "h2", "h3", "h4")))
+    waits = []
+    for _ in range(8):
+        waits.append(lab.settle(provider))
+        assert lab.nodes("hostname") == ["h1", "h4"]
+        lab.clock.now += waits[-1]
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    lab.settle(provider)
+    lab.clock.now += 59
+    assert provider.run_once() == 1
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 2
+
+
+def test_checks_of_a_host_are_joined(hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
+    """S-1, S-8, S-13: one slow host delays no other; slots that are released together cost one check, which began
+    after each of them was released. What runs at the end ends, and nothing waits for ever.
+    """
+    checker = HostChecker("test", 4)
+    try:
+        first = checker.check(spec("slow"))
+        wait_for("it has begun", lambda: hosts.started)
+        later = [checker.check(spec("slow")) for _ in range(5)]
+        assert checker.check(spec("quick")).result(30)
+        hosts.go_on.set()
+        assert first.result(30).host_keys == ("ssh-rsa 2",)
+        assert len({future.result(30).host_keys for future in later}) == 1
+        assert hosts.started.count("slow") == 2
+        # S-4: an error is that of all who asked, and the host can be checked again afterwards.
+        hosts.down = {"slow"}
+        with pytest.raises(ScanFailed, match="no answer"):
+            checker.check(spec("slow")).result(30)
+        # S-9: an error of other work counts as `otherwise`.
+        assert checker.submit(lambda: bool(1 / 0), True).result(30) is True
+        assert "ZeroDivisionError" in caplog.text
+        hosts.down = set()
+        hosts.go_on.clear()
+        running = [checker.check(spec(f"slow{number}")) for number in range(4)]
+        wait_for("they have begun", lambda: len(hosts.started) == 8)
+        waiting, queued = checker.check(spec("slow0")), checker.submit(lambda: True, False)
+        checker.stop()
+        assert waiting.cancelled()
+        assert checker.check(spec("h1")).cancelled()
+        hosts.go_on.set()
+        assert all(future.result(30).host_keys for future in running)
+        assert queued.result(30) is checker.submit(lambda: True, False).result(30) is False
+    finally:
+        checker.stop()
+        checker.join()
+
+
+@pytest.mark.parametrize(
+    ("host", "error", "text", "remedy"),
+    [
+        (spec("h1"), None, "answers with 1 host keys", ""),
+        (spec("h1", check=False), None, "not contacted", ""),
+        (spec("h1"), ScanFailed("cannot connect to h1:22"), "cannot connect to h1:22", "connection-port"),
+        (spec("h1"), ScanFailed("cannot resolve h1"), "cannot resolve h1", "name service"),
+        (spec("h1"), HostKeysMissing("no key ssh-rsa B"), "no key ssh-rsa B", "correct host-key"),
+        (spec("slow"), None, "not looked at within 2 s", "check fewer"),
+    ],
+)
+def test_preflight(hosts: Hosts, host: HostSpec, error: Exception | None, text: str, remedy: str) -> None:
+    """``nodepool check``: cause and remedy; a host that does not answer keeps no other from being shown."""
+    if error is not None:
+        hosts.down, hosts.errors = {"h1"}, {"h1": error}
+    found, other = host_checks("lab", [host, spec("h2")], limit=2.0)
+    assert (found.subject, found.ok) == (f"host {host.id}", not remedy)
+    assert text in found.text
+    assert remedy in found.remedy
+    assert other.ok
+    assert list(host_checks("lab", [])) == []
+
+
+# -- passes --
+
+
+@pytest.mark.parametrize(
+    ("host", "trouble", "left"),
+    [
+        # In one write.
+        ({}, None, ("0000000001", states.READY)),
+        (OFF, None, ("0000000001", states.READY)),
+        # The node ends unlocked and `deleting`, for the next try.
+        ({}, AWAY, ("0000000000", states.DELETING)),
+        ({}, "idle", ("0000000000", states.DELETING)),
+        ({}, "stop", ("0000000000", states.DELETING)),
+        # Another client waits for the lock: the node is only removed, and the next pass registers the slot.
+        ({}, CONFLICT, None),
+        # S-4: the node goes, and the host is tried again after a second.
+        ({}, "down", None),
+    ],
+)
+def test_released_host(lab: Lab, hosts: Hosts, host: dict[str, Any], trouble: Any, left: Any) -> None:
+    """S-8, S-13: after a new scan the node is replaced, and nothing stays locked. Without a check the framework writes
+    the successor together with the removal.
+    """
+    provider = lab.provider(host, settled=True)
+    (node,) = lab.zk.all_nodes()
+    new = provider.replacementFor(node)
+    assert (new is not None) is (host == OFF)
+    assert new is None or (new.id, new.state, new.slot) == (None, states.READY, 0)
+    if isinstance(trouble, Exception):
+        answers: list[BaseException | None] = [trouble]
+        lab.zk.fail["replaceNode"] = lambda: answers.pop() if answers else None
+    elif trouble == "down":
+        hosts.down = {"127.0.0.1"}
+    elif trouble is not None:
+        getattr(provider, trouble)()
+        assert provider.replacementFor(node) is None
+    lab.zk.calls.clear()
+    task = provider.startNodeCleanup(lab.used(node))
+    task.join(30)
+    assert not task.is_alive()
+    assert lab.zk.calls.count("replaceNode") == (0 if trouble in ("idle", "stop") else 2 if trouble is CONFLICT else 1)
+    assert lab.nodes("id", "state") == ([left] if left else [])
+    assert not any(lab.zk.isNodeLocked(found) for found in lab.zk.all_nodes())
+    if trouble != "stop":
+        lab.settle(provider)
+    assert len(lab.zk.all_nodes()) == (0 if trouble == "down" else 1)
+
+
+def test_host_that_fails(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
+    """S-9, S-4: it is noticed before it is handed out, or at the start: its free nodes go, and it is tried again
+    after a second.
+    """
+    provider = lab.provider(TWO, settled=True)
+    first, second = lab.zk.all_nodes()
+    assert provider.check_alive(first).result(30) is True
+    hosts.down = {"127.0.0.1"}
+    assert provider.check_alive(first).result(30) is False
+    assert lab.nodes("id") == [second.id]
+    assert lab.settle(provider) == 1
+    assert lab.nodes("id") == []
+    assert "is not registered: no TCP connection within 5 s" in caplog.text
+    hosts.down = set()
+    lab.clock.now += 1
+    lab.settle(provider)
+    assert lab.nodes("slot") == [0, 1]
+    hosts.down = {"127.0.0.1"}
+    again = lab.provider(TWO)
+    assert lab.settle(again) == 1
+    assert lab.nodes("id") == []
+
+
+@pytest.mark.parametrize(("state", "away"), [(states.READY, False), (states.IN_USE, False), (states.READY, True)])
+def test_two_nodes_in_one_slot(
+    lab: Lab, hosts: Hosts, state: str, away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S-10: the older one has the slot, but for one in use. The other one is refused and goes, at the latest with the
+    next pass.
+    """
+    provider = lab.provider(OFF, settled=True)
+    (first,) = lab.zk.all_nodes()
+    twin = first.copy()
+    twin.id = twin.version = None
+    lab.zk.change(lab.zk.add(twin).key, state=state)
+    first, second = lab.zk.all_nodes()
+    kept, refused = (first, second) if state == states.READY else (second, first)
+    if state == states.READY:
+        assert provider.check_alive(kept).result(30) is True
+    assert provider.replacementFor(kept) is None
+    if away:
+        lab.zk.fail["deleteNode"] = AWAY
+    assert provider.check_alive(refused).result(30) is False
+    assert (f"Node {refused.id} stays until the next pass" in caplog.text) is away
+    assert lab.nodes("id") == ([first.id, second.id] if away else [kept.id])
+    assert (provider.replacementFor(kept) is None) is away
+
+
+def test_thread(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
+    """S-1, S-13, S-17: it registers, survives an error, has a pass when records change, and ends after `stop`."""
+    provider = StaticProvider(load({}, OFF | {"name": "h2"}))
+    errors: list[BaseException | None] = [ValueError("odd")]
+    lab.zk.fail["nodeIterator"] = lambda: errors.pop() if errors else None
+    lab.providers.append(provider)
+    provider.start(lab.zk)
+    wait_for("the error is logged", lambda: "ValueError: odd" in caplog.text)
+    removed = new_node("lab", spec("127.0.0.1"), 0, HostFacts())
+    provider.nodeDeletedNotification(removed)
+    wait_for("the hosts are registered", lambda: len(lab.zk.all_nodes()) == 2)
+    quarantine(lab, "h2")
+    wait_for("one is on hold", lambda: [node for node in lab.zk.all_nodes() if is_parked(node)])
+
+
+def test_in_a_command(lab: Lab, hosts: Hosts) -> None:
+    """S-13: `nodepool delete --now` starts the provider only to recycle one node: nothing else is registered."""
+    lab.provider(OFF, settled=True)
+    (node,) = lab.zk.all_nodes()
+    provider = StaticProvider(load(OFF, {**OFF, "name": "127.0.0.2"}))
+    lab.providers.append(provider)
+    lab.zk.cache = None  # type: ignore[assignment]
+    provider.start(lab.zk)
+    assert provider.replacementFor(node) is None
+    provider.startNodeCleanup(lab.used(node)).join(30)
+    assert lab.nodes("id", "hostname") == [("0000000001", "127.0.0.1")]
+
+
+# -- writes --
+
+SLOTS = {spec().id: spec(slots=2)}
+FOUND = {spec().id: HostFacts()}
+
+
+class Store:
+    """A registry, its ZooKeeper, and nodes of its two slots."""
+
+    def __init__(self, cache: bool = True) -> None:
+        self.zk = FailingZooKeeper()
+        self.idle = threading.Event()
+        if not cache:
+            self.zk.cache = None  # type: ignore[assignment]
+        log = logging.getLogger("test")
+        self.registry = StaticRegistry(self.zk, "lab", SLOTS, Quarantines(self.zk, SLOTS), self.idle, log)
+
+    def add(self, slot: int | None = 0, provider: str = "lab", locked: bool = False) -> Node:
+        node = self.zk.add(new_node(provider, SLOTS[spec().id], slot or 0, HostFacts()))
+        if slot is None:
+            self.zk.change(node.key, slot=None)
+            node = self.zk.all_nodes()[-1]
+        if locked:
+            self.zk.take(node)
+        return node
+
+
+@pytest.mark.parametrize(
+    ("slots", "seen", "made"),
+    [
+        ([], None, [0, 1]),
+        ([1], None, [0]),
+        ([0, 1], None, []),
+        # The cache does not know them yet, or not that another launcher gave one its slot.
+        ([0, 1], [], []),
+        ([1], [None], [0]),
+    ],
+)
+def test_registers_only_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, slots: list[int], seen: list[None] | None, made: list[int]
+) -> None:
+    """S-10, S-4: nodes of this provider count, in any state, those of others do not; only hosts that answered."""
+    store = Store()
+    for slot in slots:
+        store.add(slot)
+    store.add(0, "elsewhere")
+    if seen is not None:
+        known = [store.zk.all_nodes()[number].copy() for number in range(len(seen))]
+        for node in known:
+            node.slot = None
+        monkeypatch.setattr(store.zk, "nodeIterator", lambda cached=True: iter(known))
+    assert store.registry.register({}) == 0
+    assert store.registry.register(FOUND) == len(made)
+    assert sorted(node.slot or 0 for node in store.zk.all_nodes() if node.provider == "lab") == [
+        *sorted({*slots, *made})
+    ]
+
+
+def test_name_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G-1: a znode with a name that ZooKeeper takes and we do not is not looked for without end."""
+    store, looks = Store(), list[int]()
+
+    def listing() -> list[str]:
+        looks.append(1)
+        assert len(looks) < 3, "it would look for ever"
+        return ["no\N{NO-BREAK SPACE}name"]
+
+    monkeypatch.setattr(store.zk, "getNodes", listing)
+    assert store.registry.register(FOUND) == 2
+
+
+@pytest.mark.parametrize("how", ["taken", "locked", "idle", "breaks off"])
+def test_node_that_is_not_free(how: str) -> None:
+    """S-6, S-7, S-13, S-17: every write is fenced by the version that the decision was made on."""
+    store = Store()
+    node = store.add()
+    if how == "taken":
+        store.zk.change(node.key, allocated_to="200-0000000001")
+    elif how == "locked":
+        store.zk.take(node.copy())
+    elif how == "idle":
+        store.idle.set()
+        assert store.registry.register(FOUND) == 0
+    else:
+        store.zk.fail["deleteNode"] = AWAY
+        with pytest.raises(ZKConnectionError):
+            store.registry.deregister(node, "test")
+        (left,) = store.zk.all_nodes()
+        assert (left.state, store.zk.isNodeLocked(left)) == (states.DELETING, False)
+        return
+    assert not store.registry.update(node, {"type": ["big"]})
+    assert not store.registry.hold(node, "test")
+    assert not store.registry.deregister(node, "test")
+    (left,) = store.zk.all_nodes()
+    assert (left.state, left.type, store.zk.isNodeLocked(left)) == (states.READY, ["small"], how == "locked")
+
+
+def test_recycled_node(caplog: pytest.LogCaptureFixture) -> None:
+    """S-8, S-10: the last node of a slot to go has a successor, and one that lost its slot has none. That another
+    launcher removed the node after our session was lost is no error.
+    """
+    store = Store()
+    first, second, third = store.add(locked=True), store.add(locked=True), store.add(locked=True)
+    for slot, provider in ((1, "lab"), (0, "elsewhere"), (None, "lab")):
+        store.add(slot, provider)
+    assert {node.id for node in store.registry.others_in_slot(first)} == {second.id, third.id}
+    third.slot = None
+    results = [store.registry.recycle(node, HostFacts()) for node in (third, second, first)]
+    assert results == [False, False, True]
+    node = store.add(locked=True)
+    store.zk.fail |= {"replaceNode": CONFLICT, "unlockNode": CONFLICT}
+    assert not store.registry.recycle(node, HostFacts())
+    assert "Traceback" not in caplog.text
+
+
+# -- quarantine --
+
+
+def quarantine(lab: Lab, name: str = HOST, **fields: Any) -> None:
+    """What an operator does."""
+    given = {"reason": "the disk is broken", "by": "alice", "since": lab.wall.now, **fields}
+    lab.zk.maintenance.put(Maintenance("host", name, Mode.QUARANTINE, **given))
+
+
+def record(lab: Lab, name: str = HOST) -> Any:
+    return lab.zk.maintenance.read_all().get(("host", name))
+
+
+def passes(lab: Lab, provider: StaticProvider, number: int) -> None:
+    """Lets so many checks fall due, one after the other."""
+    for _ in range(number):
+        lab.pass_seconds(lab.settle(provider))
+        lab.settle(provider)
+
+
+@pytest.mark.parametrize("name", [HOST, "127.0.0.1"])
+def test_quarantined_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """S-17, S-10: its nodes go on hold, with who did it and why; released, they come back, after a check. Two launchers
+    do the same, and nothing is lost or there twice.
+    """
+    provider, other = lab.provider(TWO, settled=True), lab.provider(TWO, settled=True)
+    quarantine(lab, name)
+    for each in (provider, other):
+        lab.settle(each)
+    assert lab.nodes("state", "comment") == [(states.HOLD, "quarantine: alice: the disk is broken")] * 2
+    assert provider.check_alive(lab.zk.all_nodes()[0]).result(30) is False
+    (status,) = provider.hostStatus()
+    assert (status.up, status.quarantine, status.next) == (True, "alice: the disk is broken", None)
+    assert provider.waitReason("main", ["small"], {}).text.endswith(f"of 2, 2 are quarantined ({HOST})")
+    # A cache that is behind, or that has not read the records yet, releases no host.
+    with monkeypatch.context() as behind:
+        behind.setattr(lab.zk.cache.maintenance, "snapshot", dict)
+        lab.provider(TWO, settled=True)
+    lab.zk.cache.maintenance.ready.clear()
+    late = lab.provider({})
+    assert late.run_once() == 1
+    lab.settle(provider)
+    assert {node.state for node in lab.zk.all_nodes()} == {states.HOLD}
+    lab.zk.cache.maintenance.ready.set()
+    lab.settle(late)
+    checks = len(hosts.started)
+    lab.zk.maintenance.remove("host", name)
+    for each in (provider, other):
+        lab.settle(each)
+    assert len(hosts.started) > checks
+    assert lab.nodes("state", "slot") == [(states.READY, 0), (states.READY, 1)]
+    assert provider.hostStatus()[0].quarantine is None
+
+
+def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-16: for a minute; ZooKeeper that is away loses no quarantine. An operator who releases the host has it checked
+    at once, and comes first.
+    """
+    hosts.down = {"127.0.0.1", "h2"}
+    others: Any = ({"name": "h2", "quarantine-after": 0}, *({"name": f"h{number}"} for number in range(3, 9)))
+    provider = lab.provider({}, *others, quarantine_after=3)
+    passes(lab, provider, 1)
+    assert record(lab) is None
+    with monkeypatch.context() as away:
+        away.setattr(lab.zk.maintenance, "put_automatic", lambda *_: (_ for _ in ()).throw(AWAY))
+        with pytest.raises(ZKConnectionError):
+            passes(lab, provider, 1)
+    lab.settle(provider)
+    found, now = record(lab), lab.wall.now
+    assert (found.automatic, found.since, found.until) == (True, now, now + 60)
+    assert found.reason == "3 failed checks in a row, the last one: no answer"
+    lab.settle(provider)
+    assert provider.hostStatus()[0].next == found.until
+    lab.pass_seconds(60)
+    for _ in range(2):
+        lab.settle(provider)
+    assert (record(lab).since, record(lab).until) == (now, now + 60 + 63), "for as long as it has been down"
+    assert record(lab, "zuul@h2:22") is None
+    checks = hosts.started.count("127.0.0.1")
+    lab.zk.maintenance.remove("host", HOST)
+    lab.settle(provider)
+    assert hosts.started.count("127.0.0.1") == checks + 1
+    assert record(lab) is None, "its failures count from the beginning"
+    quarantine(lab)
+    passes(lab, provider, 3)
+    assert (record(lab).by, hosts.started.count("127.0.0.1")) == ("alice", checks + 1)
+
+
+# -- requests --
+
+
+@pytest.mark.parametrize(
+    ("labels", "requestor", "pool", "reason"),
+    [
+        # S-11: a request waits for hosts, however few max-servers allows.
+        (["small", "small"], "zuul", {"max-servers": 1}, ""),
+        (["small"], MIN_READY_REQUESTOR, {}, "min-ready"),
+        (["small"], "zuul", {"max-servers": 0}, "max-servers is 0"),
+        (["small", "big"], "zuul", {}, "big"),
+        # No host will ever be added by waiting.
+        (["small"] * 3, "zuul", {}, "3 nodes of label small are needed, this pool has 2 slots"),
+    ],
+)
+def test_declines(lab: Lab, hosts: Hosts, labels: list[str], requestor: str, pool: dict[str, Any], reason: str) -> None:
+    """S-14, S-15, A-13: and nothing is ever launched (S-11); ready nodes are checked (S-9)."""
+    provider = lab.provider({**OFF, **TWO}, pool=pool, settled=True)
+    request = NodeRequest("200-0000000001")
+    request.node_types, request.requestor = labels, requestor
+    handler = provider.getRequestHandler(PoolWorkerStandIn(lab.zk, provider, "main"), request)
+    found = handler.getDeclinedReasons()
+    assert len(found) == bool(reason)
+    assert all(reason in text for text in found)
+    if "slots" in reason:
+        assert reason_of(found[0]).code is ReasonCode.ROOM_STATIC
+        assert not handler.hasProviderQuota(labels)
+    assert not handler.hasRemainingQuota("small")
+    with pytest.raises(NotImplementedError):
+        handler.launch(Node("small"))
+    assert (provider.labelReady("small"), provider.labelReady("big")) == (True, False)
+    node = lab.zk.all_nodes()[0]
+    assert handler.checkReusableNode(node)
+    node.hostname = "127.0.0.250"
+    assert not handler.checkReusableNode(node)
