@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs Nodepool in containers: Dockerfile, etc/compose.yaml, etc/kubernetes; and that no key gets out with it."""
+"""What installs and runs Nodepool: Dockerfile, compose, Kubernetes, units of systemd, packages and dependencies."""
 
 from __future__ import annotations
 
+import configparser
 import fnmatch
 import re
 import shlex
@@ -13,54 +14,50 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from nodepool.cmd import builder, cli, launcher, tls, web
+from nodepool.cmd.builder import make_parser as builder_parser
+from nodepool.cmd.cli import make_parser as cli_parser
+from nodepool.cmd.launcher import make_parser as launcher_parser
+from nodepool.cmd.tls import make_parser as tls_parser
+from nodepool.cmd.web import make_parser as web_parser
 from nodepool.config.loader import load_config
 from nodepool.config.validator import validate
 
 ROOT: Final = Path(__file__).parents[2]
 KUBERNETES: Final = ROOT / "etc" / "kubernetes"
-#: The oldest and the newest release that the manifests are checked for.
-RELEASES: Final = ("1.25", "1.37")
+DOCKERFILE: Final = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 #: User and group of the images.
 USER: Final = 10001
 PARSERS: Final = {
-    "nodepool": cli.make_parser,
-    "nodepool-launcher": launcher.make_parser,
-    "nodepool-builder": builder.make_parser,
-    "nodepool-web": web.make_parser,
-    "nodepool-tls": tls.make_parser,
+    "nodepool": cli_parser,
+    "nodepool-launcher": launcher_parser,
+    "nodepool-builder": builder_parser,
+    "nodepool-web": web_parser,
+    "nodepool-tls": tls_parser,
 }
-#: Where somebody may put keys.
-SECRETS: Final = ("etc/kubernetes/tls/zk-client.key", "etc/tls/server.pem", "etc/client.p12", "etc/ca.key")
 
 
-def manifests() -> dict[str, dict[str, Any]]:
-    """What the files of the kustomization have, by kind and name."""
-    found: dict[str, dict[str, Any]] = {}
-    for name in kustomization()["resources"]:
-        for data in yaml.safe_load_all((KUBERNETES / name).read_text(encoding="utf-8")):
-            found[f"{data['kind']}/{data['metadata']['name']}"] = data
-    return found
+def lines(path: Path) -> list[str]:
+    """Without comments."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
 
 
-def kustomization() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text(encoding="utf-8"))
-    return data
+def loaded(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
-def pods() -> dict[str, dict[str, Any]]:
-    """The pod of each workload by its name."""
-    kinds = ("Deployment", "StatefulSet")
-    return {
-        data["metadata"]["name"]: data["spec"]["template"]["spec"]
-        for data in manifests().values()
-        if data["kind"] in kinds
-    }
-
-
-def compose() -> dict[str, Any]:
-    data: dict[str, Any] = yaml.safe_load((ROOT / "etc" / "compose.yaml").read_text(encoding="utf-8"))
-    return data
+KUSTOMIZATION: Final = loaded(KUBERNETES / "kustomization.yaml")
+COMPOSE: Final = loaded(ROOT / "etc" / "compose.yaml")
+MANIFESTS: Final = {
+    f"{data['kind']}/{data['metadata']['name']}": data
+    for name in KUSTOMIZATION["resources"]
+    for data in yaml.safe_load_all((KUBERNETES / name).read_text(encoding="utf-8"))
+}
+#: The pod of each workload.
+PODS: Final = {
+    data["metadata"]["name"]: data["spec"]["template"]["spec"]
+    for data in MANIFESTS.values()
+    if data["kind"] in ("Deployment", "StatefulSet")
+}
 
 
 def parses(command: list[str]) -> bool:
@@ -69,125 +66,196 @@ def parses(command: list[str]) -> bool:
     return True
 
 
-class TestDockerfile:
-    TEXT: Final = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-
-    def test_commands_are_free(self) -> None:
-        """What stands behind the name of an image is a whole command, as with the released images."""
-        assert not re.search(r"^ENTRYPOINT", self.TEXT, re.MULTILINE)
-        assert set(re.findall(r"^USER (\S+)$", self.TEXT, re.MULTILINE)) == {f"{USER}:{USER}", "0:0"}
-
-    def test_health_checks_and_commands(self) -> None:
-        for text in re.findall(r"CMD (\[.*\])$", self.TEXT, re.MULTILINE):
-            command = yaml.safe_load(text)
-            if command[0] == "/bin/sh":
-                command = [word for word in shlex.split(command[2])[1:] if not word.startswith("$")]
-            assert parses(command) if command[-1] != "--help" else command[0] in PARSERS
+def test_dockerfile() -> None:
+    """What stands behind the name of an image is a whole command, as with the released images."""
+    assert not re.search(r"^ENTRYPOINT", DOCKERFILE, re.MULTILINE)
+    assert set(re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)) == {f"{USER}:{USER}", "0:0"}
+    targets = re.findall(r"^FROM base AS (\S+)$", DOCKERFILE, re.MULTILINE)
+    assert targets == ["nodepool", "nodepool-launcher", "nodepool-web", "nodepool-builder"]
+    for text in re.findall(r"CMD (\[.*\])$", DOCKERFILE, re.MULTILINE):
+        command = yaml.safe_load(text)
+        if command[0] == "/bin/sh":
+            command = [word for word in shlex.split(command[2])[1:] if not word.startswith("$")]
+        assert parses(command) if command[-1] != "--help" else command[0] in PARSERS
 
 
-class TestCompose:
-    def test_services(self) -> None:
-        services = compose()["services"]
-        assert set(services) == {"zookeeper", "launcher", "web", "builder"}
-        for name, service in services.items():
-            assert not service["image"].endswith(":latest")
-            assert ":" in service["image"]
-            if name != "zookeeper":
-                assert f"FROM base AS {service['build']['target']}\n" in TestDockerfile.TEXT
-                assert parses(service["command"])
-                assert service["depends_on"] == {"zookeeper": {"condition": "service_healthy"}}
-
-    def test_names_are_declared(self) -> None:
-        data = compose()
-        volumes = {volume.partition(":")[0] for service in data["services"].values() for volume in service["volumes"]}
-        assert {name for name in volumes if not name.startswith("/")} == set(data["volumes"])
-        assert data["services"]["zookeeper"]["configs"][0]["source"] in data["configs"]
-
-    def test_tls_only(self) -> None:
-        settings = compose()["configs"]["zoo.cfg"]["content"].splitlines()
-        assert "ssl.clientAuth=need" in settings
-        assert not any(line.startswith("clientPort") for line in settings)
+def test_compose() -> None:
+    """Images have tags; all that is named is declared; ZooKeeper is reached by TLS alone."""
+    services = COMPOSE["services"]
+    assert set(services) == {"zookeeper", "launcher", "web", "builder"}
+    for name, service in services.items():
+        assert re.search(r":(?!latest$)", service["image"])
+        if name != "zookeeper":
+            assert f"FROM base AS {service['build']['target']}\n" in DOCKERFILE
+            assert parses(service["command"])
+            assert service["depends_on"] == {"zookeeper": {"condition": "service_healthy"}}
+    volumes = {volume.partition(":")[0] for service in services.values() for volume in service["volumes"]}
+    assert {name for name in volumes if not name.startswith("/")} == set(COMPOSE["volumes"])
+    assert services["zookeeper"]["configs"][0]["source"] in COMPOSE["configs"]
+    zookeeper = COMPOSE["configs"]["zoo.cfg"]["content"].splitlines()
+    assert "ssl.clientAuth=need" in zookeeper
+    assert not any(line.startswith("clientPort") for line in zookeeper)
 
 
-class TestKubernetes:
-    @pytest.mark.parametrize("release", RELEASES)
-    @pytest.mark.parametrize("name", manifests())
-    def test_schemas(self, name: str, release: str) -> None:
-        kubernetes_validate.validate(manifests()[name], release, strict=True)
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_manifests(name: str) -> None:
+    """For the oldest and the newest release that they are for; services find their pods."""
+    for release in ("1.25", "1.37"):
+        kubernetes_validate.validate(MANIFESTS[name], release, strict=True)
+    if name.startswith("Service/"):
+        assert MANIFESTS[name]["spec"]["selector"] == {"app.kubernetes.io/name": name.removeprefix("Service/")}
 
-    def test_configuration(self) -> None:
-        path = str(KUBERNETES / "nodepool.yaml")
-        assert validate(path) == []
-        assert load_config(path, strict=True).images_dir == "/opt/nodepool/images"
 
-    def test_images(self) -> None:
-        """Each has a tag that stays, and is a target of the Dockerfile."""
-        tags = {image["name"]: image["newTag"] for image in kustomization()["images"]}
-        for pod in pods().values():
-            for container in pod["containers"]:
-                assert re.fullmatch(r"\d+\.\d+\.\d+", tags[container["image"]])
-                assert f"FROM base AS {container['image']}\n" in TestDockerfile.TEXT
-                assert parses(container["command"])
-
-    def test_generated(self) -> None:
-        """Each ConfigMap and Secret of a volume is generated."""
-        generated = {item["name"] for kind in ("configMap", "secret") for item in kustomization()[f"{kind}Generator"]}
-        used = set(
-            re.findall(r"(?:secretName|name): (nodepool-(?:config|zookeeper|clouds))", str(pods()).replace("'", ""))
-        )
-        assert used == generated
-
-    @pytest.mark.parametrize("name", pods())
-    def test_pods(self, name: str) -> None:
-        pod = pods()[name]
-        assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == USER
-        assert pod["automountServiceAccountToken"] is False
-        assert "podAntiAffinity" in pod["affinity"]
-        (container,) = pod["containers"]
-        assert "readinessProbe" in container
-        mounts = {mount["name"] for mount in container["volumeMounts"]}
-        volumes = {volume["name"] for volume in pod["volumes"]}
-        assert mounts - volumes == ({"images"} if name == "nodepool-builder" else set())
-        assert volumes <= mounts
-
-    def test_launchers_finish_their_launches(self) -> None:
-        pod = pods()["nodepool-launcher"]
-        assert "--drain" in pod["containers"][0]["command"]
+@pytest.mark.parametrize("name", PODS)
+def test_pods(name: str) -> None:
+    """Images have a tag that stays, and are targets of the Dockerfile; launchers finish their launches."""
+    pod = PODS[name]
+    assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == USER
+    assert pod["automountServiceAccountToken"] is False
+    assert "podAntiAffinity" in pod["affinity"]
+    (container,) = pod["containers"]
+    assert "readinessProbe" in container
+    mounts = {mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    assert mounts - volumes == ({"images"} if name == "nodepool-builder" else set())
+    assert volumes <= mounts
+    tags = {image["name"]: image["newTag"] for image in KUSTOMIZATION["images"]}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", tags[container["image"]])
+    assert f"FROM base AS {container['image']}\n" in DOCKERFILE
+    assert parses(container["command"])
+    if name == "nodepool-launcher":
+        assert "--drain" in container["command"]
         assert pod["terminationGracePeriodSeconds"] > 600
-        assert "preStop" in pod["containers"][0]["lifecycle"]
-
-    def test_services_find_their_pods(self) -> None:
-        for data in manifests().values():
-            if data["kind"] == "Service":
-                assert data["spec"]["selector"] == {"app.kubernetes.io/name": data["metadata"]["name"]}
+        assert "preStop" in container["lifecycle"]
 
 
-class TestKeys:
-    """Keys that somebody made beside the files do not get into commits, images and packages."""
+def test_configuration_of_kubernetes() -> None:
+    """Each ConfigMap and Secret of a volume is generated."""
+    path = str(KUBERNETES / "nodepool.yaml")
+    assert validate(path) == []
+    assert load_config(path, strict=True).images_dir == "/opt/nodepool/images"
+    generated = {item["name"] for kind in ("configMap", "secret") for item in KUSTOMIZATION[f"{kind}Generator"]}
+    names = r"(?:secretName|name): (nodepool-(?:config|zookeeper|clouds))"
+    assert set(re.findall(names, str(PODS).replace("'", ""))) == generated
 
-    @pytest.mark.parametrize("path", SECRETS)
-    def test_ignored(self, path: str) -> None:
-        for name in (".gitignore", ".dockerignore"):
-            lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
-            patterns = [line.lstrip("/").rstrip("/") for line in lines if line and not line.startswith("#")]
-            assert any(ignores(pattern, path) for pattern in patterns), name
 
-    @pytest.mark.parametrize("path", SECRETS)
-    def test_not_packed(self, path: str) -> None:
-        lines = (ROOT / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
-        pruned = [line.split()[1] for line in lines if line.startswith("prune ")]
-        excluded = [
-            words[2:] for line in lines if (words := line.split())[0] == "recursive-exclude" and words[1] == "etc"
-        ]
-        by_name = any(fnmatch.fnmatch(Path(path).name, pattern) for patterns in excluded for pattern in patterns)
-        assert by_name or any(path.startswith(f"{directory}/") for directory in pruned)
+@pytest.mark.parametrize(
+    "path", ["etc/kubernetes/tls/zk-client.key", "etc/tls/server.pem", "etc/client.p12", "etc/ca.key"]
+)
+def test_keys(path: str) -> None:
+    """Keys that were made beside the files do not get into commits, images and packages."""
+    for name in (".gitignore", ".dockerignore"):
+        assert any(ignores(line.lstrip("/").rstrip("/"), path) for line in lines(ROOT / name)), name
+    words = [line.split() for line in lines(ROOT / "MANIFEST.in")]
+    excluded = [word for line in words if line[:2] == ["recursive-exclude", "etc"] for word in line[2:]]
+    pruned = [line[1] for line in words if line[0] == "prune"]
+    by_name = any(fnmatch.fnmatch(Path(path).name, pattern) for pattern in excluded)
+    assert by_name or any(path.startswith(f"{directory}/") for directory in pruned)
 
 
 def ignores(pattern: str, path: str) -> bool:
     """As git and docker do, for the patterns that we have: ``**/`` stands for any directories, also for none."""
-    parts = Path(path)
-    for candidate in (parts, *parts.parents):
-        for each in (pattern, pattern.replace("**/", "")):
-            if fnmatch.fnmatch(str(candidate), each):
-                return True
-    return False
+    return any(
+        fnmatch.fnmatch(str(part), each)
+        for part in (Path(path), *Path(path).parents)
+        for each in (pattern, pattern.replace("**/", ""))
+    )
+
+
+#: systemd.exec(5): with a user other than root each of these switches NoNewPrivileges on, and sudo cannot become root.
+AGAINST_SUDO = (
+    "DynamicUser LockPersonality MemoryDenyWriteExecute NoNewPrivileges PrivateDevices ProtectClock ProtectHostname "
+    "ProtectKernelLogs ProtectKernelModules ProtectKernelTunables RestrictAddressFamilies RestrictNamespaces "
+    "RestrictRealtime RestrictSUIDSGID SystemCallArchitectures SystemCallFilter"
+)
+#: What diskimage-builder and sudo do as root.
+BUILD_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "SETUID", "SYS_ADMIN", "SYS_CHROOT")
+
+
+@pytest.mark.parametrize("name", ["nodepool-launcher", "nodepool-builder", "nodepool-web"])
+def test_units(name: str) -> None:
+    """In the foreground, as user nodepool, with a watchdog. A stop leaves the directory of pid files."""
+    path = ROOT / "etc" / f"{name}.service"
+    # The last line of a name counts.
+    settings = dict(line.split("=", 1) for line in lines(path) if "=" in line)
+    wanted = {"ExecStart": f"{name} -f", "Type": "notify", "NotifyAccess": "main", "User": "nodepool"}
+    wanted |= {"Group": "nodepool", "RuntimeDirectory": "nodepool", "RuntimeDirectoryPreserve": "yes"}
+    assert settings.items() >= wanted.items()
+    assert float(settings["WatchdogSec"]) > 0
+    if name != "nodepool-builder":
+        # openstacksdk asks for addresses of the host when a provider starts.
+        assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()
+        return
+    # sudo becomes root, and what a build does as root is allowed.
+    assert not set(AGAINST_SUDO.split()) & set(settings)
+    dropped = settings["CapabilityBoundingSet"]
+    assert dropped.startswith("~")
+    assert not {f"CAP_{capability}" for capability in BUILD_CAPABILITIES} & set(dropped[1:].split())
+    # SIGTERM does not reach what diskimage-builder's traps write to, and there is time for them.
+    assert settings["KillMode"] == "mixed"
+    assert float(settings["TimeoutStopSec"]) >= 60
+
+
+def packages(*profiles: str) -> set[str]:
+    """Debian packages of profiles of bindep.txt; empty = those without one."""
+    entry = re.compile(r"(?P<package>\S+) \[(?:(?P<profile>[a-z]+) )?platform:dpkg\]")
+    entries = [match for line in lines(ROOT / "bindep.txt") if (match := entry.fullmatch(line))]
+    assert len(entries) == len(lines(ROOT / "bindep.txt"))
+    return {one["package"] for one in entries if (one["profile"] or "") in profiles}
+
+
+def installed_by(*scripts: str) -> set[str]:
+    """Packages that scripts of tools/ install when they are missing: ``need PACKAGE COMMAND``, alone or in groups."""
+    group = re.compile(r"^\s*(need_\w+)(?: *\(\) \{\n(.*?)\n\})?", re.MULTILINE | re.DOTALL)
+    groups = dict(group.findall((ROOT / "tools" / "lib" / "debian.sh").read_text(encoding="utf-8")))
+    found: set[str] = set()
+    for script in scripts:
+        text = (ROOT / "tools" / script).read_text(encoding="utf-8")
+        for part in [text, *(groups[name] for name, _ in group.findall(text))]:
+            found.update(re.findall(r"^\s*need ([a-z0-9.+-]+) ", part, re.MULTILINE))
+    return found
+
+
+def of_the_image(target: str) -> set[str]:
+    """Packages that a target of the Dockerfile installs."""
+    section = DOCKERFILE[DOCKERFILE.index(f" AS {target}\n") :].replace("\\\n", "")
+    command = re.search(r"apt-get install -y --no-install-recommends (.*?) && rm", section)
+    assert command is not None
+    return set(command[1].split())
+
+
+def test_debian_packages() -> None:
+    """bindep.txt names those that the scripts and the images install."""
+    assert packages("builder") == of_the_image("nodepool-builder")
+    assert packages("compile") == of_the_image("build")
+    assert packages("", "test") == installed_by("test") | {"python3"}
+    scripts = ("functional-builder", "functional-containers", "functional-install")
+    assert packages("functional") == installed_by(*scripts) - packages("test")
+    assert installed_by("demo", "bench", "simulate") <= packages("", "test", "builder")
+
+
+REQUIREMENT = re.compile(r"([\w.-]+)(\[[a-z0-9,-]+\])?(>=\d[\w.]*(,<\d[\d.]*)?|==\d[\w.]*)")
+FILES = [*sorted(ROOT.glob("*requirements.txt")), *sorted(ROOT.glob("*/**/requirements.txt"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_dependency_has_a_lower_bound(path: Path) -> None:
+    """That the code works with them is tested by tox's "lower-bounds", that they have no known weakness by "audit"."""
+    assert [line for line in lines(path) if not REQUIREMENT.fullmatch(line)] == []
+
+
+def test_dependencies() -> None:
+    """Each has its reason right above it; what tests name again has the same bound; heavier clouds are extras."""
+    text = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    wanted = [number for number, line in enumerate(text) if REQUIREMENT.fullmatch(line.strip())]
+    assert len(wanted) >= 4
+    assert [text[number] for number in wanted if not text[number - 1].lstrip().startswith("#")] == []
+    bounds = {line.partition(">=")[0]: line for line in lines(ROOT / "requirements.txt")}
+    used = {line.partition(">=")[0]: line for line in lines(ROOT / "test-requirements.txt")}
+    assert [line for name, line in used.items() if bounds.get(name, line) != line] == []
+    # What the default driver and image builds need comes with the package, as in Nodepool 11; the extra's name stays.
+    assert set(bounds) >= {"openstacksdk", "diskimage-builder", "keystoneauth1", "requests", "urllib3"}
+    assert not set(bounds) & {"boto3", "kubernetes", "openshift"}
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    assert config["options.extras_require"]["openstack"].split() == []

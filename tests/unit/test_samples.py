@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What we show people as an example must be right: files in etc/, and the configuration in the documentation."""
+"""What we show as an example must be right: files in etc/, configurations and quotations in the documentation."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import configparser
 import json
 import re
@@ -13,38 +15,38 @@ from typing import Any
 import pytest
 import yaml
 
+import nodepool.exceptions
 from nodepool.config.loader import load_config
 from nodepool.config.validator import validate
 
 ROOT = Path(__file__).parents[2]
-
-#: What tools/demo puts into the environment.
-DEMO_ENVIRONMENT = {
-    "NODEPOOL_DEMO_DIRECTORY": "/somewhere",
-    "NODEPOOL_DEMO_SSH_PORT": "2222",
-    "NODEPOOL_DEMO_WEB_PORT": "8005",
-    "NODEPOOL_DEMO_ZOOKEEPER_PORT": "2281",
-}
+SOURCE = ROOT / "doc" / "source"
+GUIDE = SOURCE / "drivers" / "writing" / "index.rst"
+EXAMPLE = ROOT / "nodepool" / "driver" / "example"
+PAGES = [ROOT / "README.rst", *sorted(SOURCE.rglob("*.rst"))]
+#: Top-level keys by which files of other programs are known: clouds.yaml, Prometheus, Zuul, compose, Kubernetes.
+FOREIGN = ({"clouds"}, {"scrape_configs"}, {"groups"}, {"services"}, {"apiVersion"})
+#: The same in lists: Zuul's own (tests/interop/test_tutorial.py has its parsers), plays of Ansible.
+LISTS = ({"job", "nodeset", "pipeline", "project", "tenant"}, {"hosts", "roles", "tasks"})
 
 
 def blocks(path: Path, language: str) -> list[str]:
     """The examples in one language in a reStructuredText file."""
-    found = re.findall(
-        rf"^( *)\.\. code-block:: {language}\n(?: +:.*\n)*\n((?:\1 +.*\n|\n)+)", path.read_text(), re.MULTILINE
-    )
-    return [textwrap.dedent(block) for _, block in found]
+    pattern = rf"^( *)\.\. code-block:: {language}\n(?: +:.*\n)*\n((?:\1 +.*\n|\n)+)"
+    return [textwrap.dedent(block) for _, block in re.findall(pattern, path.read_text(), re.MULTILINE)]
 
 
 def yaml_blocks(path: Path) -> list[str]:
-    """The YAML examples in a reStructuredText file."""
     return blocks(path, "yaml")
 
 
 @pytest.mark.parametrize("name", ["nodepool.yaml", "demo.yaml"])
 def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The samples have no problem, not even an unknown key."""
-    for variable, value in DEMO_ENVIRONMENT.items():
-        monkeypatch.setenv(variable, value)
+    # What tools/demo puts into the environment.
+    for variable in ("SSH_PORT", "WEB_PORT", "ZOOKEEPER_PORT"):
+        monkeypatch.setenv(f"NODEPOOL_DEMO_{variable}", "2222")
+    monkeypatch.setenv("NODEPOOL_DEMO_DIRECTORY", "/somewhere")
     path = str(ROOT / "etc" / name)
     assert validate(path) == []
     assert load_config(path, strict=True).providers["lab"].pools
@@ -60,41 +62,33 @@ def test_readme_configuration(tmp_path: Path) -> None:
         assert validate(str(path)) == []
 
 
-PAGES = [ROOT / "README.rst", *sorted((ROOT / "doc" / "source").rglob("*.rst"))]
-#: Top-level keys by which files of other programs are known: clouds.yaml, Prometheus, Zuul, compose, Kubernetes.
-FOREIGN = ({"clouds"}, {"scrape_configs"}, {"groups"}, {"services"}, {"apiVersion"})
-
-#: The same in lists: Zuul's own (tests/interop/test_tutorial.py has its parsers), plays of Ansible.
-ZUUL = {"job", "nodeset", "pipeline", "project", "tenant"}
-PLAYS = {"hosts", "roles", "tasks"}
-
-
 def completed(data: dict[str, Any]) -> dict[str, Any]:
     """A whole configuration with a section, or with several, of a page. What the section needs is added."""
-    pools = [pool for provider in data.get("providers", []) for pool in provider.get("pools", [])]
+    providers, images, own = data.get("providers", []), data.get("diskimages", []), data.get("labels", [])
+    pools = [pool for provider in providers for pool in provider.get("pools", [])]
     labels = {label for pool in pools for host in pool.get("nodes", []) for label in host["labels"]}
     labels |= {label["name"] for pool in pools for label in pool.get("labels", [])}
-    labels -= {label["name"] for label in data.get("labels", [])}
-    others = {image["parent"] for image in data.get("diskimages", []) if "parent" in image}
-    others |= {image["name"] for provider in data.get("providers", []) for image in provider.get("diskimages", [])}
-    others -= {image["name"] for image in data.get("diskimages", [])}
+    labels -= {label["name"] for label in own}
+    others = {image["parent"] for image in images if "parent" in image}
+    others |= {image["name"] for provider in providers for image in provider.get("diskimages", [])}
+    others -= {image["name"] for image in images}
     return {
         "zookeeper-servers": [{"host": "localhost"}],
         "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
         **data,
-        "labels": [*data.get("labels", []), *({"name": label} for label in sorted(labels))],
-        "providers": data.get("providers", []),
-        "diskimages": [*data.get("diskimages", []), *({"name": name, "elements": ["vm"]} for name in sorted(others))],
+        "labels": [*own, *({"name": label} for label in sorted(labels))],
+        "providers": providers,
+        "diskimages": [*images, *({"name": name, "elements": ["vm"]} for name in sorted(others))],
     }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_documented_configuration(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """YAML in the documentation is a configuration that has no problem, or plainly the file of another program."""
+def test_documented_files(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """YAML is a configuration without a problem, or plainly a file of another program; ini and JSON can be parsed."""
     for number, block in enumerate(yaml_blocks(page)):
         data = yaml.safe_load(block)
         if not isinstance(data, dict):
-            assert all(set(item) <= ZUUL or set(item) <= PLAYS for item in data), f"what is this?\n{block}"
+            assert all(any(set(item) <= keys for keys in LISTS) for item in data), f"what is this?\n{block}"
             continue
         if set(data) == {"nodes"} or any(keys <= set(data) for keys in FOREIGN):
             continue
@@ -104,11 +98,6 @@ def test_documented_configuration(page: Path, tmp_path: Path, monkeypatch: pytes
         path.write_text(yaml.safe_dump(completed(data)))
         # The files of the certificates are not here.
         assert [problem for problem in validate(str(path)) if "tls" not in problem.key] == [], block
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_documented_ini_and_json(page: Path) -> None:
-    """Parts of units, of zuul.conf and of answers can be parsed."""
     for block in blocks(page, "ini"):
         parser = configparser.ConfigParser(strict=False, interpolation=None)
         parser.read_string(block if block.lstrip().startswith("[") else f"[Service]\n{block}")
@@ -120,3 +109,50 @@ def test_documented_ini_and_json(page: Path) -> None:
 def test_there_is_something_to_look_at() -> None:
     assert sum(len(yaml_blocks(page)) for page in PAGES) > 10
     assert sum(len(blocks(page, "ini")) for page in PAGES) > 3
+
+
+def quotations() -> list[tuple[Path, Path, str, str]]:
+    """Page, file, and the marks between which each ``literalinclude`` quotes."""
+    found = []
+    for page in PAGES:
+        for name, options in re.findall(
+            r"^\.\. literalinclude:: (\S+)\n((?:   :.*\n)*)", page.read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            marks = dict(re.findall(r"   :([\w-]+): (.*)\n", options))
+            path = (page.parent / name).resolve()
+            found.append((page, path, marks.get("start-after", ""), marks.get("end-before", "")))
+    return found
+
+
+@pytest.mark.parametrize(("page", "path", "start", "end"), quotations())
+def test_quotation_is_whole(page: Path, path: Path, start: str, end: str) -> None:
+    """The marks are there once and in order, and between them stands Python that is complete, with a definition."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [lines.count(mark) for mark in (start, end) if mark] == [1] * (2 if end else 1)
+    quoted = path.read_text(encoding="utf-8").splitlines()[lines.index(start) + 1 : lines.index(end) if end else None]
+    tree = ast.parse(textwrap.dedent("\n".join(quoted)))
+    assert any(isinstance(part, ast.ClassDef | ast.FunctionDef) for part in tree.body)
+
+
+def test_every_part_of_the_example_is_shown() -> None:
+    """Each mark in the example begins a quotation of the driver guide."""
+    shown = {(path, start) for page, path, start, _ in quotations() if page == GUIDE}
+    marked = {
+        (path, mark)
+        for path in EXAMPLE.glob("*.py")
+        for mark in re.findall(r"^ *(# \[\w+\])$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    # The class around the calls: the guide describes it, the file is there to be read.
+    assert marked - shown == {(EXAMPLE / "client.py", "# [client]")}
+
+
+def test_errors_are_those_that_exist() -> None:
+    """The table of errors names classes of nodepool.exceptions and the keys by which they are counted."""
+    table = GUIDE.read_text(encoding="utf-8").partition("\nErrors\n------")[2].partition("\nThe contract suite\n")[0]
+    rows = re.findall(r"   \* - (.*)\n     - (?:.*\n       .*|.*)\n(?:       .*\n)*     -(.*)\n", table)
+    assert len(rows) > 8
+    for names, counted in rows:
+        for name in re.findall(r"``(\w+)``", names):
+            error = getattr(nodepool.exceptions, name, None) or getattr(builtins, name)
+            key = getattr(error, "statsd_key", "error.unknown")
+            assert counted.strip() in ("", "by class", f"``{key}``"), f"{name} is counted as {key}"

@@ -49,19 +49,14 @@ def test_wrong_ones_are_found(text: str, wrong: str) -> None:
     assert bool(wrong) == bool(mistake(command))
 
 
-def test_environments_of_tox_are_there() -> None:
+def test_names_of_the_source_are_there() -> None:
+    """Environments of tox; ``tools/...``, ``etc/...``, ``doc/source/...``; modules that are run."""
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini")
     there = {section.removeprefix("testenv:") for section in tox.sections()} | {"py3"}
     for page in (ROOT / "README.rst", *(ROOT / "doc" / "source").rglob("*.rst")):
-        named = re.findall(r"\btox -e ([a-z][\w-]*)", page.read_text(encoding="utf-8"))
-        assert set(named) <= there, page
-
-
-def test_files_of_the_source_are_there() -> None:
-    """``tools/...``, ``etc/...``, ``doc/source/...`` and modules that are run."""
-    for page in (ROOT / "README.rst", *(ROOT / "doc" / "source").rglob("*.rst")):
         text = page.read_text(encoding="utf-8")
+        assert set(re.findall(r"\btox -e ([a-z][\w-]*)", text)) <= there, page
         for name in re.findall(r"(?<![\w/.])((?:tools|etc|doc/source|tests|benchmarks|nodepool)/[\w./-]*\w)", text):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
         for module in re.findall(r"python3? -m ((?:tests|benchmarks|tools|nodepool)[\w.]*\w)", text):

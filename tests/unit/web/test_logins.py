@@ -1,72 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what (rules WP-84 to WP-92): tokens in headers and cookies, origins, and logins that are required."""
+"""Who may do what (WP-84 to WP-92), what a change must say (WP-92 to WP-95), and which buttons there are."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import Any, cast
+import re
+from dataclasses import replace
+from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from starlette.testclient import TestClient
+from starlette.requests import Request
 
-from nodepool.web.app import make_app
-from nodepool.web.changes import Access, Actions
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.web.answers import ApiProblem
 from nodepool.web.logins import COOKIE
+from nodepool.web.pages.details import MOST_SUBJECTS, of_node, of_subject, of_subjects
 from nodepool.web.pages.frame import NAVIGATION
-from nodepool.web.site import Site
-from nodepool.web.tokens import Tokens
-from tests.support.web_records import full
+from nodepool.web.writes import read_body
+from tests.support.web_records import HOSTILE, NOW, full
 from tests.support.web_site import WebSite
-from tests.support.web_tokens import authenticator, operator_rule, token, viewer_token
+from tests.support.web_tokens import token, viewer_token
+from tests.unit.web.rig import BASE, HOLD, ORIGIN, PART, GuardedSite, bearer
 
-PART = {"HX-Request": "true"}
 #: Pages with buttons for operators are among them.
 PAGES = (*(path for path, _ in NAVIGATION), "nodes/0000000001", "providers/cloud-1", "requests/200-0000000001")
-HOLD = "/api/v1/nodes/0000000001/hold"
-ORIGIN = {"Origin": "http://nodepool.example:8005"}
 
 
-class NotedActions:
-    """What was asked for."""
-
-    def __init__(self) -> None:
-        self.held: list[tuple[str, str, str]] = []
-        self.deleted: list[str] = []
-
-    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
-        self.held.append((node_id, wish.operator, wish.reason))
-        return not when_free
-
-    def delete(self, node_id: str, _wish: Any, *, when_free: bool) -> bool:
-        self.deleted.append(node_id)
-        return not when_free
-
-
-class GuardedSite(WebSite):
-    """With one authenticator."""
-
-    def __init__(self, *, require_login: bool = False, origins: tuple[str, ...] = ()) -> None:
-        super().__init__()
-        self.actions = NotedActions()
-        access = Access(
-            Tokens([authenticator()], [operator_rule()]), cast("Actions", self.actions), require_login, origins
-        )
-        self.site = Site(self.daemon, self.snapshots, "1.2.3", access=access)
-        self.client = TestClient(make_app(self.site), base_url="http://nodepool.example:8005", follow_redirects=False)
-
-    def hold(self, **headers: str) -> int:
-        """Status of an attempt to hold a node."""
-        return self.client.post(HOLD, json={"reason": "why"}, headers=headers).status_code
-
-    def log_in(self, of: str) -> None:
-        """As the form of the page does."""
-        answer = self.client.post("/login", data={"token": of, "next": "nodes"}, headers=ORIGIN)
-        assert (answer.status_code, answer.headers["location"]) == (303, "./nodes")
-
-
-def bearer(of: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {of}"}
+@pytest.fixture
+def site() -> GuardedSite:
+    return GuardedSite()
 
 
 def test_without_authenticators_nothing_can_be_changed() -> None:
@@ -76,17 +40,8 @@ def test_without_authenticators_nothing_can_be_changed() -> None:
     assert client.get("/login").status_code == 404
 
 
-def test_operator_with_a_token() -> None:
-    """WP-84: without a cookie, the origin is of no account."""
-    site = GuardedSite()
-    assert site.hold(**bearer(token())) == 200
-    assert site.hold(**bearer(token()), Origin="http://evil.example") == 200
-    assert site.actions.held[0] == ("0000000001", "alice (web)", "why")
-
-
-def test_others() -> None:
-    """WP-84: 401 asks for a token, 403 says that this one is not enough."""
-    site = GuardedSite()
+def test_tokens_in_headers(site: GuardedSite) -> None:
+    """WP-84: 401 asks for a token, 403 says that this one is not enough. Without a cookie any origin will do."""
     answer = site.client.post(HOLD, json={"reason": "why"}, headers=ORIGIN)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     refused = site.client.post(HOLD, json={"reason": "why"}, headers=bearer("x.y.z"))
@@ -95,16 +50,19 @@ def test_others() -> None:
     assert viewer.status_code == 403
     assert "webapp.auth.operators" in viewer.json()["detail"]
     assert site.actions.held == []
+    assert (site.hold(**bearer(token())), site.hold(**bearer(token()), Origin="http://evil.example")) == (200, 200)
+    assert site.actions.held == [("0000000001", "alice (web)", "why")] * 2
 
 
-def test_session(caplog: pytest.LogCaptureFixture) -> None:
-    """WP-85: the token goes into a cookie that scripts cannot read, and is never logged."""
-    site, secret = GuardedSite(), token()
+def test_session(site: GuardedSite, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-85: the token goes into a cookie that scripts cannot read, and is never logged; WP-90: it ends."""
+    secret = token()
     with caplog.at_level(logging.DEBUG):
         answer = site.client.post("/login", data={"token": secret, "next": "nodes"}, headers=ORIGIN)
         cookie = answer.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "samesite=lax" in cookie.lower()
+        assert "Secure" not in cookie
         assert site.hold(**ORIGIN) == 200
         assert "alice (operator)" in site.client.get("/nodes").text
     assert "Login of alice (operator)" in caplog.text
@@ -112,30 +70,32 @@ def test_session(caplog: pytest.LogCaptureFixture) -> None:
     assert site.client.post("/logout", headers=ORIGIN).status_code == 303
     assert COOKIE not in site.client.cookies
     assert site.hold(**ORIGIN) == 401
+    site.client.cookies.set(COOKIE, token(exp=1))
+    assert (site.client.get("/nodes").status_code, site.hold(**ORIGIN)) == (200, 401)
 
 
-def test_secure_cookie() -> None:
-    """WP-85: with HTTPS, also before a proxy, it is never sent without."""
-    site = GuardedSite(origins=("https://nodepool.example",))
-    answer = site.client.post("/login", data={"token": token()}, headers={"Origin": "https://nodepool.example"})
-    assert "Secure" in answer.headers["set-cookie"]
+def test_behind_a_proxy() -> None:
+    """WP-85, WP-87: webapp.origins names what browsers see; with HTTPS there the cookie is never sent without."""
+    site = GuardedSite(origins=("https://nodepool.example/",))
+    https = {"Origin": "https://nodepool.example"}
+    assert "Secure" in site.client.post("/login", data={"token": token()}, headers=https).headers["set-cookie"]
+    site.log_in(token())
+    assert site.hold(**https) == 200
 
 
 @pytest.mark.parametrize("of", ["nonsense", "", "<script>alert(1)</script>"])
-def test_login_is_refused(of: str) -> None:
-    site = GuardedSite()
+def test_login_is_refused(site: GuardedSite, of: str) -> None:
+    """WP-85"""
     answer = site.client.post("/login", data={"token": of}, headers=ORIGIN)
-    assert answer.status_code == 403
-    assert "set-cookie" not in answer.headers
-    assert "<script>alert" not in answer.text
+    assert (answer.status_code, "set-cookie" in answer.headers, "<script>alert" in answer.text) == (403, False, False)
 
 
 @pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "\\\\evil.example", "/\\evil.example"])
-def test_login_leads_to_no_other_site(target: str) -> None:
+def test_login_leads_to_no_other_site(site: GuardedSite, target: str) -> None:
     """WP-86"""
-    answer = GuardedSite().client.post("/login", data={"token": token(), "next": target}, headers=ORIGIN)
-    page = urljoin("http://nodepool.example:8005/login", answer.headers["location"])
-    assert page.startswith("http://nodepool.example:8005/")
+    answer = site.client.post("/login", data={"token": token(), "next": target}, headers=ORIGIN)
+    page = urljoin(f"{BASE}/login", answer.headers["location"])
+    assert page.startswith(f"{BASE}/")
     assert "//" not in page.removeprefix("http://")
 
 
@@ -147,96 +107,231 @@ def test_login_leads_to_no_other_site(target: str) -> None:
         {"Origin": "null", "Host": ""},
         {"Origin": "http://["},
         {},
-        {"Sec-Fetch-Site": "cross-site", "Origin": "http://nodepool.example:8005"},
+        {"Sec-Fetch-Site": "cross-site", **ORIGIN},
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_page_of_another_site(headers: dict[str, str]) -> None:
-    """WP-87: it cannot use the session of an operator; nor log somebody in or out."""
-    site = GuardedSite()
+def test_page_of_another_site(site: GuardedSite, headers: dict[str, str]) -> None:
+    """WP-87: it cannot use the session of an operator; nor log anybody in or out."""
     site.log_in(token())
     assert site.hold(**headers) == 403
     assert site.client.post("/logout", headers=headers).status_code == 403
     assert site.actions.held == []
 
 
-def test_behind_a_proxy() -> None:
-    """WP-87: webapp.origins names what browsers see."""
-    site = GuardedSite(origins=("https://nodepool.example/",))
-    site.log_in(token())
-    assert site.hold(Origin="https://nodepool.example") == 200
-
-
-def test_expired_session() -> None:
-    """WP-90: one who looks at an open site goes on; changes ask for a token."""
-    site = GuardedSite()
-    site.client.cookies.set(COOKIE, token(exp=1))
-    assert site.client.get("/nodes").status_code == 200
-    assert site.hold(**ORIGIN) == 401
-
-
 def test_login_is_required() -> None:
     """WP-88: browsers get the form, programs 401; what load balancers ask for is open."""
-    site = GuardedSite(require_login=True)
+    site = GuardedSite(full(), require_login=True)
     page = site.client.get("/nodes?state=hold", headers={"Accept": "text/html"})
     assert (page.status_code, page.headers["location"]) == (303, "./login?next=nodes%3Fstate%3Dhold")
     for path in ("/node-list", "/api/v1/events/stream", "/metrics"):
         assert site.client.get(path).status_code == 401
     for path in ("/health/live", "/health/ready", "/ready", "/login"):
         assert site.client.get(path).status_code == 200
+    for path in PAGES:
+        # A part that was made for a user with a login is kept, and not given to others.
+        assert site.client.get(f"/{path}", headers={**PART, **bearer(token())}).status_code == 200
+        refused = site.client.get(f"/{path}", headers=PART)
+        assert (refused.status_code, b'id="live"' in refused.content) == (401, False)
     site.log_in(viewer_token())
     assert site.client.get("/nodes").status_code == 200
     released = site.client.get("/node-list").headers
     assert (released["cache-control"], released["vary"]) == ("max-age=1, private", "Authorization, Cookie")
 
 
-def test_page_of_a_user_is_not_kept_for_others() -> None:
-    """WP-89: not even its live part."""
-    site = GuardedSite()
-    site.log_in(token())
-    assert "alice" in site.client.get("/login", headers={"HX-Request": "true"}).text
-    site.client.cookies.clear()
-    assert "alice" not in site.client.get("/login", headers={"HX-Request": "true"}).text
-
-
-def test_viewers_get_no_buttons() -> None:
-    """WP-89"""
-    site = GuardedSite()
-    site.log_in(viewer_token())
-    assert "bob (viewer)" in site.client.get("/").text
-    assert 'class="action"' not in site.client.get("/").text
-
-
-def test_parts_that_are_kept_tell_nothing_of_a_login() -> None:
-    """WP-89: live parts are made once for all viewers, so that none may have what one of them sees by a login."""
-    site = GuardedSite()
+def test_what_is_kept_has_nothing_of_a_login(site: GuardedSite) -> None:
+    """WP-89: live parts are made once for all viewers; pages of users are not kept for others."""
     site.snapshots.snapshot = full()
     for path in PAGES:
         operator = site.client.get(f"/{path}", headers={**PART, **bearer(token())})
         assert operator.status_code == 200
-        # Whoever comes next gets what was kept; what nobody kept says the same.
+        # The next one gets what was kept; a part that was not kept is the same.
         for headers in (PART, {**PART, **bearer(viewer_token())}):
             assert site.client.get(f"/{path}", headers=headers).content == operator.content
-        fresh = GuardedSite()
-        fresh.snapshots.snapshot = site.snapshots.snapshot
-        assert fresh.client.get(f"/{path}", headers=PART).content == operator.content
+        assert GuardedSite(full()).client.get(f"/{path}", headers=PART).content == operator.content
         assert b"<form" not in operator.content
+    site.log_in(viewer_token())
+    page = site.client.get("/").text
+    assert ("bob (viewer)" in page, 'class="action"' in page) == (True, False)
+    assert "bob" in site.client.get("/login", headers=PART).text
+    site.client.cookies.clear()
+    assert "bob" not in site.client.get("/login", headers=PART).text
 
 
-def test_parts_that_are_kept_need_the_login() -> None:
-    """WP-88: what was made for somebody with a login is given to nobody without one."""
-    site = GuardedSite(require_login=True)
-    site.snapshots.snapshot = full()
-    for path in PAGES:
-        assert site.client.get(f"/{path}", headers={**PART, **bearer(token())}).status_code == 200
-        refused = site.client.get(f"/{path}", headers=PART)
-        assert (refused.status_code, b'id="live"' in refused.content) == (401, False)
-
-
-def test_refusals_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """WP-66: whoever sends tokens that are none."""
-    site = GuardedSite()
+def test_refusals_cannot_fill_the_log(site: GuardedSite, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-66"""
     with caplog.at_level(logging.INFO, "nodepool.web.auth"):
         for number in range(50):
             assert site.client.get("/nodes", headers=bearer(f"none{number}")).status_code == 401
     assert 1 <= len(caplog.records) <= 30
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "words"),
+    [
+        ({"json": {}}, 400, "reason is required"),
+        ({"json": {"reason": " \n "}}, 400, "reason is required"),
+        ({"json": {"reason": 5}}, 400, "reason must be a text"),
+        ({"json": {"reason": "x" * 1000}}, 400, "at most"),
+        ({"json": ["reason"]}, 400, "JSON object"),
+        ({"content": b"{"}, 400, "no JSON"),
+        ({"content": b"[" * 60_000}, 400, "no JSON"),
+        ({"content": b"x" * 100_000}, 413, "At most"),
+        ({"content": b"a", "headers": {"Content-Type": "text/plain"}}, 415, "application/json"),
+        ({"json": {"reason": "r", "until": "soon"}}, 400, "no duration"),
+        ({"json": {"reason": "r", "until": 5}}, 400, "later than now"),
+        ({"json": {"reason": "r", "until": True}}, 400, "until"),
+        ({"json": {"reason": "r", "when_free": "maybe"}}, 400, "when_free"),
+        ({"content": b'{"reason": "r", "until": 1e400}'}, 400, "until"),
+        ({"data": {f"f{number}": "x" for number in range(200)}}, 400, "fields"),
+    ],
+)
+def test_change_that_is_refused(site: GuardedSite, sent: dict[str, Any], status: int, words: str) -> None:
+    """WP-92: with what is allowed; nothing was done."""
+    answer = site.client.post(HOLD, **{**sent, "headers": {**bearer(token()), **sent.get("headers", {})}})
+    assert answer.status_code == status
+    assert words in answer.json()["detail"]
+    assert site.actions.held == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/nodes/..%2f..%2fx/hold"),
+        ("POST", "/api/v1/nodes/abc/hold"),
+        ("POST", "/api/v1/maintenance/planet/x"),
+        ("POST", "/api/v1/maintenance/provider/%0a"),
+        ("POST", "/api/v1/images/none/build"),
+        ("POST", "/api/v1/images/none/eat"),
+        ("PUT", HOLD),
+    ],
+)
+def test_unknown(site: GuardedSite, method: str, path: str) -> None:
+    """WP-93"""
+    answer = site.client.request(method, path, json={"reason": "r"}, headers=bearer(token()))
+    assert answer.status_code in (404, 405) if method == "PUT" else answer.status_code == 404
+    assert site.actions.held == []
+
+
+def test_forms(site: GuardedSite) -> None:
+    """WP-94: a page sends the same fields, with where to go then, never to another site; WP-92: texts are one line."""
+    for back, location in (("nodes/1?x=y", "nodes/1?x=y"), ("//evil.example", "evil.example")):
+        answer = site.client.post(HOLD, data={"reason": "a\nb\x1b[31m  c", "back": back}, headers=bearer(token()))
+        assert (answer.status_code, answer.headers["location"]) == (303, f"../../../../{location}")
+    assert site.actions.held[0][2] == "a b [31m c"
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_body_in_pieces(complete: bool) -> None:
+    """WP-92: half of a body, whose client went away, is none, and no error of ours."""
+    last = {"type": "http.request", "body": b': "why"}'} if complete else {"type": "http.disconnect"}
+    messages = iter([{"type": "http.request", "body": b'{"reason"', "more_body": True}, last])
+
+    async def receive() -> dict[str, Any]:
+        return next(messages)
+
+    headers = [(b"content-type", b"application/json; charset=utf-8")]
+    request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
+    if complete:
+        assert asyncio.run(read_body(request)) == {"reason": "why"}
+    else:
+        with pytest.raises(ApiProblem, match="not complete") as caught:
+            asyncio.run(read_body(request))
+        assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "status"),
+    [
+        ("nodes/0000000001/delete", {"data": {}}, 400),
+        ("nodes/0000000001/delete", {"data": {"sure": "yes"}}, 200),
+        # A program, and what takes nothing away, need no confirmation.
+        ("nodes/0000000001/delete", {"json": {}}, 200),
+        ("nodes/0000000001/hold", {"data": {}}, 200),
+        ("maintenance/provider/none", {"data": {"mode": "drain"}}, 400),
+        ("maintenance/provider/none", {"data": {"mode": "quarantine"}}, 400),
+    ],
+)
+def test_confirmation(site: GuardedSite, path: str, sent: dict[str, dict[str, str]], status: int) -> None:
+    """WP-98: the server looks, whatever a browser does."""
+    ((kind, fields),) = sent.items()
+    whole: dict[str, Any] = {kind: {"reason": "why", **fields}}
+    answer = site.client.post(f"/api/v1/{path}", **whole, headers=bearer(token()))
+    assert answer.status_code == status
+    assert len(site.actions.deleted) == (path.endswith("delete") and status != 400)
+    assert status != 400 or "Confirm" in answer.text
+
+
+def targets(path: str, of: str, mark: str = "") -> list[str]:
+    """Forms of a page."""
+    answer = GuardedSite(full(mark)).client.get(path, headers=bearer(of))
+    assert answer.status_code == 200
+    assert "<script>alert" not in answer.text
+    return list(dict.fromkeys(re.findall(r'action="[./]*api/v1/([^"]*)"', answer.text)))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/providers/cloud-1", ["maintenance/provider/cloud-1/end", "maintenance/pool/cloud-1%2Fmain"]),
+        ("/labels/gpu", ["maintenance/label/gpu"]),
+        ("/launchers", ["maintenance/launcher/l1", "maintenance/launcher/l2"]),
+        ("/launchers?q=11.9", ["maintenance/launcher/l2"]),
+        ("/hosts?q=node8", ["maintenance/host/zuul%40node8%3A22"]),
+        ("/nodes/0000000001", ["nodes/0000000001/hold", "nodes/0000000001/delete"]),
+        ("/images/debian", ["images/debian/build", "images/debian/unpause"]),
+    ],
+)
+def test_buttons(path: str, expected: list[str]) -> None:
+    """WP-97: of what the page shows; none but operators have them (WP-89)."""
+    assert targets(path, token()) == expected
+    assert targets(path, viewer_token()) == []
+
+
+SEEN = full().observed
+
+
+def test_names_that_no_address_can_have() -> None:
+    """WP-97, WP-43: there are no forms for them; the page is shown."""
+    assert "maintenance/launcher/l2" in targets("/launchers", token(), HOSTILE)
+    assert targets("/hosts", token(), HOSTILE) != []
+    assert of_subject("launcher", HOSTILE, SEEN) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("provider", ["Pause", "Drain"]),
+        ("label", ["Pause"]),
+        ("host", ["Quarantine"]),
+        ("launcher", ["Pause", "Drain"]),
+    ],
+)
+def test_modes(kind: str, names: list[str]) -> None:
+    """WP-97, WP-98: what cannot be taken back at once must be confirmed. Each subject has its buttons once."""
+    actions = of_subject(kind, "x", SEEN)
+    assert [action.name for action in actions] == names
+    assert all(bool(action.sure) == (action.name != "Pause") and action.needs_reason for action in actions)
+    subjects = [f"l{number}" for number in range(2 * MOST_SUBJECTS)]
+    assert len(of_subjects(kind, [*subjects, *subjects], SEEN)) == MOST_SUBJECTS * len(names)
+    assert of_subjects(kind, ["l1", "l1"], SEEN) == of_subject(kind, "l1", SEEN)
+
+
+@pytest.mark.parametrize("name", ["zuul@node8:22", "node8"])
+def test_end_of_a_quarantine(name: str) -> None:
+    """WP-97: also when the record has the host's name alone."""
+    seen = replace(SEEN, maintenance=[Maintenance("host", name, Mode.QUARANTINE, "disk", "alice", NOW)])
+    (action,) = of_subject("host", "zuul@node8:22", seen)
+    assert (action.name, action.target.endswith("/end")) == ("Release", True)
+    assert name.partition("@")[0] in action.target
+
+
+def test_node_that_is_locked() -> None:
+    """WP-101: it can wait; what waits can be withdrawn."""
+    node = SEEN.nodes["0000000001"]
+    assert [action.may_wait for action in of_node(node, locked=True, pending=False)] == [True, True]
+    assert [action.may_wait for action in of_node(node, locked=False, pending=False)] == [False, False]
+    [withdraw] = of_node(node, locked=True, pending=True)
+    assert withdraw.target == "api/v1/nodes/0000000001/pending/end"
+    text = GuardedSite(full()).client.get("/nodes/0000000001", headers=bearer(token())).text
+    assert 'name="when_free"' in text

@@ -1,36 +1,146 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/metrics``: both formats, what the process itself is like, and errors."""
+"""``/metrics``, the gauges of a snapshot, and the numbers that charts are drawn of."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
-from nodepool.metrics import catalog
+from nodepool.metrics.catalog import LEAKED, NODES, ZK_QUEUE
 from nodepool.metrics.registry import Registry
-from nodepool.web import metrics
+from nodepool.model import states
+from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.status import (
+    AbsentProvider,
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LaunchesStatus,
+    LimitStatus,
+    ReloadStatus,
+)
+from nodepool.web.metrics import builder_routes, routes, thread_gauges
+from nodepool.web.pages.overview import CHARTS, MOST_SAMPLES, OLDEST_SECONDS, History, Sample, charts_of, sample_of
+from nodepool.web.pages.overview import WAITING as WAITING_KEY
 from nodepool.web.snapshot import WebSnapshot
-from tests.support.observed import component, request, seen
+from tests.support.observed import NOW, component, known, node, request, seen, status
+from tests.support.wait import wait_for
+from tests.support.web_records import full
 from tests.support.web_site import WebSite
 
+LIMITS = (
+    LimitStatus("pool", "instances", 20, 18),
+    LimitStatus("pool", "cores", None, 30),
+    LimitStatus("cloud", "cores", 80, 72, 8, asked_at=5.0),
+    LimitStatus("tenant:acme", "cores", 40, 4),
+)
+HOSTS = (
+    HostStatus("a", True, pool="rack"),
+    HostStatus("b", False, pool="rack"),
+    HostStatus("c", None, pool="rack"),
+    HostStatus("d", True, pool="rack", quarantine="fails"),
+)
 
-def client(site: WebSite, registry: Registry) -> TestClient:
-    """Of an application with these metrics alone."""
-    return TestClient(Starlette(routes=metrics.routes(site.site, registry)))
+
+def site_with_all() -> WebSnapshot:
+    young = request(2)
+    young.created_time = NOW - 10
+    newer = [LimitStatus("cloud", "cores", 90, 70, 8, asked_at=6.0)]
+    trouble = {"gpu": LabelStatus("label.broken", "no flavor")}
+    away: dict[str, Any] = {
+        "state": "unavailable",
+        "code": "provider.unavailable",
+        "launches": LaunchesStatus(running=2),
+    }
+    build, upload = ImageBuild("debian", "1"), ImageUpload("debian", "1", "p", "1")
+    build.state, build.state_time = states.READY, 100.0
+    upload.state, upload.state_time = states.READY, 200.0
+    view = BuildView("1", build, uploads={"p": (UploadView("1", upload),)})
+    return WebSnapshot(
+        0,
+        seen(
+            *(request(1, state=states.PENDING), young, request(3, "none", "gpu")),
+            nodes=known(node(1), node(2, state=states.IN_USE)),
+            registered=[component("cloud-1", "gpu", "arm")],
+            statuses=[
+                status("p", limits=LIMITS, **away),
+                status("p", host="l2", limits=newer, launches=LaunchesStatus(running=3)),
+                status("lab", pool="rack", hosts=HOSTS, labels=trouble),
+            ],
+            maintenance=[Maintenance("pool", "p/main", Mode.PAUSE), Maintenance("label", "x", Mode.PAUSE, until=NOW)],
+        ),
+        launchers=[
+            LauncherStatus(
+                host="l1",
+                version="12.0",
+                config="9f3c",
+                since=5.0,
+                reload=ReloadStatus(7.0, False, "bad"),
+                tenant_limits={"acme": {"cores": 40}},
+            ),
+            LauncherStatus(host="l2", version="12.0", config="9f3c", absent=[AbsentProvider("p2")]),
+        ],
+        images=ImagesView({"debian": ImageView("debian", builds={"1": view, "2": BuildView("2", None)})}),
+    )
 
 
-def values(text: str) -> dict[str, float]:
-    """Samples without labels, and with labels the sums."""
-    found: dict[str, float] = {}
-    for family in parse(text):
-        for sample in family.samples:
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
-    return found
+def exposition() -> list[str]:
+    """What the snapshot alone causes, without states in which nothing is."""
+    text = TestClient(Starlette(routes=routes(WebSite(site_with_all()).site, Registry()))).get("/metrics").text
+    lines = re.findall(r"^nodepool_(?!build_info|threads|zookeeper|web)(\w+\{.*)$", text, re.MULTILINE)
+    return [line for line in lines if not re.match(r"(nodes|image_|limit_|pool_).* 0\.0$", line)]
+
+
+EXPOSITION = """
+nodes{state="ready"} 1.0 nodes{state="in-use"} 1.0 nodes_by_label{label="gpu",state="ready"} 1.0
+nodes_by_label{label="gpu",state="in-use"} 1.0 nodes_by_provider{provider="cloud-1",state="ready"} 1.0
+nodes_by_provider{provider="cloud-1",state="in-use"} 1.0 addressable_requests{pool="main",provider="cloud-1"} 2.0
+provider_max_servers{provider="lab"} +Inf provider_max_servers{provider="p"} 20.0
+tenant_limit{limit="cores",tenant="acme"} 40.0 tenant_limit{limit="instances",tenant="acme"} +Inf
+tenant_limit{limit="ram",tenant="acme"} +Inf requests{state="requested"} 2.0 requests{state="pending"} 1.0
+requests{state="fulfilled"} 0.0 requests{state="failed"} 0.0 requests_oldest_seconds{label="arm"} 0.0
+requests_oldest_seconds{label="gpu"} 412.0 requests_oldest_seconds{label="none"} 412.0
+requests_waiting{code="status.missing",label="gpu"} 1.0 requests_waiting{code="pool.missing",label="gpu"} 1.0
+requests_waiting{code="pool.missing",label="none"} 1.0
+limit{pool="main",provider="p",resource="instances",scope="pool",tenant=""} 20.0
+limit{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 90.0
+limit{pool="",provider="",resource="cores",scope="tenant",tenant="acme"} 40.0
+limit_used{pool="main",provider="p",resource="instances",scope="pool",tenant=""} 18.0
+limit_used{pool="main",provider="p",resource="cores",scope="pool",tenant=""} 30.0
+limit_used{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 70.0
+limit_used{pool="",provider="",resource="cores",scope="tenant",tenant="acme"} 4.0
+limit_used_by_others{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 8.0
+pool_state{code="provider.unavailable",pool="main",provider="p",state="unavailable"} 1.0
+pool_state{code="",pool="main",provider="p",state="running"} 1.0
+pool_state{code="",pool="rack",provider="lab",state="running"} 1.0 pool_launches_running{pool="main",provider="p"} 5.0
+label_unavailable{code="label.broken",label="gpu",pool="rack",provider="lab"} 1.0
+hosts{pool="rack",provider="lab",state="up"} 1.0 hosts{pool="rack",provider="lab",state="down"} 1.0
+hosts{pool="rack",provider="lab",state="unknown"} 1.0 hosts{pool="rack",provider="lab",state="quarantined"} 1.0
+host_up{host="a",pool="rack",provider="lab"} 1.0 host_up{host="b",pool="rack",provider="lab"} 0.0
+host_up{host="d",pool="rack",provider="lab"} 1.0
+launcher_info{config="9f3c",launcher="l1",state="running",version="12.0"} 1.0
+launcher_info{config="9f3c",launcher="l2",state="running",version="12.0"} 1.0
+launcher_start_time_seconds{launcher="l1"} 5.0 launcher_start_time_seconds{launcher="l2"} 0.0
+config_last_reload_successful{launcher="l1"} 0.0 config_last_reload_time_seconds{launcher="l1"} 7.0
+provider_absent{launcher="l2",provider="p2"} 1.0 maintenance{kind="pool",mode="pause",name="p/main"} 1.0
+image_builds{image="debian",state="ready"} 1.0 image_last_ready_build_time_seconds{image="debian"} 100.0
+image_uploads{image="debian",provider="p",state="ready"} 1.0
+image_current_upload_time_seconds{image="debian",provider="p"} 200.0
+"""
+
+
+def test_gauges() -> None:
+    """WP-70, WP-73, WP-74, WP-75, WP-76: the newest answer of a cloud counts, once for all pools of the provider."""
+    assert " ".join(exposition()).split() == EXPOSITION.split()
 
 
 @pytest.fixture
@@ -38,81 +148,110 @@ def site() -> WebSite:
     return WebSite(WebSnapshot(0, seen(request(1), registered=[component("cloud-1", "gpu")])))
 
 
-def test_text_format(site: WebSite) -> None:
-    """WP-70."""
-    answer = site.client.get("/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
-    assert answer.headers["cache-control"] == "no-store"
-    found = values(answer.text)
-    assert found["nodepool_requests"] == 1
-    assert found["nodepool_zookeeper_connected"] == 1
-    assert found["nodepool_build_info"] == 1
-    assert found["nodepool_threads"] >= 1
-    assert found["process_cpu_seconds_total"] > 0
+def values(found: list[BaseRoute]) -> dict[str, float]:
+    """What is served: samples without labels, and with labels the sums."""
+    return sums(TestClient(Starlette(routes=found)).get("/metrics").text)
 
 
-@pytest.mark.parametrize("version", ["", ";version=1.0.0", ";version=x", ";version=1.0.0;q=0.5,text/plain;version=y"])
-def test_openmetrics(site: WebSite, version: str) -> None:
-    """WP-70; whatever a client writes about versions."""
-    answer = site.client.get("/metrics", headers={"accept": f"application/openmetrics-text{version}"})
-    assert answer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
-    parsed = parse_openmetrics(answer.text)  # type: ignore[no-untyped-call]
-    assert "nodepool_requests" in {family.name for family in parsed}
+def sums(text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for family in parse(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
 
 
-@pytest.mark.parametrize("accept", ["text/plain;version=q", "*/*", "", "application/json", "text/html"])
-def test_other_formats(site: WebSite, accept: str) -> None:
+OPEN, PLAIN = "application/openmetrics-text; version=1.0.0", "text/plain; version=0.0.4"
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        *((f"application/openmetrics-text{version}", OPEN) for version in ("", ";version=1.0.0", ";version=x")),
+        ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=y", OPEN),
+        *((accept, PLAIN) for accept in ("text/plain;version=q", "*/*", "", "application/json", "text/html")),
+    ],
+)
+def test_formats(site: WebSite, accept: str, kind: str) -> None:
+    """WP-70: whatever a client writes about versions."""
     answer = site.client.get("/metrics", headers={"accept": accept})
-    assert answer.headers["content-type"].startswith("text/plain")
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+    assert answer.headers["content-type"].startswith(kind)
+    if kind == OPEN:
+        assert "nodepool_requests" in {one.name for one in parse_openmetrics(answer.text)}  # type: ignore[no-untyped-call]
+    else:
+        found = sums(answer.text)
+        names = ("nodepool_requests", "nodepool_zookeeper_connected", "nodepool_build_info")
+        assert [found[name] for name in names] == [1, 1, 1]
+        assert found["nodepool_threads"] >= 1
+        assert found["process_cpu_seconds_total"] > 0
 
 
-def test_computed_anew(site: WebSite) -> None:
-    """WP-71: gauges that the registry has for statsd are not there twice, nor old."""
+def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-71: gauges of the registry are computed anew; an error in one part is logged and hides no other."""
     registry = Registry()
-    registry.replace("system", {catalog.NODES.series("ready"): 99.0, catalog.NODES.series("stale"): 99.0})
-    registry.count(catalog.LEAKED.series("p1", "ports"))
-    found = values(client(site, registry).get("/metrics").text)
-    assert found["nodepool_nodes"] == 0
-    assert found["nodepool_provider_leaked_total"] == 1
-
-
-def test_internals(site: WebSite) -> None:
-    """What the daemon knows of its inside."""
-    inside = dataclasses.replace(site.site, internals=lambda: {catalog.ZK_QUEUE.series("l1", "q"): 3.0})
-    app = Starlette(routes=metrics.routes(inside, Registry()))
-    assert values(TestClient(app).get("/metrics").text)["nodepool_launcher_zk"] == 3
-
-
-def test_error(site: WebSite, caplog: pytest.LogCaptureFixture) -> None:
-    """WP-71: an error in one part is logged and hides no other."""
+    registry.replace("system", {NODES.series("ready"): 99.0, NODES.series("stale"): 99.0})
+    registry.count(LEAKED.series("p1", "ports"))
+    inside = dataclasses.replace(site.site, internals=lambda: {ZK_QUEUE.series("l1", "q"): 3.0})
+    found = values(routes(inside, registry))
+    names = ("nodepool_nodes", "nodepool_provider_leaked_total", "nodepool_launcher_zk")
+    assert [found[name] for name in names] == [0, 1, 3]
 
     def broken(lifetime: float = 0.0) -> WebSnapshot:
         raise ValueError("broken snapshot")
 
     site.snapshots.latest = broken  # type: ignore[method-assign]
-    registry = Registry()
-    registry.count(catalog.LEAKED.series("p1", "ports"))
-    found = values(client(site, registry).get("/metrics").text)
+    found = values(routes(site.site, registry))
     assert (found["nodepool_provider_leaked_total"], found["nodepool_build_info"]) == (1, 1)
     assert "broken snapshot" in caplog.text
 
 
 def test_threads() -> None:
     """By kind: names of providers and numbers would be series without end."""
-    names = ["PoolWorker.a-main", "PoolWorker.b-main", "NodeLauncher-0000000001", "42"]
-    found = {series.values: value for series, value in metrics.thread_gauges(names).items()}
+    threads = ["PoolWorker.a-main", "PoolWorker.b-main", "NodeLauncher-0000000001", "42"]
+    found = {series.values: value for series, value in thread_gauges(threads).items()}
     assert found == {("PoolWorker",): 2, ("NodeLauncher",): 1, ("other",): 1}
 
 
 def test_builder(site: WebSite) -> None:
     """WP-76: without caches; what it counts of builds and uploads."""
-    inside = {catalog.ZK_QUEUE.series("b1", "q"): 3.0}
-    app = Starlette(routes=metrics.builder_routes(site.daemon, "1.2.3", lambda: inside))
+    inside = {ZK_QUEUE.series("b1", "q"): 3.0}
+    app = Starlette(routes=builder_routes(site.daemon, "1.2.3", lambda: inside))
     text = TestClient(app).get("/metrics").text
-    found = values(text)
-    assert found["nodepool_build_info"] == 1
-    assert "nodepool_requests" not in found
+    assert (sums(text)["nodepool_build_info"], "nodepool_requests" in sums(text)) == (1, False)
     # The registry is that of the process: another test may have left queues of its own there.
     queues = [sample for family in parse(text) for sample in family.samples if sample.name == "nodepool_launcher_zk"]
     assert [sample.value for sample in queues if "b1" in sample.labels.values()] == [3]
+
+
+def test_charts() -> None:
+    """WP-48: each curve has a value for each time; the page has a place for each chart."""
+    sample = sample_of(full())
+    assert sample.at == NOW
+    assert {key for _, curves in CHARTS for _, key in curves} == set(sample.values)
+    found = charts_of([Sample(100.4, {WAITING_KEY: 1, OLDEST_SECONDS: 1.23456}), sample])
+    curves = {(one["title"], curve["label"]): curve["values"] for one in found["charts"] for curve in one["curves"]}
+    assert found["times"][0] == 100
+    assert curves == {
+        ("Requests that wait", "waiting"): [1, 2],
+        ("Oldest request, in seconds", "age"): [1.235, 412],
+        ("Launches within 15 minutes", "ready"): [0, 3],
+        ("Launches within 15 minutes", "failed"): [0, 4],
+        **{("Nodes", state): [0, 1] for state in (states.READY, states.IN_USE, states.DELETING, states.HOLD)},
+        ("Nodes", states.BUILDING): [0, 0],
+    }
+    assert set(sample_of(WebSite().snapshots.snapshot).values.values()) == {0}
+    empty = WebSite().client
+    assert re.findall(r"<figcaption>(.*?)</figcaption>", empty.get("/").text) == [title for title, _ in CHARTS]
+    answer = empty.get("/charts.json").json()
+    assert (answer["times"], len(answer["charts"])) == ([], len(CHARTS))
+
+
+def test_samples() -> None:
+    """WP-48: they are taken while the server runs; old ones are dropped."""
+    history = History()
+    for number in range(MOST_SAMPLES + 10):
+        history.add(Sample(number, {}))
+    assert [sample.at for sample in history.samples()] == list(range(10, MOST_SAMPLES + 10))
+    with WebSite(full()).client as client:
+        wait_for("a sample", lambda: client.get("/charts.json").json()["times"] == [NOW])

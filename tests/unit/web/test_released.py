@@ -1,44 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints of Nodepool 11.0.0; tests/migration/test_web.py compares them with those of the released launcher."""
+"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them with those), health, and files."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
+import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
-import httpx2 as httpx
+import anyio
 import pytest
 from starlette.applications import Starlette
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
+import nodepool.web
+from nodepool.clock import monotonic
 from nodepool.model import states
-from nodepool.model.image import ImagesView
-from nodepool.web import app
+from nodepool.web.answers import StaticFiles, prefers_json
+from nodepool.web.app import MOST_ANSWERS, MOST_BYTES, PIECE, Pieces, Question, RecentAnswers, routes
+from nodepool.web.site import STUCK_SECONDS
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed
+from tests.support.manual_clock import ManualClock
 from tests.support.web_site import WebSite
 
 JSON = {"Accept": "application/json"}
-LISTINGS = ("/image-list", "/dib-image-list", "/image-status", "/node-list", "/request-list", "/label-list")
 NODE, OTHER = f"{1:010}", f"{2:010}"
-
-
-def images() -> ImagesView:
-    upload = image_views.upload(1, time=observed.NOW - 30.5)
-    build = image_views.build("b1", "ready", observed.NOW - 60.5, upload)
-    return image_views.images(build, paused=True, build_requested=observed.NOW - 9.5)
+STATIC = Path(nodepool.web.__file__).parent / "static"
 
 
 def snapshot() -> WebSnapshot:
     nodes = observed.known(observed.node(), observed.node(2, "gpu", "arm", state=states.IN_USE))
     nodes[OTHER].connection_port = {"token": "s3cret"}
-    seen = observed.seen(
-        observed.request(),
-        nodes=nodes,
-        registered=[observed.component("cloud-1", "gpu", "arm")],
-        locked=frozenset([OTHER]),
-    )
-    return WebSnapshot(0, seen, images=images())
+    registered = [observed.component("cloud-1", "gpu", "arm")]
+    seen = observed.seen(observed.request(), nodes=nodes, registered=registered, locked=frozenset([OTHER]))
+    upload = image_views.upload(1, time=observed.NOW - 30.5)
+    build = image_views.build("b1", "ready", observed.NOW - 60.5, upload)
+    return WebSnapshot(0, seen, images=image_views.images(build, paused=True, build_requested=observed.NOW - 9.5))
 
 
 @pytest.fixture
@@ -46,154 +48,67 @@ def site() -> WebSite:
     return WebSite(snapshot())
 
 
-def rows(answer: httpx.Response) -> list[dict[str, Any]]:
-    assert answer.headers["content-type"] == "application/json"
+def rows(client: TestClient, path: str) -> list[dict[str, Any]]:
+    answer = client.get(path, headers=JSON)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     found: list[dict[str, Any]] = answer.json()
     return found
 
 
-@pytest.mark.parametrize("path", LISTINGS)
-def test_text_and_json(site: WebSite, path: str) -> None:
-    """WP-1, WP-2: the same rows, in the form that is asked for."""
-    text, data = site.client.get(path), site.client.get(path, headers=JSON)
-    assert text.headers["content-type"] == "text/plain; charset=UTF-8"
-    assert (text.status_code, data.status_code) == (200, 200)
-    assert len(text.text.splitlines()) - 4 == len(rows(data)) > 0
-    assert not text.text.endswith("\n")
-
-
-def test_ages(site: WebSite) -> None:
-    """WP-3: a text for nodes, the moment for images."""
-    assert {row["age"] for row in rows(site.client.get("/node-list", headers=JSON))} == {"00:00:00:50"}
-    assert rows(site.client.get("/image-list", headers=JSON))[0]["age"] == int(observed.NOW - 30.5)
-    assert rows(site.client.get("/dib-image-list", headers=JSON))[0]["age"] == int(observed.NOW - 60.5)
-    (status,) = rows(site.client.get("/image-status", headers=JSON))
-    assert status["build_request_age"] == int(observed.NOW - 9.5)
+def test_what_the_released_launcher_has_not(site: WebSite) -> None:
+    """WP-3, WP-8: no token of a pod; the moment of builds of paused images; odd queries, which get status 500 there."""
+    assert "s3cret" not in site.client.get("/node-list", headers=JSON).text + site.client.get("/node-list").text
+    (build,) = rows(site.client, "/dib-image-list")
+    assert (build["age"], build["state"]) == (int(observed.NOW - 60.5), "ready")
+    (status,) = rows(site.client, "/image-status")
+    assert (status["build_request_age"], status["paused"]) == (int(observed.NOW - 9.5), True)
     assert "00:00:00:30" in site.client.get("/image-list").text
-
-
-def test_builds_of_paused_images(site: WebSite) -> None:
-    """WP-3: unlike the command, the state of the build."""
-    assert rows(site.client.get("/dib-image-list", headers=JSON))[0]["state"] == "ready"
-    assert rows(site.client.get("/image-status", headers=JSON))[0]["paused"] is True
-
-
-def test_one_node(site: WebSite) -> None:
-    """WP-4: of what is there twice the last counts, and an empty id is none."""
-
-    def ids(query: str) -> list[str]:
-        return [row["id"] for row in rows(site.client.get(f"/node-list?{query}", headers=JSON))]
-
-    assert ids(f"node_id={OTHER}") == [OTHER]
-    assert ids(f"node_id={OTHER}&node_id={NODE}") == [NODE]
-    assert ids("node_id=") == [NODE, OTHER]
-    assert ids("node_id=nobody") == []
-
-
-def test_node_fields(site: WebSite) -> None:
-    """WP-1: those of the command's --detail, and no more; nobody sees the token of a pod."""
-    answer = site.client.get("/node-list", headers=JSON)
-    assert list(rows(answer)[1]) == [
-        *("id", "provider", "label", "server_id", "public_ipv4", "ipv6", "state", "age", "locked", "pool", "hostname"),
-        *("private_ipv4", "AZ", "username", "connection_port", "launcher", "allocated_to", "hold_job", "comment"),
-        *("user_data", "driver_data"),
-    ]
-    assert [row["locked"] for row in rows(answer)] == ["unlocked", "locked"]
-    assert "s3cret" not in answer.text + site.client.get("/node-list").text
-
-
-def test_fields(site: WebSite) -> None:
-    """WP-4: columns of the text table alone, in the order of the table."""
-    head = site.client.get("/node-list?fields=state,id").text.splitlines()[1]
-    assert [cell.strip() for cell in head.strip("|").split("|")] == ["ID", "State"]
+    assert [row["locked"] for row in rows(site.client, f"/node-list?node_id={NODE}&node_id={OTHER}")] == ["locked"]
+    for path in ("/label-list?x=%ff%zz&&=&a", "/node-list?node_id=%ff", "/node-list?fields=%ff", "/ready?%"):
+        assert site.client.get(path).status_code == 200
+    assert len(rows(site.client, "/request-list?fields=id")) == 1
     assert site.client.get("/node-list?fields=state,nothing").text.count("|") == 6
-    assert site.client.get("/node-list?fields=nothing").text == "++\n||\n++\n\n\n++"
-    assert site.client.get("/node-list?fields=").text == site.client.get("/node-list").text
-    assert len(rows(site.client.get("/node-list?fields=id", headers=JSON))[0]) == 21
-    assert site.client.get("/node-list?fields=id;x=1").text.count("|") == 6
-
-
-def test_every_method_works_and_other_paths_do_not(site: WebSite) -> None:
-    """WP-5"""
-    for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
-        assert site.client.request(method, "/label-list").text == site.client.get("/label-list").text
-    head = site.client.head("/label-list")
-    assert (head.status_code, head.content) == (200, b"")
     for path in ("/label-list/", "/LABEL-LIST", "/nothing"):
-        answer = site.client.get(path, follow_redirects=False)
-        assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (404, None)
+        assert site.client.get(path, follow_redirects=False).status_code == 404
 
 
-class Clock:
-    """Seconds since the epoch."""
-
-    at = 1_000_000_000.5
-
-    def __call__(self) -> float:
-        return self.at
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def client(site: WebSite, clock: Clock) -> TestClient:
-    return TestClient(Starlette(routes=app.routes(site.site, clock)))
-
-
-def test_caching(site: WebSite, client: TestClient, clock: Clock) -> None:
-    """WP-6: for a second the same answer, with headers that say so."""
+def test_caching(site: WebSite) -> None:
+    """WP-6: for a second the same answer, with headers that say so; conditional requests; answers are bounded."""
+    clock = ManualClock(1_000_000_000.5)
+    client = TestClient(Starlette(routes=routes(site.site, clock)))
     first = client.get("/label-list")
-    assert {
-        name: first.headers[name]
-        for name in ("access-control-allow-origin", "cache-control", "last-modified", "expires")
-    } == {
+    expected = {
         "access-control-allow-origin": "*",
         "cache-control": "max-age=1, public",
         "last-modified": "Sun, 09 Sep 2001 01:46:40 GMT",
         "expires": "Sun, 09 Sep 2001 01:46:41 GMT",
     }
-    site.snapshots.snapshot = dataclasses.replace(snapshot(), observed=observed.seen())
-    clock.at += 0.9
-    assert client.get("/label-list").content == first.content
-    assert rows(client.get("/label-list", headers=JSON)) == []
-    clock.at += 0.2
-    assert client.get("/label-list").content != first.content
-
-
-def test_conditional_requests(client: TestClient, clock: Clock) -> None:
-    """WP-6"""
+    assert {name: first.headers[name] for name in expected} == expected
 
     def code(moment: str) -> int:
         answer = client.get("/label-list", headers={"If-Modified-Since": moment})
         assert bool(answer.content) == (answer.status_code == 200)
         return answer.status_code
 
-    made = client.get("/label-list").headers["last-modified"]
-    assert code(made) == 304
-    assert code("Sat, 01 Jan 2050 00:00:00 GMT") == 304
-    assert code("Sat, 01 Jan 2000 00:00:00 GMT") == 200
-    assert code("yesterday") == 200
-    clock.at += 1
+    made = first.headers["last-modified"]
+    moments = (made, "Sat, 01 Jan 2050 00:00:00 GMT", "Sat, 01 Jan 2000 00:00:00 GMT", "yesterday")
+    assert [code(moment) for moment in moments] == [304, 304, 200, 200]
+    site.snapshots.snapshot = dataclasses.replace(snapshot(), observed=observed.seen())
+    clock.pass_seconds(0.9)
+    assert client.get("/label-list").content == first.content
+    assert rows(client, "/label-list") == []
+    clock.pass_seconds(0.2)
+    assert client.get("/label-list").content != first.content
     assert code(made) == 200
-
-
-def test_answers_are_bounded(clock: Clock) -> None:
-    """WP-6: whatever clients ask for."""
-    recent = app.RecentAnswers(clock)
-    for number in range(3 * app.MOST_ANSWERS):
-        recent.get("/node-list", app.Question(as_json=False, node_id=str(number)), lambda: b"x")
-    asked = [
-        recent.get("/node-list", app.Question(as_json=False, node_id=str(number)), lambda: b"y").body
-        for number in range(3 * app.MOST_ANSWERS)
-    ]
-    assert asked.count(b"x") == app.MOST_ANSWERS
-    large = app.Question(as_json=True)
-    clock.at += 2
-    recent.get("/node-list", large, lambda: b"x" * (app.MOST_BYTES + 1))
-    assert recent.get("/node-list", large, lambda: b"new").body == b"new"
+    recent = RecentAnswers(clock)
+    questions = [Question(as_json=False, node_id=str(number)) for number in range(3 * MOST_ANSWERS)]
+    for question in questions:
+        recent.get("/node-list", question, lambda: b"x")
+    asked = [recent.get("/node-list", question, lambda: b"y").body for question in questions]
+    assert asked.count(b"x") == MOST_ANSWERS
+    clock.pass_seconds(2)
+    recent.get("/node-list", Question(as_json=True), lambda: b"x" * (MOST_BYTES + 1))
+    assert recent.get("/node-list", Question(as_json=True), lambda: b"new").body == b"new"
 
 
 def test_ready(site: WebSite) -> None:
@@ -206,9 +121,95 @@ def test_ready(site: WebSite) -> None:
     assert (answer.status_code, answer.headers.get("cache-control")) == (503, None)
 
 
-def test_what_cannot_be_read(site: WebSite) -> None:
-    """WP-8: 11.0.0 answers with status 500."""
-    for path in ("/label-list?x=%ff%zz&&=&a", "/node-list?node_id=%ff", "/node-list?fields=%ff", "/ready?%"):
-        assert site.client.get(path).status_code == 200
-    for accept in ("image/png", "", "application/json;q=0"):
-        assert site.client.get("/label-list", headers={"Accept": accept}).headers["content-type"].startswith("text/")
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        *((header, True) for header in ("J", "APPLICATION/JSON", "application/*", "J;q=0.9, text/plain;q=0.8", ",J,")),
+        *((header, True) for header in ("J, */*;q=0.1", "J;q=0.5, text/html;q=0", "J; q=1.0, text/plain;q=0.999")),
+        *((header, True) for header in ("J;charset=utf-8",)),
+        # A tie, no preference, and what cannot be read.
+        *((header, False) for header in (None, "", "*/*", "text/*", "text/html", "image/png", "*", "garbage", "J;")),
+        *((header, False) for header in ("application/vnd+json", "J, text/plain", "J, text/html", "J;q=0", "J;q=x")),
+        *((header, False) for header in ("text/html;q=0.5,J;q=0.5", "text/plain;q=0, */*", "J, text/plain;q=2")),
+        *((header, False) for header in ("J;q=0.1234", "J, *;q=0.1", "application/xml, */*;q=0.1", "J;q=-1")),
+        *((header, False) for header in ("J;q=1.001", "text/plain")),
+    ],
+)
+def test_preferred_form(header: str | None, expected: bool) -> None:
+    """WP-2: what Nodepool 11.0.0 answers to each header was looked at."""
+    assert prefers_json(header and re.sub(r"\bJ\b", "application/json", header)) == expected
+
+
+@pytest.mark.parametrize(
+    ("started", "age", "connected", "complete", "live", "ready"),
+    [
+        (True, 0.0, True, True, True, True),
+        # It is not stuck, however long the start takes.
+        (False, 2 * STUCK_SECONDS, True, True, True, False),
+        (True, STUCK_SECONDS + 1, True, True, False, True),
+        # A restart would not help.
+        (True, 0.0, False, True, True, False),
+        (True, 0.0, True, False, True, False),
+    ],
+)
+def test_health(started: bool, age: float, connected: bool, complete: bool, live: bool, ready: bool) -> None:
+    """What a load balancer, systemd and an orchestrator learn."""
+    site = WebSite()
+    if not started:
+        site.daemon.ready.clear()
+    site.daemon.last_loop, site.daemon.connected = monotonic() - age, connected
+    site.daemon.reload_errors = errors = ["line 5: no"]
+    site.snapshots.snapshot = dataclasses.replace(site.snapshots.snapshot, complete=complete)
+    codes = [site.client.get(f"/health/{what}").status_code for what in ("live", "ready")]
+    assert codes == [200 if one else 503 for one in (live, ready)]
+    found = site.client.get("/health/status").json()
+    assert age <= found.pop("loop_age_seconds") < age + STUCK_SECONDS
+    state = {"kind": "launcher", "version": "1.2.3", "state": "running" if started else "initializing"}
+    assert found == {**state, "live": live, "ready": ready, "connected": connected, "reload_errors": errors}
+
+
+@pytest.mark.parametrize(("length", "pieces"), [(0, 1), (PIECE, 1), (PIECE + 1, 2), (3 * PIECE, 3)])
+def test_long_answers(length: int, pieces: int) -> None:
+    """They come in pieces that are bounded, and have the same bytes."""
+    content = bytes(number % 251 for number in range(length))
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    anyio.run(Pieces(Response(content)), {"type": "http"}, receive, send)
+    assert sent[0]["headers"][0] == (b"content-length", str(length).encode())
+    assert b"".join(one["body"] for one in sent[1:]) == content
+    assert [one.get("more_body", False) for one in sent[1:]] == [True] * (pieces - 1) + [False]
+
+
+def test_files() -> None:
+    """WP-40: kept for ever at the address with the hash; nothing else is served; our scripts are short."""
+    client = WebSite().client
+    with_hash, without = client.get(f"/{StaticFiles().address('nodepool.css')}"), client.get("/static/nodepool.css")
+    assert with_hash.content == without.content == (STATIC / "nodepool.css").read_bytes()
+    assert with_hash.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert (without.headers["cache-control"], without.headers["content-type"]) == (
+        "no-cache",
+        "text/css; charset=utf-8",
+    )
+    again = client.get("/static/nodepool.css", headers={"If-None-Match": without.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    for name in ("nothing.css", "vendor/vendor.toml", "../app.py", "%2e%2e/app.py", "", "/etc/passwd"):
+        assert client.get(f"/static/{name}").status_code == 404
+    for path in STATIC.glob("*.js"):
+        assert len(path.read_text().splitlines()) <= 40, path.name
+
+
+def test_vendored_files_are_those_of_their_releases() -> None:
+    """WP-40: the hashes are those that tools/vendor has compared with the registry's archive."""
+    packages = tomllib.loads((STATIC / "vendor" / "vendor.toml").read_text())["package"]
+    assert {(package["name"], package["licence"]) for package in packages} == {("htmx.org", "0BSD"), ("uplot", "MIT")}
+    files = {file["to"]: file["integrity"] for package in packages for file in package["files"]}
+    for name, integrity in files.items():
+        digest = hashlib.sha512((STATIC / "vendor" / name).read_bytes()).digest()
+        assert integrity == "sha512-" + base64.b64encode(digest).decode(), name
+    assert {path.name for path in (STATIC / "vendor").iterdir()} == {*files, "vendor.toml"}

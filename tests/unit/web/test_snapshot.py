@@ -1,38 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`SnapshotMaker`: one snapshot for all viewers, no older than it may be."""
+"""One snapshot for all viewers, no older than it may be; who has locks; how long requests waited."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.image import NO_IMAGES
 from nodepool.model.node import Node
-from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
-from nodepool.web.snapshot import LIFETIME_SECONDS, MOST_IDS, ChangedRecords, RecordKind, SnapshotMaker
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import BuilderStatus, LauncherStatus
+from nodepool.plan.queue import MIN_READY_REQUESTOR
+from nodepool.web.snapshot import (
+    KNOWN_SECONDS,
+    LIFETIME_SECONDS,
+    MOST_IDS,
+    MOST_KNOWN,
+    PROCESSES_SECONDS,
+    ChangedRecords,
+    LockNames,
+    RecordKind,
+    SnapshotMaker,
+    WaitSummary,
+    WaitTimes,
+    percentile,
+)
 from nodepool.zk.caches import NodepoolCache
 from tests.support import observed
 from tests.support.manual_clock import ManualClock
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.unit.web.rig import set_constants
+
+NOW = 100_000.0
 
 
 class Records:
-    """A cache of records that a test fills."""
+    """A cache of records that a test fills.
 
-    def __init__(self) -> None:
+    :param picture: what it shows instead of its records.
+    """
+
+    def __init__(self, picture: Any = None) -> None:
         self.records: dict[str, Any] = {}
+        self.picture = picture
         self.locked: set[str] = set()
         self.refreshed = 0
         self.listeners: list[Callable[..., None]] = []
+        #: Called before the next copy.
+        self.before: Callable[[], None] | None = None
 
     def values(self) -> list[Any]:
         return list(self.records.values())
 
     def snapshot(self) -> Any:
-        return dict(self.records)
+        before, self.before = self.before, None
+        if before:
+            before()
+        return dict(self.records) if self.picture is None else self.picture
 
     def get(self, record_id: str) -> Any:
         return self.records.get(record_id)
@@ -51,236 +81,172 @@ class Records:
             listener(*changed)
 
 
-class Pictures(Records):
-    """A cache that has one picture of all."""
-
-    def __init__(self, picture: Any) -> None:
-        super().__init__()
-        self.picture = picture
-
-    def snapshot(self) -> Any:
-        return self.picture
-
-
-class Caches:
-    def __init__(self) -> None:
-        self.nodes, self.requests, self.pools = Records(), Records(), Records()
-        self.images, self.maintenance = Pictures(NO_IMAGES), Pictures({})
-        self.ready = True
-
-
-class Told(Records):
-    """Status records."""
+class Status(Records):
+    """Status records, of launchers alone."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hosts: list[str] = []
         self.ready = threading.Event()
         self.ready.set()
-
-    def pools(self) -> list[PoolStatus]:
-        return []
+        self.pools = list
+        self.builders = BuilderStatus
 
     def launchers(self) -> list[LauncherStatus]:
         return [LauncherStatus(host=host, pid=1) for host in self.hosts]
 
-    def builders(self) -> BuilderStatus:
-        return BuilderStatus()
-
 
 class Place:
     def __init__(self) -> None:
-        self.caches, self.told, self.clock, self.time = Caches(), Told(), ManualClock(), 1_000.0
+        self.nodes, self.requests, self.maintenance = Records(), Records(), Records({})
+        self.caches: Any = SimpleNamespace(
+            nodes=self.nodes,
+            requests=self.requests,
+            pools=Records(),
+            images=Records(NO_IMAGES),
+            maintenance=self.maintenance,
+            ready=True,
+        )
+        self.status, self.clock, self.time = Status(), ManualClock(), 1_000.0
         self.maker = SnapshotMaker(
-            cast("NodepoolCache", self.caches), self.told, clock=self.clock, now=lambda: self.time
+            cast("NodepoolCache", self.caches), self.status, clock=self.clock, now=lambda: self.time
         )
 
     def put_node(self, node_id: str) -> Node:
         node = Node("small")
         node.id = node_id
-        self.caches.nodes.records[node_id] = node
-        self.caches.nodes.tell(node_id)
+        self.nodes.records[node_id] = node
+        self.nodes.tell(node_id)
         return node
 
 
-def test_shows_what_the_caches_have() -> None:
-    place = Place()
-    node = place.put_node("0000000001")
-    place.caches.nodes.locked.add("0000000001")
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_shows_what_the_caches_have(place: Place) -> None:
+    """In whatever order the cache has read nodes, they are in that of their ids."""
+    nodes = {node_id: place.put_node(node_id) for node_id in ("0000000003", "0000000001", "0000000002")}
+    place.nodes.locked.add("0000000001")
     seen = place.maker.latest().observed
-    assert seen.nodes == {"0000000001": node}
+    assert (seen.nodes, list(seen.nodes)) == (nodes, sorted(nodes))
     assert seen.locked == {"0000000001"}
     assert seen.now == 1_000.0
 
 
-def test_waits_of_requests_that_end() -> None:
-    """WP-99"""
-    place = Place()
-    ended = observed.request(1, "gpu", state=states.FULFILLED)
-    ended.created_time, ended.state_time = 900.0, 940.0
-    place.caches.requests.records[ended.key] = ended
-    for changed in (ended.key, ended.key, "", "200-0000000009"):
-        place.caches.requests.tell(changed)
-    assert place.maker.latest().waits.of_label("gpu", 1_000.0).p50 == 40.0
-    assert place.maker.latest().waits.of_label("gpu", 1_000.0).count == 1
-
-
-def test_nodes_are_in_the_order_of_their_ids() -> None:
-    """In whatever order the cache has read them: lists by id rely on it."""
-    place = Place()
-    for node_id in ("0000000003", "0000000001", "0000000002"):
-        place.put_node(node_id)
-    assert list(place.maker.latest().observed.nodes) == ["0000000001", "0000000002", "0000000003"]
-
-
-def test_counts_follow_the_nodes() -> None:
+def test_counts_follow_the_nodes(place: Place) -> None:
     """A record that is replaced, one that is changed in place, and more of them than are noted one by one."""
-    place = Place()
     nodes = [place.put_node(f"{number:010}") for number in range(MOST_IDS + 5)]
     assert sum(place.maker.latest().observed.node_index.counts.values()) == len(nodes)
     for changed in (nodes[:1], nodes):
         for node in changed:
             node.state = states.HOLD
-            place.caches.nodes.tell(node.key)
+            place.nodes.tell(node.key)
         place.clock.now += LIFETIME_SECONDS
         assert place.maker.latest().observed.node_index.held == changed
 
 
-def test_is_the_same_until_something_changes() -> None:
-    place = Place()
+def test_is_made_anew_once_in_its_lifetime(place: Place) -> None:
+    """`current` makes nothing: None when `latest` would make another one."""
+    assert place.maker.current() is None
     first = place.maker.latest()
     assert place.maker.latest() is first
+    place.put_node("0000000001")
+    assert place.maker.latest().number == place.maker.current() == first.number, "it is young enough"
+    place.clock.now += LIFETIME_SECONDS / 2
+    assert place.maker.latest().number == first.number
+    place.clock.now += LIFETIME_SECONDS / 2
+    assert place.maker.current() is None
+    second = place.maker.latest()
+    assert (second.number, set(second.observed.nodes)) == (first.number + 1, {"0000000001"})
+    assert place.maker.current() == second.number
+    place.put_node("0000000002")
+    place.clock.now += LIFETIME_SECONDS / 2
+    assert place.maker.latest(LIFETIME_SECONDS / 2).number == second.number + 1, "a younger one was asked for"
+    time_passes = place.maker.latest()
     place.time += 60
     place.clock.now += 60
     later = place.maker.latest()
-    assert (later.number, later.observed.now) == (first.number, 1_060.0), "only the time has changed"
-    assert later.observed.nodes is first.observed.nodes
+    assert (later.number, later.observed.now) == (time_passes.number, 1_060.0), "only the time has changed"
+    assert later.observed.nodes is time_passes.observed.nodes
 
 
-def test_current_makes_nothing() -> None:
-    """Its number while `latest` would give it as it is; None when that would make another one."""
-    place = Place()
-    assert place.maker.current() is None
-    number = place.maker.latest().number
-    assert place.maker.current() == number
-    place.put_node("0000000001")
-    assert place.maker.current() == number, "it is young enough"
-    place.clock.now += LIFETIME_SECONDS
-    assert place.maker.current() is None
-    assert place.maker.latest().number == place.maker.current() == number + 1
-    place.caches.ready = False
-    assert place.maker.current() is None, "it does not say yet that it is not complete"
-
-
-def test_is_made_anew_once_in_its_lifetime() -> None:
-    place = Place()
+def test_not_complete(place: Place) -> None:
+    """Viewers see that what they see is old. Status records are part of what is complete; locks are not asked for."""
     first = place.maker.latest()
-    place.put_node("0000000001")
-    assert place.maker.latest() is first
-    place.clock.now += LIFETIME_SECONDS
+    place.caches.ready = False
+    place.time += 60
+    assert place.maker.current() is None
     second = place.maker.latest()
-    assert (second.number, set(second.observed.nodes)) == (first.number + 1, {"0000000001"})
+    assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
+    assert (second.observed.now, place.maker.complete) == (1_060.0, False)
+    place.maker.refresh()
+    assert place.nodes.refreshed == 0
+    place.caches.ready = True
+    place.maker.refresh()
+    assert (place.maker.complete, place.nodes.refreshed) == (True, 1)
+    place.status.ready.clear()
+    assert not place.maker.complete
 
 
-def test_changes_are_told_with_the_snapshot_that_shows_them() -> None:
-    place = Place()
+def test_changes_come_with_the_snapshot_that_shows_them(place: Place) -> None:
     place.maker.latest()
     place.maker.take_changes()
     place.put_node("0000000001")
-    place.told.hosts.append("launcher-1")
-    place.told.tell()
-    place.caches.maintenance.tell()
+    place.status.hosts.append("launcher-1")
+    place.status.tell()
+    place.maintenance.tell()
     place.maker.latest()
     assert not place.maker.take_changes(), "the snapshot is older"
     place.clock.now += LIFETIME_SECONDS
     place.maker.latest()
-    assert place.maker.take_changes() == {
-        RecordKind.NODES: {"0000000001"},
-        RecordKind.LAUNCHERS: {""},
-        RecordKind.PROVIDERS: {""},
-    }
+    nodes = {RecordKind.NODES: {"0000000001"}}
+    assert place.maker.take_changes() == {**nodes, RecordKind.LAUNCHERS: {""}, RecordKind.PROVIDERS: {""}}
     assert not place.maker.take_changes()
 
 
-def test_changes_for_which_nobody_asks() -> None:
-    """What there is to tell stays small, although there is no viewer for weeks."""
-    place = Place()
+def test_changes_that_are_not_taken(place: Place) -> None:
+    """They stay small, although there is no viewer for weeks."""
     for number in range(2 * MOST_IDS):
         place.put_node(str(number))
         place.clock.now += LIFETIME_SECONDS
         place.maker.latest()
-        place.caches.nodes.records.clear()
+        place.nodes.records.clear()
     assert place.maker.take_changes()[RecordKind.NODES] == {""}
-
-
-def test_connection_goes() -> None:
-    """Viewers are told that what they see is old."""
-    place = Place()
-    first = place.maker.latest()
-    place.caches.ready = False
-    place.time += 60
-    second = place.maker.latest()
-    assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
-    assert second.observed.now == 1_060.0
-    assert not place.maker.complete
-
-
-def test_status_records_are_read_anew() -> None:
-    """They are part of what is complete."""
-    place = Place()
-    place.told.ready.clear()
-    assert not place.maker.complete
-
-
-def test_error_while_it_is_made() -> None:
-    """The next one is made anew, of everything."""
-    place = Place()
-    place.maker.latest()
-    node = place.put_node("0000000001")
-    place.clock.now += LIFETIME_SECONDS
-    snapshot = place.caches.requests.snapshot
-
-    def fail() -> Any:
-        place.caches.requests.snapshot = snapshot  # type: ignore[method-assign]
-        raise MemoryError
-
-    place.caches.requests.snapshot = fail  # type: ignore[method-assign]
-    with pytest.raises(MemoryError):
-        place.maker.latest()
-    place.clock.now += LIFETIME_SECONDS
-    assert place.maker.latest().observed.nodes == {"0000000001": node}
-
-
-def test_change_while_it_is_made() -> None:
-    """It causes another snapshot."""
-    place = Place()
-    snapshot = place.caches.requests.snapshot
-
-    def change_and_copy() -> Any:
-        place.caches.requests.snapshot = snapshot  # type: ignore[method-assign]
-        place.caches.nodes.tell("0000000002")
-        return snapshot()
-
-    place.caches.requests.snapshot = change_and_copy  # type: ignore[method-assign]
-    first = place.maker.latest()
-    place.clock.now += LIFETIME_SECONDS
-    assert place.maker.latest().number == first.number + 1
-
-
-def test_many_changes() -> None:
     changes = ChangedRecords()
     for number in range(2 * MOST_IDS):
         changes.note(RecordKind.NODES, str(number))
     assert len(changes.take()[RecordKind.NODES]) == MOST_IDS
 
 
+def test_error_and_change_while_it_is_made(place: Place) -> None:
+    """The next one is made anew, of everything."""
+    place.maker.latest()
+    node = place.put_node("0000000001")
+    place.clock.now += LIFETIME_SECONDS
+
+    def fail() -> None:
+        raise MemoryError
+
+    place.requests.before = fail
+    with pytest.raises(MemoryError):
+        place.maker.latest()
+    place.clock.now += LIFETIME_SECONDS
+    place.requests.before = lambda: place.nodes.tell("0000000002")
+    second = place.maker.latest()
+    assert second.observed.nodes == {"0000000001": node}
+    place.clock.now += LIFETIME_SECONDS
+    assert place.maker.latest().number == second.number + 1
+
+
 def test_changes_from_another_thread() -> None:
     """Nothing is lost between two calls."""
     changes, found = ChangedRecords(), set[str]()
-    ids = {str(number) for number in range(MOST_IDS)}
+    ids = [str(number) for number in range(MOST_IDS)]
 
     def note_all() -> None:
-        for one in sorted(ids):
+        for one in ids:
             changes.note(RecordKind.NODES, one)
 
     thread = threading.Thread(target=note_all)
@@ -288,25 +254,133 @@ def test_changes_from_another_thread() -> None:
     while thread.is_alive():
         found |= changes.take().get(RecordKind.NODES, frozenset())
     thread.join()
-    assert found | changes.take().get(RecordKind.NODES, frozenset()) == ids
+    assert found | changes.take().get(RecordKind.NODES, frozenset()) == set(ids)
 
 
-def test_locked_nodes_are_asked_for() -> None:
-    """WP-61: not while nothing is known of ZooKeeper."""
-    place = Place()
-    place.caches.ready = False
-    place.maker.refresh()
-    assert place.caches.nodes.refreshed == 0
-    place.caches.ready = True
-    place.maker.refresh()
-    assert place.caches.nodes.refreshed == 1
+class Owners:
+    """Who has the locks."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.asked: list[str] = []
+        self.name: str | None = "launcher l1"
+        self.error: Exception | None = None
+
+    def make(self, _client: Any) -> Any:
+        self.made += 1
+        return self
+
+    def of_node(self, node_id: str) -> str | None:
+        self.asked.append(node_id)
+        if self.error is not None:
+            raise self.error
+        return self.name
 
 
-def test_younger_snapshot() -> None:
-    """Viewers are told of one that was made just now, also while an older one is still good for others."""
-    place = Place()
-    old = place.maker.latest().number
-    place.put_node("0000000001")
-    place.clock.now += LIFETIME_SECONDS / 2
-    assert place.maker.latest().number == old
-    assert place.maker.latest(LIFETIME_SECONDS / 2).number == old + 1
+def names(owners: Owners, clock: ManualClock, *, connected: bool = True) -> LockNames:
+    return LockNames(cast(Any, SimpleNamespace(connected=connected)), owners.make, clock)
+
+
+def test_owner_of_a_lock_is_asked_once_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-100: without a connection the last answer holds; what is kept is bounded."""
+    set_constants(monkeypatch, LockNames, WAIT_SECONDS=DEADLINE_SECONDS)
+    owners, clock = Owners(), ManualClock()
+    assert (names(owners, clock, connected=False).of_node("1"), owners.asked) == (None, [])
+    known = names(owners, clock)
+    assert [known.of_node("1") for _ in range(3)] == ["launcher l1"] * 3
+    assert owners.asked == ["1"]
+    clock.pass_seconds(KNOWN_SECONDS)
+    owners.error = ZKConnectionError("away")
+    assert known.of_node("1") == "launcher l1"
+    owners.error, owners.name = None, None
+    assert (known.of_node("1"), owners.made, len(owners.asked)) == (None, 1, 3)
+    clock.pass_seconds(PROCESSES_SECONDS)
+    known.of_node("1")
+    assert owners.made == 2
+    for _ in range(2):
+        for number in range(2 * MOST_KNOWN):
+            known.of_node(str(number))
+    assert len(owners.asked) >= 4 + 3 * MOST_KNOWN, "the first ones were forgotten"
+
+
+def test_owners_are_asked_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-100: the others do not wait for a ZooKeeper that is slow."""
+    set_constants(monkeypatch, LockNames, WAIT_SECONDS=0.01)
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow(Owners):
+        def of_node(self, node_id: str) -> str | None:
+            entered.set()
+            go_on.wait(DEADLINE_SECONDS)
+            assert node_id == "1"
+            return "launcher l1"
+
+    known = names(Slow(), ManualClock())
+    assert known.of_node("1") is None
+    assert entered.wait(DEADLINE_SECONDS)
+    assert known.of_node("2") is None
+    go_on.set()
+    wait_for("the answer is there", lambda: known.of_node("1") == "launcher l1")
+
+
+def ended(number: int, seconds: float, *labels: str, ago: float = 0.0) -> NodeRequest:
+    request = observed.request(number, *labels or ("gpu",), state=states.FULFILLED)
+    request.state_time = NOW - ago
+    request.created_time = request.state_time - seconds
+    return request
+
+
+def waits_of(*requests: NodeRequest | None) -> WaitTimes:
+    waits = WaitTimes()
+    for request in requests:
+        waits.note(request)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "found"),
+    [([], 50, None), ([5.0], 95, 5.0), ([1.0, 2.0], 50, 1.0), ([1.0, 2.0, 3.0], 50, 2.0), ([1.0, 9.0], 95, 9.0)],
+)
+def test_percentile(values: list[float], percent: int, found: float | None) -> None:
+    """WP-99: a wait that there was, no mean of two."""
+    assert percentile(values, percent) == found
+
+
+def test_waits_of_a_label() -> None:
+    """WP-99: once for each label; a record that is read again does not count again; clocks may differ."""
+    waits = waits_of(*(ended(number, float(number)) for number in range(1, 101)))
+    assert waits.of_label("gpu", NOW) == WaitSummary(100, 0, 50.0, 95.0)
+    assert waits.of_label("arm", NOW) == WaitSummary(0, 0, None, None)
+    waits = waits_of(ended(1, 30.0, "gpu", "gpu", "arm"), ended(2, 10.0, "gpu", "gpu"))
+    assert waits.of_label("gpu", NOW) == WaitSummary(2, 1, 10.0, 30.0)
+    assert waits.of_label("arm", NOW) == WaitSummary(1, 1, 30.0, 30.0)
+    assert waits_of(*[ended(1, -2.0)] * 3).of_label("gpu", NOW) == WaitSummary(1, 0, 0.0, 0.0)
+
+
+def test_waits_that_do_not_count() -> None:
+    """WP-99"""
+    failed, of_min_ready, without_time = ended(1, 5.0), ended(2, 5.0), ended(3, 5.0)
+    failed.state, of_min_ready.requestor, without_time.created_time = states.FAILED, MIN_READY_REQUESTOR, None
+    waits = waits_of(failed, of_min_ready, without_time, ended(4, 5.0, ago=4000.0), None)
+    assert waits.of_label("gpu", NOW).count == 0
+
+
+def test_waits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-99: by labels, whose names come from other programs; of each the last ones, which may be less than an hour."""
+    set_constants(monkeypatch, WaitTimes, MOST_LABELS=2, MOST_WAITS=3)
+    waits = waits_of(*(ended(number, 1.0, label) for number, label in enumerate("abac")))
+    assert [waits.of_label(label, NOW).count for label in "abc"] == [2, 0, 1]
+    waits = waits_of(*(ended(number, 1.0, ago=600.0 - 60.0 * number) for number in range(1, 3)))
+    assert waits.of_label("gpu", NOW).covered_seconds == 3600.0
+    waits = waits_of(*(ended(number, 1.0, ago=600.0 - 60.0 * number) for number in range(1, 9)))
+    assert waits.of_label("gpu", NOW) == WaitSummary(3, 0, 1.0, 1.0, 240.0)
+
+
+def test_waits_of_the_cache(place: Place) -> None:
+    """WP-99"""
+    request = observed.request(1, "gpu", state=states.FULFILLED)
+    request.created_time, request.state_time = 900.0, 940.0
+    place.requests.records[request.key] = request
+    for changed in (request.key, request.key, "", "200-0000000009"):
+        place.requests.tell(changed)
+    assert place.maker.latest().waits.of_label("gpu", 1_000.0) == WaitSummary(1, 0, 40.0, 40.0)

@@ -1,47 +1,299 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/api/v1/events/stream`` of a real server, with clients that read, that come back, and that do not read."""
+"""The stream of events: its messages, its hub, and a real server with clients that read, come back, or do not read."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from typing import Any, cast
 
 import httpx2 as httpx
 import pytest
 
-from nodepool import fast_json
 from nodepool.clock import wall_time
+from nodepool.fast_json import loads
 from nodepool.model.event import Event
-from nodepool.model.status import LauncherStatus
+from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan.observed import Observed
-from nodepool.web import server as server_module
-from nodepool.web import stream
 from nodepool.web.app import make_app
-from nodepool.web.server import ListenAddress, WebServer
+from nodepool.web.changes import Access, Actions
+from nodepool.web.server import WebServer
 from nodepool.web.snapshot import RecordKind, WebSnapshot
-from nodepool.web.tokens import User
+from nodepool.web.stream import (
+    CHANGES_SECONDS,
+    MOST_EVENTS,
+    MOST_GONE,
+    MOST_IDS,
+    MOST_MISSED,
+    MOST_VIEWERS,
+    EventHub,
+    EventStream,
+    Message,
+    MessageLog,
+    NewEvents,
+    TooManyViewers,
+    Viewer,
+    of_changes,
+    running,
+)
+from nodepool.web.tokens import Tokens
+from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
-from tests.support.web_site import WebSite
+from tests.support.web_site import GivenSnapshots, WebSite
+from tests.support.web_tokens import authenticator, operator_rule, token
+from tests.unit.web.rig import SECONDS, GuardedSite, bearer, serving, set_constants
 
-SECONDS = 45.0
 PATH = "/api/v1/events/stream"
+HELLO = ("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})
 
 
-@contextmanager
-def serving(site: WebSite) -> Iterator[WebServer]:
-    """A server thread, which is stopped at the end."""
-    thread = WebServer(ListenAddress("127.0.0.1", 0), lambda: make_app(site.site))
-    thread.start()
-    try:
-        assert thread.listening.wait(SECONDS)
-        yield thread
-    finally:
-        thread.stop()
-        thread.join(SECONDS)
-    assert not thread.is_alive()
+def event(number: int, at: float | None = None) -> Event:
+    return Event(1_000.0 + number if at is None else at, "l1", f"node {number}", "held")
+
+
+def launcher(*events: Event, host: str = "l1") -> LauncherStatus:
+    return LauncherStatus(host=host, pid=7, events=events)
+
+
+def launchers_with(*numbers: int) -> list[LauncherStatus]:
+    return [launcher(*map(event, numbers))]
+
+
+def test_messages_of_changes() -> None:
+    """WP-61: 50 ids at most, and how many there are; or it is not known which ones."""
+    many = [f"{n:010}" for n in range(MOST_IDS + 5)]
+    changes = {RecordKind.REQUESTS: set(many), RecordKind.NODES: {"3", "2"}, RecordKind.PROVIDERS: {"", "p1"}}
+    assert [(name, data["count"], data["ids"]) for name, data in of_changes(changes)] == [
+        ("nodes", 2, ["2", "3"]),
+        ("providers", None, []),
+        ("requests", MOST_IDS + 5, many[:50]),
+    ]
+
+
+def test_message_log() -> None:
+    log = MessageLog(3)
+    assert log.missing(0) == 0
+    for number in range(5):
+        log.add(str(number), {"x": number})
+    assert (log.seq, log.missing(1), log.missing(2), log.missing(5), log.missing(6)) == (5, None, 3, 0, None)
+    assert (log.get(3).name, log.get(3).data) == ("2", {"seq": 3, "x": 2})
+    message = Message(3, "nodes", {"count": 1, "ids": ["0000000001"]})
+    assert message.text == b'event: nodes\r\ndata: {"count":1,"ids":["0000000001"]}\r\n\r\n'
+    assert message.text is message.text, "encoded once for all viewers"
+
+
+@pytest.mark.parametrize(
+    ("since", "looks"),
+    [
+        (1_000.0, ["1 > 1", "1 >", "1 2 > 2"]),
+        # What was before the first look is left out; what an unknown launcher does later is not.
+        (1_005.0, ["4 5 > 5", "5 | 1 6 > 6"]),
+        (0.0, ["3 | 1 > 1 3"]),
+        # A launcher comes back.
+        (0.0, ["1 > 1", ">", "1 2 > 2"]),
+    ],
+)
+def test_each_event_is_new_once(since: float, looks: list[str]) -> None:
+    """WP-62: numbers of the events of launchers at each look, and those that are new, in the order of time."""
+    new = NewEvents(since)
+    for look in looks:
+        there, _, expected = look.partition(">")
+        hosts = [launcher(*map(event, map(int, one.split())), host=f"l{n}") for n, one in enumerate(there.split("|"))]
+        assert new.take(hosts if there else []) == list(map(event, map(int, expected.split())))
+
+
+def test_events_with_odd_times_and_lost_ones() -> None:
+    """WP-62: a late cause, a repetition. When some may have been lost between two looks nothing is known."""
+    full, later = range(MAX_EVENTS), range(MAX_EVENTS, 2 * MAX_EVENTS)
+    for first, second, found in (
+        (launchers_with(5), [launcher(event(5), event(6, at=900.0))], [event(6, at=900.0)]),
+        (launchers_with(1), [launcher(event(2).joined_to(event(1)))], [event(2).joined_to(event(1))]),
+        (launchers_with(*full), launchers_with(*later), None),
+        (launchers_with(*full), launchers_with(*range(MAX_EVENTS - 1, 2 * MAX_EVENTS - 1)), [*map(event, later)][:-1]),
+        (launchers_with(1), [replace(launcher(event(2)), omitted=5)], None),
+        (launchers_with(*range(MOST_EVENTS + 1)), launchers_with(*range(MOST_EVENTS + 2)), [event(MOST_EVENTS + 1)]),
+    ):
+        new = NewEvents(since=0.0)
+        assert (new.take(first) is None) == (len(first[0].events) > MOST_EVENTS)
+        assert new.take(second) == found
+    hosts = [launcher(event(1), host=f"l{n}") for n in range(MOST_GONE + 1)]
+    new = NewEvents(since=0.0)
+    new.take(hosts)
+    new.take([])
+    assert (new.take(hosts[:1]), new.take(hosts[:2])) == ([event(1)], []), "launchers are forgotten at last"
+
+
+class Place:
+    """A hub, and what it looks at."""
+
+    def __init__(self) -> None:
+        self.snapshots = GivenSnapshots(WebSnapshot(0, Observed(1_000.0)))
+        self.clock = ManualClock()
+        self.hub = EventHub(self.snapshots, "1.2.3", self.clock)
+
+    def note(self, *ids: str, kind: RecordKind = RecordKind.NODES) -> None:
+        """Something changes, and the hub may say so."""
+        self.snapshots.changed = {kind: frozenset(ids)}
+        self.clock.pass_seconds(CHANGES_SECONDS)
+
+    async def change(self, *ids: str, kind: RecordKind = RecordKind.NODES) -> None:
+        self.note(*ids, kind=kind)
+        await self.hub.look()
+
+    async def happen(self, *numbers: int) -> None:
+        """Events of a launcher, besides which it has none, and the hub looks."""
+        self.snapshots.snapshot = replace(self.snapshots.snapshot, launchers=tuple(launchers_with(*numbers)))
+        await self.hub.look()
+
+    async def fill(self, messages: int) -> None:
+        for number in range(messages):
+            await self.change(str(number))
+
+    async def received(self, viewer: Viewer, count: int) -> list[tuple[str, Any]]:
+        """Name, and ids or content, of the next messages of a viewer."""
+        messages = self.hub.messages(viewer)
+        found = [await anext(messages) for _ in range(count)]
+        # It goes on behind the last one, as when that was sent.
+        viewer.seq = found[-1].seq
+        return [(message.name, message.data.get("ids", message.data)) for message in found]
+
+
+def with_hub(scenario: Callable[[Place], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await asyncio.wait_for(scenario(Place()), SECONDS)
+
+    asyncio.run(run())
+
+
+def names(messages: Sequence[Message]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(message.name, message.data) for message in messages]
+
+
+def test_changes_are_joined() -> None:
+    """WP-61: messages of changes have a least distance; nothing is lost meanwhile."""
+
+    async def scenario(place: Place) -> None:
+        viewer, _ = await place.hub.join(None)
+        await place.change("1")
+        place.snapshots.changed = {RecordKind.NODES: frozenset({"2"})}
+        place.clock.pass_seconds(CHANGES_SECONDS / 2)
+        await place.hub.look()
+        assert await place.received(viewer, 1) == [("nodes", ["1"])]
+        place.clock.pass_seconds(CHANGES_SECONDS)
+        await place.hub.look()
+        assert await place.received(viewer, 1) == [("nodes", ["2"])]
+
+    with_hub(scenario)
+
+
+def test_a_viewer_comes_back() -> None:
+    """WP-63: it gets what it missed, also of the time without viewers. A new viewer does not."""
+
+    async def scenario(place: Place) -> None:
+        viewer, _ = await place.hub.join(None)
+        await place.change("1")
+        await place.change("2")
+        place.hub.leave(viewer)
+        place.note("3")
+        back, first = await place.hub.join(f"{place.hub.boot}-1")
+        assert names(first) == [("hello", {**HELLO[1], "seq": 1})]
+        assert await place.received(back, 2) == [("nodes", ["2"]), ("nodes", ["3"])]
+        place.hub.leave(back)
+        place.note("4")
+        new, first = await place.hub.join(None)
+        assert names(first) == [("hello", {**HELLO[1], "seq": 4})]
+        await place.change("debian", kind=RecordKind.IMAGES)
+        assert await place.received(new, 1) == [("images", ["debian"])]
+
+    with_hub(scenario)
+
+
+@pytest.mark.parametrize(
+    "last_id", ["", "x", "{boot}-", "{boot}-x", "{boot}-²", "{boot}-9", "{boot}--1", "0-1", "9" * 99]
+)
+def test_cannot_resume(last_id: str) -> None:
+    """WP-63: e.g. another process had the port. It has to read everything anew."""
+
+    async def scenario(place: Place) -> None:
+        await place.fill(2)
+        _, first = await place.hub.join(last_id.replace("{boot}", place.hub.boot))
+        assert names(first) == [("hello", {**HELLO[1], "seq": 2}), ("reset", {"seq": 2})]
+
+    with_hub(scenario)
+
+
+@pytest.mark.parametrize(("missed", "expected"), [(MOST_MISSED, ["hello"]), (MOST_MISSED + 1, ["hello", "reset"])])
+def test_missed_too_much(missed: int, expected: list[str]) -> None:
+    """WP-63; and instead of very many events viewers have to read everything anew."""
+
+    async def scenario(place: Place) -> None:
+        await place.fill(missed)
+        viewer, first = await place.hub.join(f"{place.hub.boot}-0")
+        assert [message.name for message in first] == expected
+        await place.happen(0)
+        viewer, _ = await place.hub.join(None)
+        await place.happen(*range(MOST_EVENTS + 2))
+        assert await place.received(viewer, 1) == [("reset", {"seq": viewer.seq})]
+
+    with_hub(scenario)
+
+
+def test_viewers_are_bounded() -> None:
+    """WP-64: streams of a few clients keep none of the others away."""
+
+    async def scenario(place: Place) -> None:
+        first, _ = await place.hub.join(None, "192.0.2.1")
+        greedy = [(await place.hub.join(None, f"192.0.2.{2 + n % 2}"))[0] for n in range(MOST_VIEWERS - 1)]
+        other, _ = await place.hub.join(None, "192.0.2.9")
+        assert place.hub.viewers == MOST_VIEWERS
+        assert [viewer for viewer in greedy if viewer.ended] == greedy[:1]
+        assert not first.ended
+        assert not other.ended
+        with pytest.raises(TooManyViewers):
+            await place.hub.join(None, "192.0.2.3")
+        place.hub.leave(first)
+        await place.hub.join(None, "192.0.2.3")
+
+    with_hub(scenario)
+
+
+def test_looks_while_there_are_viewers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-61, WP-65: locked nodes are read before each look; an error ends nothing; without viewers it sleeps."""
+    set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.0, READ_SECONDS=0.0, LOOK_AGAIN_SECONDS=0.0)
+
+    errors, looks = [ValueError("first"), ValueError("second")], 0
+
+    async def scenario(place: Place) -> None:
+        def latest(lifetime: float) -> WebSnapshot:
+            nonlocal looks
+            looks += 1
+            if errors:
+                raise errors.pop(0)
+            return place.snapshots.snapshot
+
+        place.snapshots.latest = latest  # type: ignore[method-assign, assignment]
+        place.snapshots.refresh = lambda: place.note("1")  # type: ignore[method-assign]
+        async with running(place.hub):
+            viewer, _ = await place.hub.join(None)
+            assert await place.received(viewer, 1) == [("nodes", ["1"])]
+            place.hub.leave(viewer)
+            # The look that was under way ends, then the task waits for a viewer.
+            await place.hub.look()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            before = looks
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert looks == before
+
+    with caplog.at_level(logging.ERROR, "nodepool.web"):
+        with_hub(scenario)
+    assert "first" in caplog.text
+    assert "second" in caplog.text
 
 
 class Reader:
@@ -67,11 +319,11 @@ class Reader:
     def next(self) -> tuple[str, Mapping[str, Any]]:
         """Name and content of the next message."""
         fields = self.fields()
-        return fields["event"], fast_json.loads(fields["data"].encode())
+        return fields["event"], loads(fields["data"].encode())
 
 
 @contextmanager
-def viewer(server: WebServer, **headers: str) -> Iterator[Reader]:
+def viewing(server: WebServer, **headers: str) -> Iterator[Reader]:
     """A client of the stream."""
     url = f"http://127.0.0.1:{server.port}{PATH}"
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -79,172 +331,123 @@ def viewer(server: WebServer, **headers: str) -> Iterator[Reader]:
         yield Reader(answer)
 
 
-def test_told_of_a_change() -> None:
-    """WP-60; and no part of the way may keep or pack what is sent."""
-    site = WebSite()
-    with serving(site) as server, viewer(server, accept_encoding="gzip") as reader:
-        headers = reader.answer.headers
-        assert headers["content-type"].startswith("text/event-stream")
-        assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-store", "no")
-        assert "content-encoding" not in headers
-        assert "default-src 'self'" in headers["content-security-policy"]
-        assert reader.next() == ("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})
-        site.snapshots.changed = {RecordKind.REQUESTS: frozenset({"200-1"})}
-        assert reader.next() == ("requests", {"seq": 1, "count": 1, "ids": ["200-1"]})
-        assert reader.last_id.endswith("-1")
-
-
-def test_odd_text() -> None:
-    """WP-60: of another program: it ends no stream."""
-    told = LauncherStatus(host="launcher-1", events=(Event(2_000.0, "", "node 1", "failed", text="\ud800"),))
-    site = WebSite()
-    with serving(site) as server, viewer(server) as reader:
-        assert reader.next()[0] == "hello"
-        site.snapshots.snapshot = WebSnapshot(1, Observed(2_000.0), launchers=(told,))
-        assert reader.fields()["event"] == "event"
-        site.snapshots.changed = {RecordKind.NODES: frozenset({"1"})}
-        assert reader.next()[0] == "nodes"
-
-
-def test_resumes() -> None:
-    """WP-63."""
+def test_stream_of_changes() -> None:
+    """WP-60, WP-63: no part of the way keeps or packs what is sent; a text of another program ends no stream."""
     site = WebSite()
     with serving(site) as server:
-        with viewer(server) as reader:
-            assert reader.next()[0] == "hello"
+        with viewing(server, accept_encoding="gzip") as reader:
+            headers = reader.answer.headers
+            assert headers["content-type"].startswith("text/event-stream")
+            assert (headers["cache-control"], headers["x-accel-buffering"]) == ("no-store", "no")
+            assert "content-encoding" not in headers
+            assert "default-src 'self'" in headers["content-security-policy"]
+            assert reader.next() == HELLO
+            odd = Event(2_000.0, "", "node 1", "failed", text="\ud800")
+            site.snapshots.snapshot = WebSnapshot(0, Observed(2_000.0), launchers=(launcher(odd),))
+            assert reader.fields()["event"] == "event"
             last_id = reader.last_id
-            site.snapshots.changed = {RecordKind.NODES: frozenset({"1"})}
-            assert reader.next()[0] == "nodes"
-        with viewer(server, last_event_id=last_id) as reader:
-            assert reader.next() == ("hello", {"seq": 0, "version": "1.2.3", "snapshot": 0})
-            assert reader.next() == ("nodes", {"seq": 1, "count": 1, "ids": ["1"]})
-        with viewer(server, last_event_id="of-another-process") as reader:
-            assert [reader.next()[0], reader.next()[0]] == ["hello", "reset"]
+            site.snapshots.changed = {RecordKind.REQUESTS: frozenset({"200-1"})}
+            change = ("requests", {"seq": 2, "count": 1, "ids": ["200-1"]})
+            assert reader.next() == change
+            assert reader.last_id.endswith("-2")
+        with viewing(server, last_event_id=last_id) as reader:
+            assert reader.next() == ("hello", {**HELLO[1], "seq": 1})
+            assert reader.next() == change
 
 
 def test_ping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-60: a comment, so that nobody takes the connection for dead."""
-    monkeypatch.setattr(stream, "PING_SECONDS", 0.01)
-    with serving(WebSite()) as server, viewer(server) as reader:
+    """WP-60: a comment, so that nothing on the way takes the connection for dead."""
+    set_constants(monkeypatch, EventStream, PING_SECONDS=0.01)
+    with serving() as server, viewing(server) as reader:
         assert reader.next()[0] == "hello"
         assert reader.fields() == {"": "ping"}
 
 
-def test_ends_with_the_login(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """WP-65: in order, so that the browser comes back and is asked to log in."""
-    monkeypatch.setattr(stream, "user_of", lambda request: User("alice", operator=False, expires=wall_time()))
-    with serving(WebSite()) as server, viewer(server) as reader:
+def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
+    """WP-65: in order, so that the browser comes back and has to log in."""
+    # Accepted by the skew of clocks; the login of its stream ends after a second.
+    late = Tokens([authenticator(skew=3600)], [operator_rule()])
+    site = GuardedSite(access=Access(late, cast("Actions", None), require_login=True))
+    with serving(site) as server, viewing(server, **bearer(token(exp=int(wall_time())))) as reader:
+        assert reader.next()[0] == "hello"
         while reader.fields():
             pass
     assert "Traceback" not in caplog.text
     assert "ASGI" not in caplog.text
 
 
-def test_server_stops(caplog: pytest.LogCaptureFixture) -> None:
-    """WP-65: the streams end by themselves, at once; none has to be cancelled after a time of grace."""
-    with caplog.at_level(logging.ERROR), serving(WebSite()) as server, viewer(server) as reader:
-        assert reader.next()[0] == "hello"
-        server.stop()
-        assert reader.fields() == {}
-        server.join(SECONDS)
-    assert caplog.messages == []
-
-
-def test_server_serves_again() -> None:
-    """A viewer of the server before is told to read everything anew."""
+def test_server_stops_and_serves_again(caplog: pytest.LogCaptureFixture) -> None:
+    """WP-65: streams end by themselves, at once. A viewer of the server before has to read everything anew."""
     site = WebSite()
     app = make_app(site.site)
-    last_id = ""
-    for names in (["hello"], ["hello", "reset"]):
-        thread = WebServer(ListenAddress("127.0.0.1", 0), lambda: app)
-        thread.start()
-        assert thread.listening.wait(SECONDS)
-        with viewer(thread, **({"last_event_id": last_id} if last_id else {})) as reader:
-            assert [reader.next()[0] for _ in names] == names
-            last_id = reader.last_id
-            thread.stop()
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+    headers: dict[str, str] = {}
+    for expected in (["hello"], ["hello", "reset"]):
+        with caplog.at_level(logging.ERROR), serving(lambda: app) as server, viewing(server, **headers) as reader:
+            assert [reader.next()[0] for _ in expected] == expected
+            headers = {"last_event_id": reader.last_id}
+            server.stop()
+            assert reader.fields() == {}
+            server.join(SECONDS)
+    assert caplog.messages == []
 
 
 def test_too_many_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     """WP-64: 503, until another one leaves."""
-    monkeypatch.setattr(stream, "MOST_VIEWERS", 1)
-    with serving(WebSite()) as server:
-        with viewer(server) as reader:
+    set_constants(monkeypatch, EventHub, MOST_VIEWERS=1)
+    with serving() as server:
+        with viewing(server) as reader:
             assert reader.next()[0] == "hello"
-            with viewer(server) as refused:
+            with viewing(server) as refused:
                 assert refused.answer.status_code == 503
                 assert refused.answer.headers["content-type"] == "application/problem+json"
                 assert refused.answer.headers["retry-after"] == "10"
 
         def comes_in() -> bool:
-            with viewer(server) as later:
+            with viewing(server) as later:
                 return later.answer.status_code == 200
 
         wait_for("the place of the one that left is free", comes_in)
 
 
-@contextmanager
-def reading_nothing(server: WebServer) -> Iterator[socket.socket]:
-    """A client that asks for the stream, and then takes little of it."""
-    with socket.socket() as slow:
+@pytest.mark.parametrize("stops", [False, True])
+def test_slow_viewer(stops: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-64, WP-65: it is dropped, and only that one; the end of the server waits no longer for it than for others."""
+    set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.001, CHANGES_SECONDS=0.0, MOST_BEHIND=20 if stops else 5)
+    if stops:
+        set_constants(monkeypatch, WebServer, GRACE_SECONDS=0.1, LAST_SECONDS=SECONDS)
+    site = WebSite()
+    large = {RecordKind.NODES: frozenset(f"{number:05}" + "x" * 5_000 for number in range(50))}
+    site.snapshots.take_changes = lambda: large  # type: ignore[method-assign]
+    with (
+        caplog.at_level(logging.INFO, "nodepool.web"),
+        serving(site) as server,
+        closing(socket.socket()) as slow,
+    ):
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         slow.settimeout(SECONDS)
         slow.connect(("127.0.0.1", server.port))
         slow.sendall(f"GET {PATH} HTTP/1.1\r\nHost: nodepool.example\r\n\r\n".encode())
-        yield slow
-
-
-@pytest.fixture
-def floods(monkeypatch: pytest.MonkeyPatch) -> WebSite:
-    """A site that has a large message for its viewers again and again."""
-    monkeypatch.setattr(stream, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(stream, "CHANGES_SECONDS", 0.0)
-    site = WebSite()
-    many = {RecordKind.NODES: frozenset(f"{number:05}" + "x" * 5_000 for number in range(50))}
-    monkeypatch.setattr(site.snapshots, "take_changes", lambda: many)
-    return site
-
-
-def test_slow_viewer(floods: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """WP-64: one that does not read is dropped, and only that one."""
-    monkeypatch.setattr(stream, "MOST_BEHIND", 5)
-    with caplog.at_level(logging.INFO, "nodepool.web"), serving(floods) as server:
-        with reading_nothing(server) as slow:
-            wait_for("it is dropped", lambda: any("is dropped" in message for message in caplog.messages))
+        wait_for("it is dropped", lambda: any("is dropped" in message for message in caplog.messages))
+        if stops:
+            server.stop()
+            server.join(SECONDS / 2)
+            assert not server.is_alive()
+        else:
             # The stream ends properly: what was on the way, then the last chunk.
             received = b""
             while not received.endswith(b"0\r\n\r\n"):
                 chunk = slow.recv(1 << 20)
                 assert chunk, "the connection was cut"
                 received = (received + chunk)[-100:]
-        with viewer(server) as reader:
-            assert reader.next()[0] == "hello"
-
-
-def test_server_stops_beside_a_slow_viewer(
-    floods: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """WP-65: it is waited for no longer than for others, and nothing is an error."""
-    monkeypatch.setattr(server_module, "GRACE_SECONDS", 0.1)
-    monkeypatch.setattr(server_module, "LAST_SECONDS", SECONDS)
-    monkeypatch.setattr(stream, "MOST_BEHIND", 20)
-    with caplog.at_level(logging.INFO, "nodepool.web"), serving(floods) as server, reading_nothing(server):
-        wait_for("it is far behind", lambda: any("is dropped" in message for message in caplog.messages))
-        server.stop()
-        server.join(SECONDS / 2)
-        assert not server.is_alive()
+            with viewing(server) as reader:
+                assert reader.next()[0] == "hello"
     # Without the client of ZooKeeper: a session ends where the machine stands still.
     own = [record for record in caplog.records if record.name.startswith("nodepool")]
     assert not [record for record in own if record.levelno >= logging.WARNING]
 
 
-def test_head() -> None:
-    """There is no stream to end."""
-    answer = WebSite().client.head(PATH)
-    assert (answer.status_code, answer.text) == (200, "")
-
-
-def test_application_without_a_server() -> None:
-    assert WebSite().client.get(PATH).status_code == 503
+def test_without_a_stream() -> None:
+    """HEAD has none to end; nor has an application without a server."""
+    client = WebSite().client
+    assert (client.head(PATH).status_code, client.head(PATH).text) == (200, "")
+    assert client.get(PATH).status_code == 503

@@ -1,52 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose tokens are accepted (rules WP-80 to WP-84)."""
+"""Whose tokens are accepted (WP-80 to WP-84), and how a browser gets one at an OpenID Connect provider (WP-102)."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 
 import jwt
 import pytest
+import requests
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from starlette.testclient import TestClient
 
-from nodepool.web.tokens import REASON_LENGTH, BadTokenError, Tokens, claim
-from tests.support.web_tokens import CLIENT, authenticator, claims, operator_rule, token, viewer_token
+from nodepool.config.webapp import Authenticator
+from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState
+from nodepool.web.changes import Access, Actions
+
+# What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
+from nodepool.web.parts import _browser_logins
+from nodepool.web.tokens import MOST_ANSWER_BYTES, REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
+from tests.support.oidc_provider import CLIENT, OidcProvider
+from tests.support.wait import DEADLINE_SECONDS
+from tests.support.web_tokens import authenticator, claims, operator_rule, token, viewer_token
+from tests.unit.web.rig import BASE, GuardedSite, set_constants
 
 
 def tokens(**changes: Any) -> Tokens:
     return Tokens([authenticator(**changes)], [operator_rule()])
 
 
-@pytest.fixture(scope="module")
-def key() -> rsa.RSAPrivateKey:
+def refused(found: Tokens, text: str) -> str:
+    with pytest.raises(BadTokenError) as caught:
+        found.user(text)
+    return str(caught.value)
+
+
+def new_key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
+@pytest.fixture(scope="module")
+def key() -> rsa.RSAPrivateKey:
+    return new_key()
+
+
+@pytest.fixture
+def provider() -> Iterator[OidcProvider]:
+    with OidcProvider() as made:
+        yield made
+
+
 def private_pem(key: rsa.RSAPrivateKey) -> str:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-
-
-def public_pem(key: rsa.RSAPrivateKey) -> str:
-    public = key.public_key()
-    return public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+    plain = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain).decode()
 
 
 def test_operator_and_viewer() -> None:
     """WP-82: a claim makes an operator; everybody else may look."""
     operator, viewer = tokens().user(token()), tokens().user(viewer_token())
-    assert (operator.name, operator.operator) == ("alice", True)
-    assert (viewer.name, viewer.operator) == ("bob", False)
+    assert (operator.name, operator.operator, viewer.name, viewer.operator) == ("alice", True, "bob", False)
     assert operator.expires > time.time()
+    found = tokens(audience="pages", uid_claim="preferred_username")
+    assert found.user(token(aud=["pages", "x"], preferred_username="Al\nice")).name == "Alice"
+    both = Tokens([authenticator(secret="b" * 32), authenticator()], [])
+    assert (both.user(token()).name, both.user(token()).operator) == ("alice", False), "each of an issuer is tried"
 
 
 @pytest.mark.parametrize(
@@ -65,158 +94,354 @@ def test_operator_and_viewer() -> None:
 )
 def test_refused(made: dict[str, Any], reason: str) -> None:
     """WP-80: signature, issuer, audience and time must be right; the text says which is not."""
-    with pytest.raises(BadTokenError, match=reason):
-        tokens().user(token(**made))
+    assert reason in refused(tokens(), token(**made))
 
 
-@pytest.mark.parametrize("text", ["", "no token", "a.b.c", "x" * 100_000, "\udcff.a.b"])
-def test_no_token(text: str) -> None:
-    with pytest.raises(BadTokenError):
-        tokens().user(text)
+def test_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-80: also one that says that it needs no signature; older releases of the library raise RecursionError."""
+    unsigned = jwt.encode(claims(), None, "none")  # type: ignore[arg-type]
+    for text in ("", "no token", "a.b.c", "x" * 100_000, "\udcff.a.b", unsigned):
+        refused(tokens(), text)
 
+    def too_deep(*_: Any, **__: Any) -> Any:
+        raise RecursionError
 
-def test_unsigned() -> None:
-    """WP-80: a token that says itself that it needs no signature is refused."""
-    with pytest.raises(BadTokenError):
-        tokens().user(jwt.encode(claims(), None, "none"))  # type: ignore[arg-type]
+    monkeypatch.setattr(jwt, "decode", too_deep)
+    assert "no JSON Web Token" in refused(tokens(), "a.b.c")
 
 
 def test_public_key_is_no_secret(key: rsa.RSAPrivateKey, tmp_path: Path) -> None:
-    """WP-80: the algorithm is that of the configuration, not that of the token."""
+    """WP-80: the algorithm is that of the configuration, not that of the token. The file may come later."""
     file = tmp_path / "public.pem"
-    file.write_text(public_pem(key))
     found = tokens(driver="RS256", public_key=str(file))
+    assert "No such file" in refused(found, token())
+    public, form = key.public_key(), serialization.PublicFormat.SubjectPublicKeyInfo
+    file.write_bytes(public.public_bytes(serialization.Encoding.PEM, form))
     assert found.user(token(private_pem(key), "RS256")).name == "alice"
-    with pytest.raises(BadTokenError):
-        found.user(token())
-
-
-def test_public_key_cannot_be_read(tmp_path: Path) -> None:
-    """The daemon serves; tokens are refused, with the reason, until the file is there."""
-    file = tmp_path / "public.pem"
-    found = tokens(driver="RS256", public_key=str(file))
-    with pytest.raises(BadTokenError, match=r"public_key .* No such file"):
-        found.user(token())
+    refused(found, token())
 
 
 def test_too_old() -> None:
     """WP-81: max_validity_time counts from the time of issue, and ends a session."""
     now = int(time.time())
-    with pytest.raises(BadTokenError, match="max_validity_time"):
-        tokens(max_validity_time=60).user(token(iat=now - 100))
-    user = tokens(max_validity_time=60).user(token(iat=now, exp=now + 600))
-    assert user.expires == now + 60
-
-
-def test_audience_and_user_name() -> None:
-    found = tokens(audience="pages", uid_claim="preferred_username")
-    assert found.user(token(aud=["pages", "x"], preferred_username="Al\nice")).name == "Alice"
-
-
-def test_second_authenticator_of_one_issuer() -> None:
-    """Each is tried."""
-    both = Tokens([authenticator(secret="b" * 32), authenticator()], [])
-    user = both.user(token())
-    assert (user.name, user.operator) == ("alice", False)
+    assert "max_validity_time" in refused(tokens(max_validity_time=60), token(iat=now - 100))
+    assert tokens(max_validity_time=60).user(token(iat=now, exp=now + 600)).expires == now + 60
 
 
 @pytest.mark.parametrize(
     ("name", "found"), [("a.b", 1), ("c", {"d": 2}), ("c.d", 2), ("c.e", None), ("x.y.z", None), ("sub.x", None)]
 )
 def test_claim(name: str, found: object) -> None:
+    """WP-82"""
     assert claim({"a.b": 1, "c": {"d": 2}, "sub": "s"}, name) == found
 
 
-class Provider(ThreadingHTTPServer):
-    """An OpenID Connect provider: its configuration and its keys."""
+def test_openid_connect(provider: OidcProvider) -> None:
+    """WP-83: the issuer's configuration names the keys, which are asked for once; after an error again."""
+    key, issuer = provider.key, provider.issuer
 
-    def __init__(self, key: rsa.RSAPrivateKey) -> None:
-        jwk = jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
-        self.keys = {"keys": [{**jwk, "kid": "k1", "use": "sig", "alg": "RS256"}]}
+    def signed(issuer: str, kid: str = "k1") -> str:
+        return jwt.encode(claims(iss=issuer, aud=CLIENT), private_pem(key), "RS256", headers={"kid": kid})
+
+    found = tokens(driver="OpenIDConnect", issuer_id=issuer)
+    provider.configuration = {"jwks_uri": f"{issuer}/nowhere"}
+    assert "404" in refused(found, signed(issuer))
+    provider.configuration = {}
+    found = tokens(driver="OpenIDConnect", issuer_id=issuer)
+    assert found.user(signed(issuer)).operator
+    provider.configuration = {"jwks_uri": f"{issuer}/nowhere"}
+    provider.key = new_key()
+    assert found.user(signed(issuer)).operator
+    assert "keys of" in refused(found, signed(issuer, "k2"))
+    # What a client sends makes no line of the log (WP-85).
+    text = refused(found, signed(issuer, f"a\nINFO Login of alice{400 * 'x'}"))
+    assert "INFO Login" in text
+    assert text.isprintable()
+    assert len(text) <= REASON_LENGTH
+    provider.key = key
+    assert "404" in refused(tokens(driver="OpenIDConnect", issuer_id=f"{issuer}/gone"), signed(f"{issuer}/gone"))
+    by_url = tokens(driver="OpenIDConnect", issuer_id="x", keys_url=f"{issuer}/keys")
+    assert by_url.user(signed("x")).name == "alice"
+
+
+@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "PS256", "none", "x"])
+def test_algorithm_that_is_not_for_the_key(provider: OidcProvider, algorithm: str) -> None:
+    """WP-80: such a token can be made without any key; it is refused as others are."""
+    parts = ({"alg": algorithm, "kid": "k1"}, claims(iss=provider.issuer), "")
+    made = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    refused(tokens(driver="OpenIDConnect", issuer_id=provider.issuer), made)
+
+
+class OddServer(ThreadingHTTPServer):
+    """Answers as no provider should."""
+
+    def __init__(self) -> None:
         self.asked: list[str] = []
-        super().__init__(("127.0.0.1", 0), Answer)
+        self.hangs, self.go_on = threading.Semaphore(0), threading.Event()
+        super().__init__(("127.0.0.1", 0), OddAnswer)
 
-    @property
-    def issuer(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/realm"
+    def address(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}{path}"
 
 
-class Answer(BaseHTTPRequestHandler):
-    server: Provider
+class OddAnswer(BaseHTTPRequestHandler):
+    server: OddServer
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        found = {
-            "/realm/.well-known/openid-configuration": {"jwks_uri": f"{self.server.issuer}/keys"},
-            "/realm/keys": self.server.keys,
-        }.get(self.path)
-        self.send_response(404 if found is None else 200)
+        if self.path.startswith("/hang"):
+            self.server.hangs.release()
+            self.server.go_on.wait(DEADLINE_SECONDS)
+        self.send_response(302 if self.path == "/elsewhere" else 200)
+        if self.path == "/elsewhere":
+            self.send_header("Location", self.server.address("/object"))
+        if self.path == "/broken":
+            self.send_header("Content-Length", "100")
         self.end_headers()
-        self.wfile.write(json.dumps(found).encode())
+        answers = {"/list": b"[]", "/text": b"<html>", "/long": b'{"a": "' + b"x" * (2 * MOST_ANSWER_BYTES)}
+        # A client may go before it has all.
+        with suppress(ConnectionError):
+            self.wfile.write(answers.get(self.path, b'{"a": 1}'))
 
     def log_message(self, *_: object) -> None:
         return
 
 
-@pytest.fixture
-def provider(key: rsa.RSAPrivateKey) -> Iterator[Provider]:
-    with Provider(key) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+@contextmanager
+def odd_server() -> Iterator[OddServer]:
+    with OddServer() as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield server
-        server.shutdown()
+        yield made
+        made.shutdown()
         thread.join()
 
 
-def signed(key: rsa.RSAPrivateKey, issuer: str, kid: str = "k1") -> str:
-    return jwt.encode(claims(iss=issuer, aud=CLIENT), private_pem(key), "RS256", headers={"kid": kid})
+@pytest.mark.parametrize(
+    ("path", "error", "text"),
+    [
+        ("/list", ValueError, "no JSON object"),
+        ("/text", ValueError, "Expecting value"),
+        ("/long", requests.RequestException, "more than 1024 KiB"),
+        ("/broken", requests.RequestException, "not complete"),
+        ("/elsewhere", requests.TooManyRedirects, "leads to another address"),
+        ("http://192.0.2.1/", requests.RequestException, "must begin with https"),
+        ("http://keycloak.example/x", requests.RequestException, "must begin with https"),
+        ("file:///etc/passwd", requests.RequestException, "No connection adapters"),
+    ],
+)
+def test_answers_of_providers(path: str, error: type[Exception], text: str) -> None:
+    """WP-103: only the address is asked that the configuration names, with HTTPS; a provider cannot fill the memory."""
+    with odd_server() as server, pytest.raises(error, match=text):
+        provider_json(server.address(path) if path.startswith("/") else path)
+    assert server.asked == ([path] if path.startswith("/") else [])
 
 
-def test_openid_connect(provider: Provider, key: rsa.RSAPrivateKey) -> None:
-    """WP-83: the issuer's configuration names the keys; they are asked for once."""
-    found = tokens(driver="OpenIDConnect", issuer_id=provider.issuer)
-    for _ in range(3):
-        assert found.user(signed(key, provider.issuer)).operator
-    assert provider.asked == ["/realm/.well-known/openid-configuration", "/realm/keys"]
-    with pytest.raises(BadTokenError, match="keys of"):
-        found.user(signed(key, provider.issuer, "k2"))
+def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """WP-103: a provider that sends a byte now and then does not keep a thread."""
+    with odd_server() as server:
+        assert provider_json(server.address("/object")) == {"a": 1}
+        set_constants(monkeypatch, provider_json, ANSWER_SECONDS=-1.0)
+        with pytest.raises(requests.Timeout, match="takes more than"):
+            provider_json(server.address("/object"))
 
 
-@pytest.mark.parametrize("algorithm", ["ES256", "EdDSA", "PS256", "none", "x"])
-def test_algorithm_that_is_not_for_the_key(provider: Provider, algorithm: str) -> None:
-    """WP-80: anybody can send such a token, without any key; it is refused as others are."""
-    found = tokens(driver="OpenIDConnect", issuer_id=provider.issuer)
-    parts = ({"alg": algorithm, "kid": "k1"}, claims(iss=provider.issuer), "")
-    made = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-    with pytest.raises(BadTokenError):
-        found.user(made)
+def test_provider_that_hangs() -> None:
+    """WP-102, WP-83: tokens that need no provider are checked meanwhile, however many others are sent."""
+    with odd_server() as server:
+        issuer = server.address("/hang")
+        section = {"name": "kc", "driver": "OpenIDConnect", "client_id": CLIENT, "issuer_id": issuer}
+        both = Tokens([Authenticator(section), authenticator()], [operator_rule()])
+        access = Access(both, cast("Actions", None))
+
+        async def check() -> str:
+            bad = [asyncio.create_task(access.user(token(iss=issuer))) for _ in range(5)]
+            for _ in range(2):
+                await asyncio.to_thread(server.hangs.acquire, timeout=DEADLINE_SECONDS)
+            user = await access.user(token())
+            server.go_on.set()
+            assert all(isinstance(one, BadTokenError) for one in await asyncio.gather(*bad, return_exceptions=True))
+            return user.name
+
+        assert asyncio.run(check()) == "alice"
 
 
-def test_deeply_nested_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-80: older releases of the library raise it."""
+class LoginSite(GuardedSite):
+    """Pages where browsers log in at a provider."""
 
-    def too_deep(*_: Any, **__: Any) -> Any:
-        raise RecursionError
+    def __init__(self, provider: OidcProvider, origins: tuple[str, ...] = (), prefix: str = "", **more: Any) -> None:
+        settings = Authenticator(provider.section(**more))
+        found = Tokens([settings], [operator_rule()])
+        logins = {settings.name: BrowserLogin(settings, found)}
+        super().__init__(None, Access(found, cast("Actions", None), origins=origins, browser_logins=logins))
+        self.client = TestClient(self.client.app, base_url=BASE, follow_redirects=False, root_path=prefix)
 
-    monkeypatch.setattr(jwt, "decode", too_deep)
-    with pytest.raises(BadTokenError, match="no JSON Web Token"):
-        tokens().user("a.b.c")
+    def begin(self, target: str = "nodes") -> str:
+        """The address at the provider."""
+        answer = self.client.get("/login/at", params={"name": "keycloak", "next": target})
+        assert answer.status_code == 303
+        return str(answer.headers["location"])
+
+    def asked(self) -> dict[str, str]:
+        """What the provider is asked."""
+        return {name: values[0] for name, values in parse_qs(urlsplit(self.begin()).query).items()}
+
+    def back(self, target: str = "nodes") -> str:
+        """The address that the provider sends the browser back to."""
+        found = requests.get(self.begin(target), allow_redirects=False, timeout=60).headers["Location"]
+        assert found.startswith(f"{BASE}/login/done?")
+        return found.removeprefix(BASE)
+
+    def finish(self, target: str = "nodes") -> Any:
+        """All of a login; the last answer."""
+        return self.client.get(self.back(target))
+
+    def cookies(self) -> set[str]:
+        return set(self.client.cookies)
 
 
-def test_openid_connect_is_away(provider: Provider, key: rsa.RSAPrivateKey) -> None:
-    """WP-83: the token is refused; later it is asked again."""
-    found = tokens(driver="OpenIDConnect", issuer_id=f"{provider.issuer}/gone")
-    with pytest.raises(BadTokenError, match="404"):
-        found.user(signed(key, f"{provider.issuer}/gone"))
-    by_url = tokens(driver="OpenIDConnect", issuer_id="x", keys_url=f"{provider.issuer}/keys")
-    assert by_url.user(signed(key, "x")).name == "alice"
+@pytest.fixture
+def site(provider: OidcProvider) -> LoginSite:
+    return LoginSite(provider)
 
 
-def test_key_id_with_a_line_break(provider: Provider, key: rsa.RSAPrivateKey) -> None:
-    """WP-85: what somebody sends makes no line of the log."""
-    found = tokens(driver="OpenIDConnect", issuer_id=provider.issuer)
-    with pytest.raises(BadTokenError) as refused:
-        found.user(signed(key, provider.issuer, f"a\nINFO Login of alice{400 * 'x'}"))
-    assert "INFO Login" in str(refused.value)
-    assert str(refused.value).isprintable()
-    assert len(str(refused.value)) <= REASON_LENGTH
+def test_login(site: LoginSite, caplog: pytest.LogCaptureFixture) -> None:
+    """WP-102, WP-85, WP-86: the session is that of a token; no token is logged; it leads to no other site."""
+    assert (
+        '<a class="button" href="./login/at?name=keycloak&amp;next=nodes">' in site.client.get("/login?next=nodes").text
+    )
+    with caplog.at_level(logging.DEBUG, "nodepool"):
+        answer = site.finish()
+    assert (answer.status_code, answer.headers["location"]) == (303, "../nodes")
+    (name,) = site.cookies()
+    cookie = next(one for one in answer.headers.get_list("set-cookie") if one.startswith(name))
+    assert "HttpOnly" in cookie
+    assert "samesite=lax" in cookie.lower()
+    assert "alice (operator)" in site.client.get("/nodes").text
+    assert "Login of alice (operator)" in caplog.text
+    assert site.client.cookies[name] not in caplog.text
+    for target in ("https://evil.example/", "//evil.example", "\\\\evil.example"):
+        assert site.finish(target).headers["location"].startswith("../")
+    assert site.client.get("/login/at?name=other").status_code == 404
+    with OidcProvider("s3cret") as provider:
+        assert LoginSite(provider).finish().status_code == 303
+        assert LoginSite(provider, client_secret="wrong").finish().status_code == 403
+
+
+def test_what_the_provider_is_asked(provider: OidcProvider) -> None:
+    """WP-102: PKCE, a state and a nonce that cannot be guessed; it comes back to the address that the browser knows."""
+    first, second = LoginSite(provider).asked(), LoginSite(provider).asked()
+    assert first["redirect_uri"] == f"{BASE}/login/done"
+    assert (first["client_id"], first["scope"], first["response_type"]) == (CLIENT, "openid profile", "code")
+    assert first["code_challenge_method"] == "S256"
+    for name in ("state", "nonce", "code_challenge"):
+        assert len(first[name]) >= 43
+        assert first[name] != second[name]
+    assert LoginSite(provider, prefix="/np").asked()["redirect_uri"] == f"{BASE}/np/login/done"
+    behind = LoginSite(provider, origins=("https://other.example", "https://nodepool.example:8005/"))
+    assert behind.asked()["redirect_uri"] == "https://nodepool.example:8005/login/done"
+    cookie = behind.client.get("/login/at?name=keycloak").headers["set-cookie"]
+    assert "Secure" in cookie
+    assert "Path=/login" in cookie
+
+
+Query = dict[str, str]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda query: query | {"state": "another"}, "does not belong"),
+        (lambda query: query | {"code": "another"}, "invalid_grant"),
+        (lambda query: query | {"iss": "http://evil.example"}, "another provider"),
+        (lambda query: {"state": query["state"]}, "does not belong"),
+        (lambda query: {"error": "access_denied", "error_description": "<b>no</b>\n"}, "access_denied &lt;b&gt;"),
+    ],
+)
+def test_answer_to_another_login(site: LoginSite, change: Callable[[Query], Query], words: str) -> None:
+    """WP-102: it is refused, and a code is good for one attempt."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(site.back()).query).items()}
+    answer = site.client.get("/login/done", params=change(query))
+    assert answer.status_code == 403
+    assert words in answer.text
+    assert site.cookies() == set()
+
+
+def test_another_browser(provider: OidcProvider) -> None:
+    """WP-102: who makes another browser open the address of his own login does not log it in."""
+    back = LoginSite(provider).back()
+    victim = LoginSite(provider)
+    assert victim.client.get(back).status_code == 400
+    victim.begin()
+    assert victim.client.get(back).status_code == 403
+    for text in ("", "e30=", "bm90IGpzb24=", "ä", "W10=", "eyJuYW1lIjoxfQ=="):
+        assert LoginState.of_cookie(text) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "claims", "words"),
+    [
+        ({}, {"nonce": "another"}, "does not belong"),
+        ({}, {"nonce": None}, "does not belong"),
+        ({"id_token": None}, {}, "no id_token"),
+        ({"id_token": "x.y.z"}, {}, "is not accepted"),
+        ({"expires_in": [1]}, {}, "gives no token"),
+        ({}, {"aud": "somebody"}, "udience"),
+        ({}, {"exp": 1}, "expired"),
+        ({}, {"groups": ["x" * 100] * 60}, "too long for a cookie"),
+    ],
+)
+def test_bad_tokens(
+    site: LoginSite, provider: OidcProvider, answer: dict[str, Any], claims: dict[str, Any], words: str
+) -> None:
+    """WP-80, WP-102: they are checked as all are."""
+    provider.token_answer, provider.claims = answer, claims
+    found = site.finish()
+    assert found.status_code == 403
+    assert words in found.text
+
+
+def test_audience(provider: OidcProvider) -> None:
+    """WP-102: with ``audience`` the access token is the session; the id token is verified all the same."""
+    site = LoginSite(provider, audience="pages")
+    provider.token_answer = {"access_token": provider.signed(claims(iss=provider.issuer, aud="pages"))}
+    assert site.finish().status_code == 303
+    provider.signing_key = new_key()
+    answer = site.finish()
+    assert answer.status_code == 403
+    assert "the id_token of keycloak is not accepted: Signature" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("configuration", "words"),
+    [
+        ({"issuer": "http://evil.example"}, "calls itself"),
+        ({"authorization_endpoint": "javascript:alert(1)"}, "must begin with https"),
+        ({"authorization_endpoint": "http://keycloak.example/authorize"}, "must begin with https"),
+        ({"authorization_endpoint": None}, "no authorization_endpoint"),
+    ],
+)
+def test_bad_configuration(site: LoginSite, provider: OidcProvider, configuration: dict[str, Any], words: str) -> None:
+    """WP-102: the page says so; the next attempt asks again."""
+    provider.configuration = configuration
+    answer = site.client.get("/login/at?name=keycloak")
+    assert answer.status_code == 502
+    assert words in answer.text
+    if "issuer" in configuration:
+        provider.configuration = {}
+        assert site.finish().status_code == 303
+
+
+def test_provider_is_away_or_the_extra_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """WP-102: tokens are taken all the same; the log says what is missing."""
+    section = {"name": "kc", "driver": "OpenIDConnect", "client_id": "c", "issuer_id": "http://127.0.0.1:1/x"}
+    found = Tokens([Authenticator(section)], [])
+    config = cast(Any, SimpleNamespace(webapp_authenticators=[Authenticator(section)]))
+    with pytest.raises(LoginFailed, match="cannot be reached"):
+        _browser_logins(config, found)["kc"].begin(BASE, "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    with caplog.at_level(logging.INFO):
+        assert _browser_logins(config, found) == {}
+    assert "the extra web-login is not installed" in caplog.text

@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How listings are written: boxes, JSON, CSV, YAML, lines and a terminal that is drawn again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from prettytable import PrettyTable
+from rich.style import Style
+
+from nodepool.config.problems import Problem, Severity
+from nodepool.driver.framework.checks import CheckResult
+from nodepool.listing.overview import Overview, as_report, capacity_table, problem_line, sentence
+from nodepool.listing.problems import as_frame, as_github, as_json, print_checks
+from nodepool.listing.problems import as_text as problem_text
+from nodepool.listing.records import event_line
+from nodepool.listing.table import (
+    BAD,
+    BLANK,
+    GOOD,
+    ONLY_JSON,
+    PEOPLE,
+    WAITING,
+    Column,
+    Paragraph,
+    Place,
+    Report,
+    Table,
+    UnknownColumn,
+    as_text,
+    duration,
+    moment,
+    percent,
+    render,
+    since,
+    size,
+    speed,
+    until,
+)
+from nodepool.listing.table import problem as problem_style
+from nodepool.listing.table import state as state_style
+from nodepool.listing.terminal import ChangedRows, Display, cut, fit, follow, follow_report, hint, show, show_report
+from nodepool.model.event import Event
+from nodepool.model.states import NODE_STATES, REQUEST_STATES
+from nodepool.plan.attention import StatusProblem
+from nodepool.plan.explain import LongWait, WaitCause
+from tests.support.terminal import TerminalStream
+
+#: 2026-11-23 12:00:00 UTC
+NOON = 1795435200.0
+COLUMNS = (
+    Column("ID", "id"),
+    Column("State", "state", style=state_style),
+    Column("Age", "age", places=Place.TABLE, moves=True),
+    Column("Seconds", "age_seconds", places=PEOPLE, moves=True),
+    Column("Reason", "reason", places=PEOPLE, priority=1),
+    Column("Server", "server", places=Place.TABLE | Place.WIDE),
+    Column("Created", "created_time", places=ONLY_JSON),
+)
+TABLE = Table(
+    COLUMNS,
+    [["2", "ready", "x", 5, None, "s", 1.5], ["1", "failed", "x", 70, "no room in the whole cloud", "t", 2.5]],
+    "id",
+)
+ODD = Table(
+    (Column("ID", "id"), Column("Types", "types"), Column("Data", "data"), Column("Size", "size", lambda n: f"{n} B")),
+    [["1", ["a", "b"], None, 7], ["漢", [], {"k": "v"}, None], ["a\x1b[31mb\nc", [], "", 0]],
+)
+Resize = Callable[[int, int], None]
+
+
+@pytest.fixture(autouse=True)
+def resize(monkeypatch: pytest.MonkeyPatch) -> Resize:
+    """Sets the size of the terminal; 80 by 25 at the beginning. Local time is UTC."""
+
+    def set_size(columns: int, lines: int) -> None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setenv("LINES", str(lines))
+
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    set_size(80, 25)
+    return set_size
+
+
+def test_forms() -> None:
+    """reference/commands 2: ASCII boxes, left aligned, lists joined by ",", null shown empty; JSON keeps types."""
+    assert render(ODD).splitlines() == [
+        "+-----------+-------+------------+------+",
+        "| ID        | Types | Data       | Size |",
+        "+-----------+-------+------------+------+",
+        "| 1         | a,b   |            | 7 B  |",
+        "| 漢        |       | {'k': 'v'} |      |",
+        "| a [31mb c |       |            | 0 B  |",
+        "+-----------+-------+------------+------+",
+    ]
+    assert [list(row.values()) for row in json.loads(render(ODD, "json"))] == ODD.rows
+    assert list(csv.reader(io.StringIO(render(ODD, "csv")))) == [
+        ["id", "types", "data", "size"],
+        ["1", "a,b", "", "7"],
+        ["漢", "", '{"k": "v"}', ""],
+        ["a\x1b[31mb\nc", "", "", "0"],
+    ]
+    assert (json.loads(render(Table(COLUMNS, []), "json")), len(render(Table(COLUMNS, [])).splitlines())) == ([], 4)
+
+
+ASCII = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8)
+
+
+@given(st.lists(ASCII, min_size=1, max_size=4, unique=True), st.data())
+def test_boxes_are_those_of_the_library(headers: list[str], data: st.DataObject) -> None:
+    """Characters that are all as wide as any other are laid out without it."""
+    width = len(headers)
+    rows = data.draw(st.lists(st.lists(ASCII, min_size=width, max_size=width), max_size=4))
+    pretty = PrettyTable(headers)
+    pretty.align = "l"
+    pretty.add_rows(rows)
+    assert render(Table([Column(header, header) for header in headers], rows)) == pretty.get_string()
+
+
+def changing(rows: str, age: int = 1) -> Table:
+    """Each word is a row: its id and its state."""
+    columns = (Column("ID", "id"), Column("State", "state"), Column("Age", "age", moves=True, places=ONLY_JSON))
+    return Table(columns, [[*row.split("="), age] for row in rows.split()])
+
+
+@pytest.mark.parametrize(
+    ("form", "headers", "looks"),
+    [
+        # In the third look only an age has changed.
+        ("table", True, {"1=a 2=a": "ID  STATE\n1   a\n2   a", "1=b 2=a 3=i": "1   b\n3   i", "1=b 2=a 3=i ": ""}),
+        # A row that comes back is new.
+        ("name", True, {"1=a": "1", "": "", "1=a ": "1"}),
+        ("csv", True, {"1=a": "id,state\n1,a", "1=b": "1,b"}),
+        ("csv", False, {"1=a": "1,a", "1=b": "1,b"}),
+    ],
+)
+def test_changed_rows(form: str, headers: bool, looks: dict[str, str]) -> None:
+    changed = ChangedRows(form, headers=headers)
+    texts = [changed.text(changing(rows, age)).strip().replace("\r", "") for age, rows in enumerate(looks)]
+    assert texts == list(looks.values())
+    both = changing("1=a 2=b", 3)
+    assert [json.loads(line)["age"] for line in ChangedRows("json").text(both).splitlines()] == [3, 3]
+    assert [one[0]["age"] for one in yaml.safe_load_all(ChangedRows("yaml").text(both))] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("priorities", "natural", "room", "widths"),
+    [
+        ([0, 0], [10, 50], None, {0: 10, 1: 50}),
+        ([0, 0], [10, 10], 22, {0: 10, 1: 10}),
+        ([0, 0], [10, 50], 40, {0: 10, 1: 28}),  # the long one is cut
+        ([0, 1, 2], [10, 10, 10], 25, {0: 10, 1: 10}),  # the highest goes first
+        ([0, 1, 1], [10, 10, 10], 25, {0: 10, 1: 10}),  # of equals the last
+        ([0, 1], [10, 100], 28, {0: 10, 1: 16}),  # cut before it goes
+        ([0, 1], [10, 100], 27, {0: 10}),
+        ([0, 0], [20, 20], 20, {0: 9, 1: 9}),  # those that stay are cut without mercy
+        ([0, 0], [20, 20], 3, {0: 4, 1: 4}),
+        ([], [], 10, {}),
+    ],
+)
+def test_fit(priorities: list[int], natural: list[int], room: int | None, widths: dict[int, int]) -> None:
+    assert fit([Column("C", "c", priority=one, least=16) for one in priorities], natural, room) == widths
+    # A column that needs more room.
+    assert fit([Column("A", "a", priority=1), Column("B", "b", least=30)], [10, 40], 35) == {1: 35}
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "result"),
+    [("abc", 5, "abc  "), ("abc", 3, "abc"), ("abcdef", 4, "abc…"), ("日本語", 4, "日… ")],
+)
+def test_cut(text: str, width: int, result: str) -> None:
+    assert cut(text, width, lambda text: sum(1 + (char > "\u2e80") for char in text)) == result
+
+
+def drawn(table: Table = TABLE, display: Display | None = None, encoding: str = "utf-8") -> list[str]:
+    stream = TerminalStream(encoding)
+    show(table, display, stream)
+    return stream.lines
+
+
+def test_a_terminal(resize: Resize, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No box; columns for people in the order of the listing. Columns go, and texts are cut, where there is no room."""
+    wide = ["ID  STATE   SECONDS  REASON", "1   failed  70       no room in the whole cloud", "2   ready   5        -"]
+    assert drawn() == wide
+    assert drawn(display=Display(sort="-id", columns=["reason", "id"], headers=False)) == [
+        "-                           2",
+        "no room in the whole cloud  1",
+    ]
+    resize(42, 25)
+    assert drawn()[1] == "1   failed  70       no room in the whole…"
+    assert drawn(encoding="latin-1")[1].endswith("no room in the whole~")
+    resize(30, 25)
+    assert drawn()[1] == "1   failed  70"
+    assert drawn(display=Display("wide"))[1] == "1   failed  70       no room in the whole cloud  t"
+    table = Table((Column("Name", "name"), Column("ID", "id")), [["日本", "1"], ["abcd", "2"]])
+    assert drawn(table) == ["NAME  ID", "日本  1", "abcd  2"]
+    # Texts of others do nothing to it: neither escape sequences nor what rich takes for markup.
+    odd = Table((Column("C", "c"),), [["a\x1b[31mb\n\u202ec [red]d[/red] :smile:"]])
+    assert drawn(odd, Display("wide")) == ["C", "a [31mb  c [red]d[/red] :smile:"]
+    assert drawn(display=Display("json")) == render(TABLE, "json").splitlines()
+    for display in (Display(sort="ag"), Display(columns=["ag"])):
+        with pytest.raises(UnknownColumn, match="there is no column 'ag', did you mean 'age'"):
+            drawn(display=display)
+    resize(80, 25)
+    for name, value in (("", ""), ("NO_COLOR", "1"), ("TERM", "dumb")):
+        with monkeypatch.context() as changed:
+            if name:
+                changed.setenv(name, value)
+            stream = TerminalStream()
+            show(TABLE, None, stream)
+        assert stream.lines == wide
+        assert ["\x1b[31mfailed" in stream.raw_text, "\x1b[32mready" in stream.raw_text] == [not name] * 2
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "yaml"])
+def test_elsewhere_it_is_as_it_was(form: str) -> None:
+    stream = io.StringIO()
+    show(TABLE, Display(form), stream)
+    assert stream.getvalue() == render(TABLE, form) + "\n"
+    stream = io.StringIO()
+    show(Table(COLUMNS, []), Display("name"), stream)
+    assert stream.getvalue() == ""
+
+
+def test_without_a_terminal_the_library_is_not_imported() -> None:
+    code = (
+        f"import sys, io; from {show.__module__} import Display, show; from {Table.__module__} import Column, Table;"
+        "show(Table((Column('A', 'a'),), [['x']]), Display(), io.StringIO()); sys.exit('rich' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+class Stop(Exception):
+    """Ends a listing that is watched."""
+
+
+def followed(stream: io.TextIOBase, display: Display | None = None, rows: int = 1) -> None:
+    """A listing of rows whose state changes with each look but the second, and that ends after four."""
+    looks = 0
+
+    def look() -> Table:
+        nonlocal looks
+        looks += 1
+        state = ("init", "init", "building", "ready")[looks - 1]
+        return Table(COLUMNS, [[str(n), state, "x", looks, None, None, None] for n in range(1, rows + 1)])
+
+    def wait(seconds: float) -> None:
+        assert 0 < seconds <= 2
+        if looks == 4:
+            raise Stop
+
+    with pytest.raises(Stop):
+        follow(look, wait, display, stream)  # type: ignore[arg-type]
+
+
+def is_drawn_again(stream: TerminalStream, lines: int) -> bool:
+    """Each picture begins where the last one did; at the end the cursor is there again."""
+    cursor = stream.raw_text.index("\x1b[?25l") < stream.raw_text.rindex("\x1b[?25h")
+    return cursor and stream.raw_text.count("\x1b[1A") >= lines
+
+
+def test_watched(resize: Resize, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal is drawn again, no higher than it is; where that is not possible changed rows follow."""
+    stream = TerminalStream()
+    followed(stream)
+    assert is_drawn_again(stream, 3)
+    assert [line.split() for line in stream.lines if "1   " in line][-1][:2] == ["1", "ready"]
+    resize(80, 5)
+    stream = TerminalStream()
+    followed(stream, rows=10)
+    assert [line.split()[0] for line in stream.lines[:4]] == ["ID", "1", "2", "..."]
+    assert "... and 8 more" in stream.lines[3]
+    head = "ID  STATE  SECONDS  REASON\n1   init   1        -\n"
+    for form, text in (("table", f"{head}1   building  3        -\n1   ready  4        -\n"), ("name", "1\n1\n1\n")):
+        elsewhere = io.StringIO()
+        followed(elsewhere, Display(form))
+        assert elsewhere.getvalue() == text
+    monkeypatch.setenv("TERM", "dumb")
+    stream = TerminalStream()
+    followed(stream)
+    assert [line.split()[1] for line in stream.lines] == ["STATE", "init", "building", "ready"]
+
+
+DOWN = Paragraph([("- ", ""), ("the cloud is [red]down[/red] for good", "red")])
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_reports(resize: Resize, form: str) -> None:
+    """OV-6: no line of a picture is wider than the terminal; a program gets what has changed; an age is no change."""
+
+    def report(seconds: int, problems: int) -> Report:
+        return Report([DOWN, Paragraph([(f"for {seconds} s", "")]), BLANK, TABLE], {"problems": problems})
+
+    def watch(stream: io.TextIOBase, *reports: Report) -> None:
+        left = list(reports)
+
+        def wait(seconds: float) -> None:
+            assert 0 < seconds <= 2
+            if not left:
+                raise Stop
+
+        with pytest.raises(Stop):
+            follow_report(lambda: left.pop(0), wait, form, stream)  # type: ignore[arg-type]
+
+    reports = [report(1, 1), report(2, 1), report(3, 2)]
+    stream = io.StringIO()
+    watch(stream, *reports)
+    texts = (
+        ['{"problems": 1}', '{"problems": 2}'] if form == "json" else [as_text(reports[0]), f"\n{as_text(reports[2])}"]
+    )
+    assert stream.getvalue() == "".join(f"{text}\n" for text in texts)
+    assert as_text(reports[0]) == f"- the cloud is [red]down[/red] for good\nfor 1 s\n\n{render(TABLE)}"
+    elsewhere = io.StringIO()
+    show_report(reports[0], elsewhere)
+    assert elsewhere.getvalue() == f"{as_text(reports[0])}\n"
+    resize(20, 25)
+    terminal = TerminalStream()
+    show_report(reports[0], terminal)
+    # A line that is printed once is for the terminal to wrap.
+    assert terminal.lines == ["- the cloud is [red]down[/red] for good", "for 1 s", "", *drawn()]
+    assert "\x1b[31mthe cloud is" in terminal.raw_text
+    if form == "table":
+        resize(24, 25)
+        terminal = TerminalStream()
+        watch(terminal, reports[0], reports[0])
+        assert terminal.lines[:2] == ["- the cloud is ", "[red]down[/red] for good"]
+        assert is_drawn_again(terminal, len(drawn()) + 3)
+
+
+def test_hints_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream in (io.StringIO(), TerminalStream()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        hint("Start a launcher.")
+        text = stream.raw_text if isinstance(stream, TerminalStream) else stream.getvalue()
+        assert text == ("Start a launcher.\n" if stream.isatty() else "")
+
+
+GPU = LongWait(("gpu",), WaitCause("cloud-1/main", "room.cores", "cores 80 of 80"), 9, NOON - 900, ["200-1", "200-2"])
+ARM = LongWait(("arm",), WaitCause("cloud-2/main", "provider.circuit-open", "HTTP 503"), 3, NOON - 800, ["200-9"])
+ONE = LongWait(("a", "b"), WaitCause(text="no pool tells why"), 1, NOON, ["200-1"])
+LONG = LongWait(("a",), WaitCause(text="x" * 100), 1, NOON, ["200-1"])
+AWAY = StatusProblem("provider", "provider cloud-2 is unavailable: HTTP 503", NOON - 7200, NOON + 12, "explain cloud-2")
+PAUSE = StatusProblem("maintenance", "pool a/b is paused\x1b", None, NOON + 60)
+
+
+@pytest.mark.parametrize(
+    ("waits", "problems", "young", "text"),
+    [
+        (
+            [GPU, ARM],
+            [AWAY],
+            0,
+            "12 requests wait longer than 5 min: 9 for gpu (cloud-1/main: cores 80 of 80), "
+            "3 for arm (cloud-2/main: HTTP 503).",
+        ),
+        ([ONE], [], 0, "1 request waits longer than 5 min: 1 for a,b (no pool tells why)."),
+        ([LONG], [], 0, f"1 request waits longer than 5 min: 1 for a ({'x' * 80}...)."),
+        ([GPU, ARM, ONE, ONE, ONE], [], 0, "1 for a,b (no pool tells why), 2 for others."),
+        ([], [], 2, "All is well. No request waits longer than 5 min (2 wait now)."),
+        ([], [AWAY], 1, "No request waits longer than 5 min (1 waits now); 1 thing needs attention."),
+        ([], [AWAY, AWAY], 0, "2 things need attention."),
+    ],
+)
+def test_the_sentence(waits: list[LongWait], problems: list[StatusProblem], young: int, text: str) -> None:
+    """Commands and pages begin with it."""
+    found = sentence(waits, problems, young)
+    assert found.endswith(text)
+    assert "others" in text or "2 things" in text or found == text
+
+
+def test_overview() -> None:
+    """What keeps requests from being served is red; what an operator wanted so is not."""
+    line = f"- {AWAY.text}; since 10:00:00 (2 h); next try in 12 s; see: nodepool explain cloud-2"
+    assert [problem_line(one, NOON).text for one in (AWAY, PAUSE)] == [line, "- pool a/b is paused ; ends in 1 min"]
+    styles = [[style for _, style in problem_line(one, NOON).spans] for one in (AWAY, PAUSE)]
+    assert styles == [["", BAD, ""], ["", WAITING, ""]]
+    nothing = capacity_table([], {})
+    for problems, waits, style in (([], [], GOOD), ([AWAY], [], WAITING), ([AWAY], [GPU], BAD)):
+        first = as_report(Overview("The sentence.", problems, waits, nothing, NOON)).parts[0]
+        assert isinstance(first, Paragraph)
+        assert [one for _, one in first.spans] == [style]
+    assert as_text(as_report(Overview("The sentence.", [], [], nothing, NOON))) == "The sentence."
+
+
+def test_styles() -> None:
+    """Each state has one that the library knows."""
+    for state in (*NODE_STATES, *REQUEST_STATES):
+        assert state_style(state)
+        Style.parse(state_style(state))
+    assert {state_style(value) for value in (None, "odd", ["ready"], 1)} == {""}
+    assert [problem_style(kind) for kind in ("provider", "host", "version")] == [BAD, BAD, WAITING]
+
+
+ERROR = Problem("n.yaml", 3, "labels[0].min-redy", "unknown key", Severity.UNKNOWN_KEY, column=5)
+WARNING = Problem("n.yaml", None, "", "odd: 100%, really", Severity.WARNING)
+
+
+def test_problems_of_a_configuration() -> None:
+    """As lines, JSON, and for GitHub, whose own characters are written as it wants them."""
+    assert problem_text(ERROR) == "n.yaml:3:5: labels[0].min-redy: unknown key"
+    assert problem_text(WARNING) == "n.yaml: warning: odd: 100%, really"
+    assert [list(one.values()) for one in json.loads(as_json([ERROR, WARNING]))] == [
+        ["n.yaml", 3, 5, "labels[0].min-redy", "error", "unknown key"],
+        ["n.yaml", None, None, "", "warning", "odd: 100%, really"],
+    ]
+    assert list(json.loads(as_json([ERROR]))[0]) == ["file", "line", "column", "key", "severity", "message"]
+    assert as_github(ERROR) == "::error file=n.yaml,line=3,col=5,title=labels[0].min-redy::unknown key"
+    odd = Problem("a,b:c.yaml", 1, "", "100%\nx", Severity.ERROR)
+    assert as_github(odd) == "::error file=a%2Cb%3Ac.yaml,line=1::100%25%0Ax"
+
+
+@pytest.mark.parametrize(
+    ("problem", "line", "lines"),
+    [
+        (ERROR, "    min-redy: 1", ["  3 |     min-redy: 1", "    |     ^^^^^^^^"]),
+        *((ERROR, line, []) for line in (None, "", "   ", "    min-redy: 1 # password", "    token: abc")),
+        (WARNING, "no line is known", []),
+        (Problem("n.yaml", 3, "k", "text", column=500), "y" * 1000, []),
+    ],
+)
+def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
+    """The line, and a caret for each letter of the key. No secrets; nothing but what can be printed; not too long."""
+    assert as_frame(problem, lambda path, number: line, colour=False).splitlines() == [problem_text(problem), *lines]
+    frame = as_frame(ERROR, lambda path, number: "    \x1b]0;x" + "y" * 1000, colour=False).splitlines()[1]
+    assert "\x1b" not in frame
+    assert len(frame) < 200
+    for one, code in ((ERROR, "\x1b[31m"), (WARNING, "\x1b[33m")):
+        assert code in as_frame(one, lambda path, number: "    min-redy: 1", colour=True)
+
+
+def test_checks_on_a_terminal() -> None:
+    """Each text as a whole, below it the remedy, and nothing that could do more than be printed."""
+    stream = io.StringIO()
+    bad = CheckResult("host\x1b[2J", False, "cannot connect " * 30, "start it")
+    print_checks({"zookeeper": [CheckResult("connection", True, "connected")], "provider lab": [bad]}, stream)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert [line.split() for line in text.splitlines()[:2]] == [["zookeeper"], ["ok", "connection:", "connected"]]
+    assert (text.count("cannot"), "-> start it" in text, "\x1b" in text) == (30, True, False)
+
+
+def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In local time. Records of other programs may have any number; the listing is shown all the same."""
+    assert [moment(at, NOON) for at in (NOON - 60, NOON - 86400)] == ["11:59:00", "2026-11-22 12:00:00"]
+    assert [moment(at, NOON)[:4] for at in (1e300, -1e300)] == ["9998", "1970"]
+    assert [since(NOON)(at) for at in (NOON - 7200, 0)] == ["10:00:00 (2 h)", ""]
+    assert [until(NOON)(at) for at in (NOON + 12, NOON - 1)] == ["in 12 s", "now"]
+    monkeypatch.setenv("TZ", "UTC-5")
+    time.tzset()
+    assert moment(NOON - 60, NOON) == "16:59:00"
+    event = Event(NOON - 60, "l1 c/main", "request 200-2", "failed", "label.broken", "no\x1b flavor", 3)
+    assert event_line(event, NOON).endswith(" l1 c/main: request 200-2 (and 2 more) failed [label.broken]: no  flavor")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("1w", 604800)),
+        *((text, "is no duration; write") for text in ("", "5", "m", "-5m", "5m ", "1e3s", "5000w5000d9", "nan")),
+        ("99999d", "is longer than 100 years"),
+    ],
+)
+def test_durations(text: str, expected: float | str) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            duration(text)
+    else:
+        assert duration(text) == expected
+
+
+def test_units() -> None:
+    """100% only when nothing is left."""
+    counts = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 20 * 1024**3: "20.0 GiB", 5 * 1024**5: "5120.0 TiB"}
+    assert {count: size(count) for count in counts} == counts
+    assert [speed(count) for count in counts] == [f"{text}/s" for text in counts.values()]
+    assert [percent(value) for value in (0, 99.9, 100, -1, 120)] == ["0%", "99%", "100%", "0%", "100%"]

@@ -1,0 +1,509 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What listings have: which records, in which order, with which values (reference/commands 2).
+
+What commands print is held by tests/integration/test_command_line_*.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.driver.framework.checks import CheckResult
+from nodepool.listing.images import (
+    alien_image_table,
+    build_request_state,
+    build_table,
+    image_status_table,
+    nodes_by_build,
+    split_build_name,
+    upload_table,
+)
+from nodepool.listing.nodes import Filter, NodeFacts, host_table, names_in, node_table, states_in
+from nodepool.listing.overview import capacity_table
+from nodepool.listing.paging import MAX_CURSOR, BadCursor, Order, part_of
+from nodepool.listing.pools import (
+    amount,
+    label_overview,
+    limit_table,
+    provider_image_table,
+    provider_node_table,
+    provider_table,
+    tenant_table,
+    used_of,
+)
+from nodepool.listing.problems import check_table
+from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
+from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, label_table, request_table
+from nodepool.listing.table import Place, Table, shown
+from nodepool.model import states
+from nodepool.model.event import Event
+from nodepool.model.image import BuildView
+from nodepool.model.maintenance import Maintenance, Mode
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.model.status import BuilderStatus, HostStatus, LimitStatus
+from nodepool.plan.attention import Registered, registered_launchers
+from nodepool.plan.explain import WaitCause
+from nodepool.plan.observed import NodeIndex, Observed
+from nodepool.plan.pool_summary import summarize
+from nodepool.web.snapshot import WebSnapshot
+from tests.support.image_records import build_view, image_view, images_view, upload
+from tests.support.observed import NOW, component, known, node, request
+from tests.support.web_records import full
+
+
+def filled(made: Any, **fields: Any) -> Any:
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+NODE = filled(
+    Node(["gpu-large", "debian"], "0000000001"),
+    state=states.READY,
+    state_time=NOW - 600,
+    allocated_to="200-0000000001",
+    provider="cloud",
+    pool="main",
+    tenant_name="t1",
+)
+REQUEST = filled(
+    NodeRequest("200-0000000001"),
+    node_types=["gpu-large"],
+    created_time=NOW - 600,
+    requestor_data={"tenant_name": "t1"},
+)
+PLAIN = Node(["debian"], "0000000002")
+
+
+SHOWN: dict[str, list[Filter]] = {
+    "node": [
+        *(Filter(), Filter(states=["ready", "hold"]), Filter(states=["allocated"]), Filter(labels=["debian"])),
+        *(Filter(labels=["arm", "gpu-*"]), Filter(providers=["cl*"]), Filter(pools=["main"]), Filter(tenants=["t1"])),
+        *(Filter(pools=["cloud/main"]), Filter(older_than=599.0)),
+        Filter(["ready"], ["gpu-large"], ["cloud"], ["main"], ["t1"], 5.0),
+    ],
+    "plain": [Filter()],
+    "request": [
+        *(Filter(), Filter(states=["requested"]), Filter(labels=["gpu-*"]), Filter(tenants=["t1"])),
+        Filter(older_than=300.0),
+    ],
+}
+HIDDEN: dict[str, list[Filter]] = {
+    "node": [
+        *(Filter(states=["in-use"]), Filter(labels=["gpu"]), Filter(providers=["Cloud"]), Filter(tenants=["t2"])),
+        *(Filter(pools=["cloud/other"]), Filter(older_than=600.0), Filter(["ready"], ["gpu-large"], ["elsewhere"])),
+    ],
+    # What is not known is not what is wanted.
+    "plain": [Filter(providers=["*"]), Filter(tenants=["*"]), Filter(older_than=0.0)],
+    "request": [
+        *(Filter(states=["failed"]), Filter(labels=["arm"]), Filter(tenants=["t2"]), Filter(providers=["*"])),
+        Filter(older_than=900.0),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_filters(kind: str) -> None:
+    def shows(wanted: Filter) -> bool:
+        if kind == "request":
+            return wanted.request(REQUEST, NOW)
+        return wanted.node(NODE if kind == "node" else PLAIN, NOW)
+
+    assert [one for one in SHOWN[kind] if not shows(one)] == []
+    assert [one for one in HIDDEN[kind] if shows(one)] == []
+
+
+def test_written_lists() -> None:
+    assert names_in(" a, b,,c*") == ["a", "b", "c*"]
+    assert states_in("ready,hold", states.NODE_STATES) == ["ready", "hold"]
+    with pytest.raises(ValueError, match="there is no state 'redy', did you mean 'ready'"):
+        states_in("redy", states.NODE_STATES)
+
+
+EVENTS = {
+    "pool": Event(0.0, "l1", "pool cloud-a/main"),
+    "launch": Event(0.0, "l1 cloud-a/main", "node 0000000001", "launch failed"),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize(
+    "text",
+    ["pool", "node", "0000000001", "cloud-a/main", "cloud-a", "main", "cloud", "cloud-a/", "cloud-b/main", "", "l1"],
+)
+def test_events_that_are_about_something(name: str, text: str) -> None:
+    """OV-5: launches are found by their provider and their pool, too."""
+    own = {"pool": ["pool"], "launch": ["node", "0000000001"]}[name]
+    assert is_about(EVENTS[name], text) == (text in [*own, "cloud-a/main", "cloud-a", "main"])
+
+
+#: (value, identity)
+Record = tuple[Any, str]
+VALUES = st.one_of(
+    st.none(), st.integers(-3, 3), st.floats(-1, 1), st.text(max_size=300), st.lists(st.text(max_size=2))
+)
+
+
+def order(*, descending: bool = False) -> Order[Record]:
+    return Order(lambda record: record[0], lambda record: record[1], descending)
+
+
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=20), st.integers(1, 7), st.booleans())
+def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: bool) -> None:
+    """WP-21, WP-23: each record once, in order; those without a value last."""
+    records = [(value, identity) for identity, value in values.items()]
+    by = order(descending=descending)
+    part = part_of(records, by, limit, None)
+    found = [*part.records]
+    while part.cursor is not None:
+        assert len(part.records) == limit
+        assert len(part.cursor) <= MAX_CURSOR
+        part = part_of(records, by, limit, part.cursor)
+        found += part.records
+    assert found == part_of(records, by, len(records) + 1, None).records
+    assert sorted(map(repr, found)) == sorted(map(repr, records))
+    empty = [record[0] is None for record in found]
+    assert empty == sorted(empty)
+    ranks = [by.rank(record) for record in found if record[0] is not None]
+    assert ranks == sorted(ranks, reverse=descending)
+    for rank in set(map(by.rank, found)):
+        same = [record[1] for record in found if by.rank(record) == rank]
+        assert same == sorted(same)
+
+
+def test_what_comes_and_goes() -> None:
+    """WP-21: the record before the cursor may be there no more."""
+    records: list[Record] = [(number, str(number)) for number in range(6)]
+    first = part_of(records, order(), 2, None)
+    left = [record for record in records if record not in first.records]
+    assert part_of([(-1, "new"), *left], order(), 9, first.cursor).records == left
+    assert part_of([], order(), 9, first.cursor).records == []
+    assert part_of(records[:2], order(), 2, None).cursor is None
+
+
+def encoded(value: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("", "x", "=", "ä", "A" * (MAX_CURSOR + 1), "[]", encoded([]), encoded([1, 2, 3, 4, 5]), encoded({"a": 1})),
+        *(encoded([False, False, "1", "", ""]), encoded("[" * 3000), base64.b64encode(b"\xff\xfe").decode()),
+    ],
+)
+def test_bad_cursors(cursor: str) -> None:
+    """WP-25"""
+    with pytest.raises(BadCursor):
+        part_of([], order(), 1, cursor)
+
+
+@pytest.mark.parametrize("kind", ["nodes", "requests"])
+def test_orders(kind: str) -> None:
+    """What records are sorted by is what their tables show; without a time they come last."""
+    records: list[Any] = list((full().observed.nodes if kind == "nodes" else full().observed.requests).values())
+    orders: Mapping[str, Callable[[Any], Any]] = NODE_ORDERS if kind == "nodes" else REQUEST_ORDERS
+    table = node_table(records, NodeFacts(), NOW, detail=True) if kind == "nodes" else request_table(records, NOW)
+    for number, record in enumerate(records):
+        for key, value in orders.items():
+            assert cells(table, number)[key] == (NOW + value(record) if key == "age_seconds" else value(record)), key
+    assert orders["age_seconds"](filled(records[0], state_time=None, created_time=None)) is None
+
+
+def keys(table: Table) -> list[str]:
+    return [column.key for column in table.columns]
+
+
+def cells(table: Table, number: int = 0) -> dict[str, Any]:
+    return dict(zip(keys(table), table.rows[number], strict=True))
+
+
+RELEASED = ["id", "provider", "label", "server_id", "public_ipv4", "ipv6", "state", "age", "locked"]
+PEOPLE = "id status age_seconds label provider tenant project job server_id public_ipv4 locked allocated_to hold_reason"
+DETAIL = "pool hostname private_ipv4 AZ username connection_port launcher allocated_to hold_job comment user_data"
+
+
+def test_nodes() -> None:
+    """reference/commands 2: the columns of 11.0.0 come first; the token of a pod is not shown."""
+    table = node_table([], NodeFacts(), NOW, detail=True)
+    assert keys(table)[:21] == [*RELEASED, *DETAIL.split(), "driver_data"]
+    assert len(keys(table)) == len(set(keys(table)))
+    assert keys(shown(node_table([], NodeFacts(), NOW), Place.TERMINAL)) == [*PEOPLE.split(), "hold_until"]
+    one = filled(node(7), external_id="host-1", public_ipv4="192.0.2.1", connection_port={"token": "secret"})
+    filled(one, allocated_to=request(1).id, user_data={"project_name": "p"})
+    facts = NodeFacts({one.key}, requests={"200-0000000001": request(1)}, lockers={one.key: "Zuul executor e1"})
+    table = node_table([one], facts, NOW, detail=True)
+    first = ["0000000007", "cloud-1", ["gpu"], "host-1", "192.0.2.1", None, "ready", "00:00:00:50", "locked"]
+    assert table.rows[0][:9] == first
+    assert shown(node_table([one], facts, NOW), Place.TABLE).rows == [first]
+    wanted = {"status": "allocated", "tenant": "t1", "project": "p", "pipeline": "check", "job": "unit"}
+    wanted |= {"event_id": "6c1e", "locked_by": "Zuul executor e1", "connection_port": "redacted"}
+    wanted |= {"created_time": NOW - 100, "state_time": NOW - 50, "age_seconds": 50.0}  # type: ignore[dict-item]
+    assert cells(table).items() >= wanted.items()
+    one = node(7)
+    one.hold(by="alice@desk", reason="bug 17", seconds=60)
+    one.state_time = NOW
+    expected = {"hold_by": "alice@desk", "hold_reason": "bug 17", "hold_until": NOW + 60, "locked": "unlocked"}
+    assert cells(node_table([one], NodeFacts(), NOW)).items() >= expected.items()
+    one.state, one.connection_port = states.USED, 22
+    row = cells(node_table([one], NodeFacts(), NOW, detail=True))
+    assert (row["hold_reason"], row["connection_port"]) == (None, 22)
+
+
+def test_requests() -> None:
+    """reference/commands 2: the columns of 11.0.0 come first."""
+    one = filled(request(1, "small", "small"), requestor="zuul", declined_by=["pool"])
+    table = request_table([one], NOW, {one.key: WaitCause("cloud/main", "room.cores", "cores 80 of 80")})
+    first = ["200-0000000001", 0, "requested", "zuul", ["small", "small"], [], ["pool"], "6c1e"]
+    assert shown(table, Place.TABLE).rows == [first]
+    assert keys(table)[:8] == [
+        "id",
+        "relative_priority",
+        "state",
+        "requestor",
+        "node_types",
+        "nodes",
+        "declined_by",
+        "event_id",
+    ]
+    wanted = {"age_seconds": 412.0, "tenant": "t1", "pipeline": "check", "job": "unit"}
+    wanted |= {"pool": "cloud/main", "code": "room.cores", "reason": "cores 80 of 80"}
+    assert cells(table).items() >= wanted.items()
+    people = "id state age_seconds node_types nodes tenant project pipeline job pool reason"
+    assert keys(shown(table, Place.TERMINAL)) == people.split()
+
+
+def site() -> tuple[WebSnapshot, Observed]:
+    """`full`, with more of what is odd."""
+    shown = full()
+    seen = shown.observed
+    cloud, _, lab = seen.statuses
+    old = LimitStatus("cloud", "cores", 1, 72, asked_at=NOW - 900)
+    statuses = [
+        *seen.statuses,
+        # Another launcher of the same pool, whose answer of the cloud is older.
+        replace(
+            cloud,
+            host="l2",
+            state="unavailable",
+            code="provider.circuit-open",
+            text="HTTP 503",
+            since=NOW - 20,
+            next=NOW + 9,
+        ),
+        replace(cloud, pool="idle", limits=(old, LimitStatus("cloud", "ram", None, 10)), waiting=()),
+        replace(lab, pool="side", hosts=(HostStatus("b", None),)),
+    ]
+    nodes = [
+        filled(Node("small", "11"), tenant_name="t1", resources={"instances": 1, "cores": 4.5}),
+        *(filled(Node("small", f"1{n}"), tenant_name="t4", resources={"odd": "x"} if n == 2 else None) for n in (2, 3)),
+        filled(Node("small", "14"), provider="cloud-1", pool="main", state=states.USED),
+    ]
+    requests = [request(4, "nobody"), request(5, "gpu", "gpu"), request(6, "arm", state=states.FULFILLED)]
+    requests[0].tenant_name, requests[2].tenant_name = "t2", "t5"
+    maintenance = [
+        *seen.maintenance,
+        Maintenance("host", "h7", Mode.QUARANTINE),
+        Maintenance("label", "x", Mode.PAUSE, until=NOW),
+    ]
+    seen = replace(
+        seen,
+        statuses=statuses,
+        maintenance=maintenance,
+        nodes=seen.nodes | known(*nodes),  # type: ignore[operator]
+        requests=seen.requests | {one.key: one for one in requests},  # type: ignore[operator]
+    )
+    return replace(shown, launchers=[replace(shown.launchers[0], leader=True), shown.launchers[1]], observed=seen), seen
+
+
+IMAGES = images_view(
+    image_view(
+        "deb-12",
+        build_view(
+            "deb-12", "b1", [upload("deb-12", "b1", "lab", state_time=30.0, format="raw")], duration=77.5, size=2048
+        ),
+        build_view(
+            "deb-12", "b2", [upload("deb-12", "b2", "lab", rolled_back=True, state_time=20.0)], state="building"
+        ),
+        build_view(
+            "deb-12", "b3", [upload("deb-12", "b3", "other", state="uploading", state_time=None)], duration="long"
+        ),
+        BuildView("bad", None),
+    ),
+    image_view("fed", build_view("fed", "b4", state="building", formats="", state_time=None), paused=True),
+    image_view("new", build_requested=0.0),
+)
+#: Builders report now and then, so that they still report what has just ended.
+BUILDERS = BuilderStatus.of_records(
+    [
+        {
+            "builds": {f"deb-12/b{number}": {"step": "install", "estimate": 80} for number in (1, 2)},
+            "uploads": {
+                f"deb-12/{place}/0000000001": {"percent": 42.7, "bytes_per_second": 2048, "size": 4096}
+                for place in ("b1/lab", "b3/other")
+            },
+        }
+    ]
+)
+
+
+def tables() -> dict[str, Table]:
+    shown, seen = site()
+    pools = summarize(seen.statuses)
+    registered = [*registered_launchers(seen.registered), Registered("old", "11.0.0", "paused")]
+    nodes, limits = list(seen.nodes.values()), {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
+    checks = [CheckResult("label s", False, "no flavor", "x"), CheckResult("quota", True, "10", "y")]
+    return {
+        "hosts": host_table(pools, NOW),
+        "labels": label_overview(seen),
+        "launchers": launcher_table(shown.launchers, registered, NOW),
+        "maintenance": maintenance_table(seen.maintenance, NOW),
+        "capacity": capacity_table(pools, NodeIndex.of(nodes).counts),
+        "limits": limit_table(pools, NOW),
+        "providers": provider_table(pools, shown.launchers, NOW),
+        "tenants": tenant_table(limits, nodes, seen.requests.values()),
+        "builds": build_table(IMAGES, 60.0, BUILDERS, {"b1": ["0000000007"]}),
+        "status": image_status_table(IMAGES, 60.0),
+        "uploads": upload_table(IMAGES, 161.0, BUILDERS),
+        "aliens": alien_image_table([("lab", "deb-1", "id")]),
+        "images": provider_image_table([("debian", "3", ["1", "2"])]),
+        "servers": provider_node_table([filled(Node("small"), id="7", external_id="server")]),
+        "names": label_table([component("a", "small", "large"), component("b", "small")]),
+        "checks": check_table({"zookeeper": [CheckResult("connection", True, "fine")], "provider c": checks}),
+        "events": event_table([Event(5.5, "l1", "host zuul@a:22", "down", "", "no\x1b", 3)], 9.0),
+    }
+
+
+ROWS = r"""
+hosts host pool state since slots nodes error next
+hosts ["zuul@node7:22", "lab/main", "quarantined", 1763808700.0, 1, [], "disk", null]
+hosts ["zuul@node9:22", "lab/main", "down", 1763808700.0, 2, [], "cannot connect", 1763809030.0]
+hosts ["b", "lab/side", "not checked", null, 1, [], null, null]
+hosts ["zuul@node8:22", "lab/main", "up", 1763808700.0, 2, ["0000000004"], null, null]
+labels label state pools nodes ready waiting oldest error
+labels ["broken", "not served", [], 0, 0, 0, null, "cloud-1/idle: no flavor; cloud-1/main: no flavor"]
+labels ["gpu", "served", ["cloud-1/main", "cloud-2/main", "lab/main"], 4, 1, 3, 1763808588.0, null]
+labels ["nobody", "not served", [], 0, 0, 1, 1763808588.0, null]
+launchers host pid version state since config pools reload maintenance leader config_file servers
+launchers ["l1", 17, "12.0.0", "running", 1763801800.0, "9f3c", ["cloud-1/main"], {"at": 1763808970.0, "ok":
+    false, "text": "line 3"}, "drained", true, "/etc/nodepool/nodepool.yaml", "zk:2281"]
+launchers ["l2", 18, "11.9.0", "running", 1763808940.0, "aaaa", [], null, null, false, null, null]
+launchers ["old", null, "11.0.0", "paused", null, null, null, null, null, null, null, null]
+maintenance kind name state reason by since until
+maintenance ["host", "h7", "quarantined", null, null, null, null]
+maintenance ["provider", "cloud-1", "paused", "why", "alice", 1763808940.0, 1763809060.0]
+capacity pool state ready in_use building deleting hold waiting limiting
+capacity ["cloud-1/idle", "running", 0, 0, 0, 0, 0, 0, "cores 72 of 1"]
+capacity ["cloud-1/main", "unavailable", 0, 1, 0, 0, 1, 1, "cores 72 + 8 of 80"]
+capacity ["cloud-2/main", "unavailable", 0, 0, 0, 1, 0, 0, null]
+capacity ["lab/main", "running", 1, 0, 0, 0, 0, 0, null]
+capacity ["lab/side", "running", 0, 0, 0, 0, 0, 0, null]
+limits owner scope resource limit used others free percent asked_at
+limits ["cloud-1", "cloud", "cores", 80, 72, 8, 0.0, 100, 1763808970.0]
+limits ["cloud-1", "cloud", "ram", null, 10, 0.0, null, null, null]
+limits ["cloud-1/main", "pool", "instances", 20, 18, 0.0, 2.0, 90, null]
+limits ["t1", "tenant", "ram", 4096, 4096, 0.0, 0.0, 100, null]
+providers pool driver state since limiting waiting launching failed_15m error next launchers code
+providers ["cloud-1/idle", "openstack", "running", null, "cores 72 of 1", 0, 1, 4, "broke", null, ["l1"], null]
+providers ["cloud-1/main", "openstack", "unavailable (1 of 2)", 1763808980.0, "cores 72 + 8 of 80", 1, 2, 8,
+    "HTTP 503", 1763809009.0, ["l1", "l2"], "provider.circuit-open"]
+providers ["cloud-2/main", "openstack", "unavailable", 1763808100.0, null, 0, 0, 0, "HTTP 503", 1763809012.0,
+    ["l1"], "provider.circuit-open"]
+providers ["cloud-3", "openstack", "not served", 1763808940.0, null, null, null, null, "no cloud", 1763809060.0,
+    ["l1"], null]
+providers ["lab/main", "static", "running", null, null, 0, 0, 0, null, null, ["l1"], null]
+providers ["lab/side", "static", "running", null, null, 0, 0, 0, null, null, ["l1"], null]
+tenants tenant resource limit used free nodes waiting
+tenants ["t1", "cores", 4, 4.5, 0, 2, 3]
+tenants ["t1", "instances", null, 2, null, 2, 3]
+tenants ["t2", "instances", null, 0, null, 0, 1]
+tenants ["t3", "instances", 1, 0, 1, 0, 0]
+tenants ["t4", "instances", 1, 2, 0, 2, 0]
+builds id image builder formats state age step duration estimate size nodes
+builds ["deb-12-b1", "deb-12", "host", ["qcow2", "raw"], "ready", "00:00:00:10", null, 77.5, null, 2048,
+    ["0000000007"]]
+builds ["deb-12-b2", "deb-12", "host", ["qcow2", "raw"], "building", "00:00:00:10", "install", 10.0, 80, null, []]
+builds ["deb-12-b3", "deb-12", "host", ["qcow2", "raw"], "ready", "00:00:00:10", null, null, null, null, []]
+builds ["fed-b4", "fed", "host", [], "paused", null, null, null, null, null, []]
+status image paused build_request build_request_age
+status ["deb-12", false, null, null]
+status ["fed", true, null, null]
+status ["new", false, "pending", "00:00:01:00"]
+uploads id upload_id provider image external_name external_id state age format use progress speed size
+uploads ["b1", "0000000001", "lab", "deb-12", "deb-12-1", "ext", "ready", "00:00:02:11", "raw", "current", null,
+    null, null]
+uploads ["b2", "0000000001", "lab", "deb-12", "deb-12-1", "ext", "ready", "00:00:02:21", null, "rolled back",
+    null, null, null]
+uploads ["b3", "0000000001", "other", "deb-12", "deb-12-1", "ext", "uploading", null, null, null, 42.7, 2048, 4096]
+aliens provider name image_id
+aliens ["lab", "deb-1", "id"]
+images image build_id upload_ids
+images ["debian", "3", ["1", "2"]]
+servers id server_id
+servers ["7", "server"]
+names label
+names ["large"]
+names ["small"]
+checks result where subject text remedy
+checks ["ok", "zookeeper", "connection", "fine", null]
+checks ["failed", "provider c", "label s", "no flavor", "x"]
+checks ["warning", "provider c", "quota", "10", "y"]
+events at subject what text code actor count
+events [5.5, "host zuul@a:22", "down", "no\u001b", "", "l1", 3]
+"""
+
+
+def test_rows() -> None:
+    """reference/commands 2: what is not up comes first; each limit of a cloud is there once."""
+    expected: dict[str, list[str]] = {}
+    for line in ROWS.strip().replace("\n    ", " ").splitlines():
+        name, _, row = line.partition(" ")
+        expected.setdefault(name, []).append(row)
+    for name, table in tables().items():
+        assert [" ".join(keys(table)), *map(json.dumps, table.rows)] == expected.pop(name)
+        assert len(set(keys(table))) == len(table.columns) == len(table.rows[0])
+    assert not expected
+
+
+@pytest.mark.parametrize(
+    ("locked", "state", "expected"),
+    [(True, "building", "building"), (False, "building", "pending"), (True, "ready", "pending")],
+)
+def test_build_request(locked: bool, state: str, expected: str) -> None:
+    """reference/zookeeper 6.3: it is served while the lock is held and a build runs."""
+    image = image_view("deb", build_view("deb", "b", state=state), build_requested=1.0, build_locked=locked)
+    assert build_request_state(image) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"), [("deb-12-b1", ("deb-12", "b1")), ("deb", ("deb", "")), ("-b1", ("-b1", "")), ("", ("", ""))]
+)
+def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
+    """reference/commands 2: split at the last "-"; names of images may have some. Nodes have the path of an upload."""
+    assert split_build_name(name) == parts
+    paths = ["/nodepool/images/deb/builds/b1/providers/lab/images/0000000001", "cloud-image", None]
+    nodes = [filled(Node("small"), id=str(number), image_id=path) for number, path in enumerate(paths)]
+    assert nodes_by_build(nodes) == {"b1": ["0"]}
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (LimitStatus("pool", "instances", 20, 3), "instances 3 of 20"),
+        (LimitStatus("cloud", "ram", 1024, 512, 256), "ram 512 + 256 of 1024 MiB"),
+        (LimitStatus("cloud", "disk", None, 1.5), "disk 1.5"),
+    ],
+)
+def test_how_much_is_used(limit: LimitStatus, text: str) -> None:
+    assert used_of(limit) == text
+    numbers = (8, 8.0, 0.25, 12345678.0, 10000000.5)
+    assert [amount(value) for value in numbers] == ["8", "8", "0.25", "12345678", "10000000"]

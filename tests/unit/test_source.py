@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What holds for all of the source: names, clauses that catch everything, and names that drivers of 11.0.0 import."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import nodepool
+
+TOP = Path(nodepool.__file__).parent
+ROOT = TOP.parent
+GUIDE = ROOT / "doc" / "source" / "drivers" / "released" / "index.rst"
+BROAD = re.compile(r"^\s*except\b.*\b(Exception|BaseException|ERRORS)\b.*:|^\s*except\s*:")
+#: Clauses that catch whatever is raised. It only shrinks: there is `nodepool.guard`, and the gateway for drivers.
+MOST_BROAD = 39
+#: Module of 11.0.0 -> its names that drivers import.
+NAMES = {
+    "nodepool.stats": "StatsReporter get_client normalize_statsd_name",
+    "nodepool.nodeutils": "nodescan iterate_timeout set_node_ip Timer Attributes ITERATE_INTERVAL",
+    "nodepool.driver.utils_k8s": "get_client",
+    "nodepool.provider_manager": "ProviderManager get_provider",
+    "nodepool.model_api": "MODEL_API",
+    "nodepool.zk.exceptions": "LockException NoClientException NodepoolZooKeeperException",
+    "nodepool.config": "as_list loadConfig get_provider_config Config Label DiskImage",
+    "nodepool.zk": "ZooKeeperClient ZooKeeperBase",
+    "nodepool.zk.components": "COMPONENT_REGISTRY",
+    "nodepool.version": "version_info",
+    "nodepool.driver": "LabelRecorder DriverConfig Driver Provider ProviderConfig ConfigPool NodeRequestHandler",
+    "nodepool.driver.utils": "Segment RateLimitInstance MAX_QUOTA_AGE NodeLauncher NodeDeleter QuotaSupport",
+    "nodepool.driver.statemachine": "StateMachineNodeLauncher StateMachineNodeDeleter NodescanRequest NodescanWorker "
+    "StateMachineProvider Adapter",
+}
+
+
+def test_classes_have_names_of_their_own() -> None:
+    """No two have one name for different things."""
+    found = Counter(
+        node.name
+        for path in TOP.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in found.items() if count > 1] == []
+
+
+def test_broad_clauses() -> None:
+    """They are few, each with a comment next to it."""
+    found = []
+    for path in sorted([*TOP.rglob("*.py"), *(ROOT / "simulators").rglob("*.py")]):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found += [
+            (path.name, "\n".join(lines[max(0, number - 2) : number + 3]))
+            for number, line in enumerate(lines)
+            if BROAD.match(line)
+        ]
+    assert 10 < len(found) <= MOST_BROAD
+    assert [(name, text) for name, text in found if "#" not in text] == []
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_names_of_released_drivers(module: str) -> None:
+    """They are there, and the guide promises them (doc/source/drivers/released/index.rst); others are not."""
+    found = importlib.import_module(module)
+    text = GUIDE.read_text(encoding="utf-8")
+    start = text.index(f"   * - ``{module}``\n")
+    row = text[start : text.find("\n   * - ", start + 1)]
+    for name in NAMES[module].split():
+        assert getattr(found, name) is getattr(found, name)
+        assert f"``{name}``" in row
+    with pytest.raises(AttributeError, match="no_such_name"):
+        found.no_such_name  # noqa: B018
+
+
+def test_commands_do_not_import_them() -> None:
+    """A start of the commands and of the launcher costs nothing for it."""
+    code = (
+        "import sys, nodepool.cmd.cli, nodepool.cmd.launcher, nodepool.launcher.supervisor, nodepool.driver.static;"
+        "print([name for name in sys.modules if name.startswith('nodepool.compat')])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of the web application share: a server thread, and a site that operators can log in to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+from starlette.testclient import TestClient
+
+from nodepool.web.app import make_app
+from nodepool.web.changes import Access, Actions
+from nodepool.web.server import ListenAddress, WebServer
+from nodepool.web.site import Site
+from nodepool.web.snapshot import WebSnapshot
+from nodepool.web.tokens import Tokens
+from tests.support.web_site import WebSite
+from tests.support.web_tokens import authenticator, operator_rule
+
+SECONDS: Final = 45.0
+#: What a page sends that asks for its live part alone.
+PART: Final = {"HX-Request": "true"}
+HOLD: Final = "/api/v1/nodes/0000000001/hold"
+BASE: Final = "http://nodepool.example:8005"
+ORIGIN: Final = {"Origin": BASE}
+
+
+def set_constants(monkeypatch: pytest.MonkeyPatch, user: Any, **values: Any) -> None:
+    """Other limits and times for who uses them: constants of a module are no arguments."""
+    for name, value in values.items():
+        monkeypatch.setattr(sys.modules[user.__module__], name, value)
+
+
+@contextmanager
+def serving(make: Callable[[], Any] | WebSite | None = None, tls: Path | None = None) -> Iterator[WebServer]:
+    """A thread that serves; at the end it is stopped, and has ended."""
+    files = (str(tls / "server.pem"), str(tls / "server.key")) if tls else ()
+    site = make or WebSite()
+    maker = (lambda: make_app(site.site)) if isinstance(site, WebSite) else site
+    thread = WebServer(ListenAddress("127.0.0.1", 0, *files), maker)
+    thread.start()
+    try:
+        assert thread.listening.wait(SECONDS)
+        yield thread
+    finally:
+        thread.stop()
+        thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
+class NotedActions:
+    """What was asked for."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[str, str, str]] = []
+        self.deleted: list[str] = []
+
+    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
+        self.held.append((node_id, wish.operator, wish.reason))
+        return not when_free
+
+    def delete(self, node_id: str, _wish: Any, *, when_free: bool) -> bool:
+        self.deleted.append(node_id)
+        return not when_free
+
+
+class GuardedSite(WebSite):
+    """A site with logins: of one authenticator, or as ``access`` says."""
+
+    def __init__(self, snapshot: WebSnapshot | None = None, access: Access | None = None, **more: Any) -> None:
+        super().__init__(snapshot)
+        self.actions = NotedActions()
+        tokens = Tokens([authenticator()], [operator_rule()])
+        self.access = access or Access(tokens, cast("Actions", self.actions), **more)
+        self.site = Site(self.daemon, self.snapshots, "1.2.3", access=self.access)
+        self.client = TestClient(make_app(self.site), base_url=BASE, follow_redirects=False)
+
+    def hold(self, **headers: str) -> int:
+        """Status of an attempt to hold a node."""
+        return self.client.post(HOLD, json={"reason": "why"}, headers=headers).status_code
+
+    def log_in(self, of: str) -> None:
+        """As the form of the page does."""
+        answer = self.client.post("/login", data={"token": of, "next": "nodes"}, headers=ORIGIN)
+        assert (answer.status_code, answer.headers["location"]) == (303, "./nodes")
+
+
+def bearer(of: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {of}"}

@@ -1,0 +1,491 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages: what holds for each of them, what they lead to, and what lists show."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urljoin
+
+import pytest
+from starlette.requests import Request
+
+from nodepool.listing.overview import overview
+from nodepool.model import states
+from nodepool.model.event import Event
+from nodepool.model.status import HostStatus
+from nodepool.plan.attention import registered_launchers
+from nodepool.plan.explain import explain_request
+from nodepool.plan.observed import Observed
+from nodepool.web.answers import own_address, place_of
+from nodepool.web.app import SECURITY_HEADERS
+from nodepool.web.pages.details import log_commands
+from nodepool.web.pages.frame import (
+    LIFETIME_SECONDS,
+    MAX_TEXT,
+    MOST_ANSWERS,
+    MOST_BYTES,
+    NAVIGATION,
+    KeptAnswers,
+    Links,
+    shown_text,
+)
+from nodepool.web.pages.lists import MAX_NAMES
+from nodepool.web.pages.overview import MOST_ROWS
+from nodepool.web.pages.providers import MOST_SLOTS
+from nodepool.web.snapshot import RecordKind, WebSnapshot
+from tests.support import observed
+from tests.support.manual_clock import ManualClock
+from tests.support.web_crawl import crawl
+from tests.support.web_records import HOSTILE, NOW, full, many
+from tests.support.web_site import WebSite
+from tests.unit.web.rig import PART
+
+LISTS = [f"/{path}" for path, _ in NAVIGATION]
+REQUEST, NODE = "200-0000000001", "0000000001"
+ZUUL = "https://zuul.example.org"
+#: What only pages with markup of other programs, or with scripts in them, would have.
+FORBIDDEN = re.compile(
+    r"<script>alert|[\x1b\u202e]|<script(?![^>]* src=)|<style|\sstyle=|\son[a-z]+=|javascript:"
+    r'|(?:src|href|action|hx-get|data-stream)="(?:https?:|/)'
+)
+
+
+def page(address: str, snapshot: WebSnapshot | None = None, status: int = 200, **settings: Any) -> str:
+    answer = WebSite(snapshot or full(), **settings).client.get(address)
+    assert answer.status_code == status, address
+    return answer.text
+
+
+class Nesting(HTMLParser):
+    """Notes the elements, and what is wrong with them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        # Others have no end.
+        if tag not in {"meta", "link", "input", "br", "hr"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(f"{tag} ends at {self.getpos()}")
+
+
+@pytest.mark.parametrize("mark", [None, "", HOSTILE], ids=["empty", "full", "hostile"])
+def test_every_page(mark: str | None) -> None:
+    """WP-40, WP-43, WP-44: links lead somewhere, also below a prefix; texts of other programs are texts."""
+    site = WebSite(None if mark is None else full(mark))
+    found = crawl(site.client)
+    for address, answer in found.items():
+        assert answer.status_code == 200, address
+        if answer.headers["content-type"].startswith("text/html"):
+            nesting = Nesting(answer.text)
+            assert (nesting.wrong, nesting.open, len(nesting.ids)) == ([], [], len(set(nesting.ids))), address
+            assert FORBIDDEN.findall(answer.text) == [], address
+        elif address.startswith("/static/"):
+            assert "immutable" in answer.headers["cache-control"], address
+    assert sum(address.startswith("/static/") for address in found) >= 4
+    if mark == "":
+        pages = f"/requests/{REQUEST} /nodes/{NODE} /providers/cloud-1 /labels/gpu /images/debian"
+        assert set(pages.split()) <= set(found)
+    for address in LISTS:
+        text = found[address].text
+        assert re.findall(r'<a href="./([^"]*)" aria-current="page">', text) == [address[1:]]
+        assert mark is not None or re.search(r"No |no ", text.partition("<main")[2]), address
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        *((query, 400) for query in ("state=redy", "older_than=5", "sort=nothing", "sort=-", "page=0", "page=x")),
+        *((query, 400) for query in ("page=-1", "limit=1001", "limit=0", "limit=1e9", "page=%00", "page=²")),
+        *((query, 400) for query in (f"label={'x' * 600}", f"label={'a,' * (MAX_NAMES + 1)}")),
+        *((query, 200) for query in ("q=%ff%fe", "label=[", "label=*&provider=!!", "unknown=1&q=<b>", "q", "&&=;")),
+        *((query, 200) for query in ("page=9999", f"label={'a,' * MAX_NAMES}", "state=&label=+&q=")),
+    ],
+)
+def test_odd_addresses(query: str, status: int) -> None:
+    """WP-44"""
+    for address in LISTS if status == 200 else ["/nodes"]:
+        text = page(f"{address}?{query}", status=status)
+        assert "<b>" not in text
+        assert ('role="alert"' in text) == (status == 400)
+    assert WebSite(full()).client.get("/events?since=soon").status_code == 400
+
+
+@pytest.mark.parametrize("kind", ["requests", "nodes", "providers", "labels", "images"])
+def test_unknown_name(kind: str) -> None:
+    """WP-41, WP-44: who opens it a moment too early sees it when it comes, because it follows a kind of records."""
+    text = page(f"/{kind}/%3Cb%3Enothing%3C%2Fb%3E", status=404)
+    assert "&lt;b&gt;nothing&lt;/b&gt;" in text
+    assert re.search(r'data-kinds="[a-z ]+"', text)
+
+
+def test_much_is_bounded() -> None:
+    """WP-43"""
+    for address in ("/nodes", "/requests", "/labels", "/"):
+        assert page(address, many(3000)).count("<tr>") <= 101
+    requests = {one.key: one for one in (observed.request(number, f"label-{number}") for number in range(200))}
+    statuses = [observed.status(f"cloud-{number}") for number in range(200)]
+    text = page("/", replace(full(), observed=replace(full().observed, requests=requests, statuses=statuses)))
+    assert text.count('<li><a href="./requests?label=') == MOST_ROWS
+    assert f"{200 - MOST_ROWS} more" in text
+    request = observed.request(1)
+    request.nodes = [f"{number:010}" for number in range(100)]
+    text = page("/requests", replace(full(), observed=replace(SEEN, requests={request.key: request})))
+    assert 1 < text.count("00000000") < 50
+    assert re.search(r"\d+ more</td>", text)
+    status = observed.status("lab", driver="static", hosts=[HostStatus("zuul@big:22", True, slots=10**9)])
+    text = page("/hosts", replace(full(), observed=replace(full().observed, statuses=[status])))
+    assert len(re.findall(r"\bfree\b", text)) == MOST_SLOTS
+    assert shown_text("a\x1b[31mb\nc\u202ed\0") == "a [31mb\nc d "
+    assert [len(shown_text("x" * length)) for length in (MAX_TEXT, MAX_TEXT + 1)] == [MAX_TEXT, MAX_TEXT + 3]
+
+
+def test_live_part() -> None:
+    """WP-40, WP-41: the part of a page that changes comes alone, made once for all viewers; caches keep both apart."""
+    site = WebSite(full())
+    whole, part = site.client.get("/"), site.client.get("/", headers=PART)
+    assert whole.text.startswith("<!DOCTYPE html>")
+    assert part.text.startswith('<div id="live"')
+    assert part.text.rstrip().endswith("</div>")
+    assert part.text.strip() in whole.text
+    for answer in (whole, part):
+        assert (answer.headers["vary"], answer.headers["cache-control"]) == ("HX-Request", "no-cache")
+    snapshot = site.snapshots.snapshot
+    later = replace(snapshot.observed, now=snapshot.observed.now + 3600)
+    site.snapshots.snapshot = replace(snapshot, observed=later)
+    kept = site.client.get("/", headers=PART)
+    assert (kept.content, dict(kept.headers)) == (part.content, dict(part.headers))
+    assert all(kept.headers[name] == value for name, value in SECURITY_HEADERS.items())
+    # It needs no snapshot, which may have to be made.
+    site.snapshots.latest = pytest.fail  # type: ignore[method-assign, assignment]
+    assert site.client.get("/", headers=PART).content == part.content
+    del site.snapshots.latest
+    site.snapshots.snapshot = replace(snapshot, number=snapshot.number + 1, observed=later)
+    assert site.client.get("/", headers=PART).content != part.content
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("GET", "/nodes", {}, 200),
+        ("HEAD", "/nodes", PART, 200),
+        ("GET", "/nodes/", PART, 404),
+        ("GET", "/nodes?limit=2", PART, 200),
+        ("POST", "/nodes", PART, 405),
+    ],
+)
+def test_other_questions_get_no_kept_part(method: str, path: str, headers: dict[str, str], status: int) -> None:
+    site = WebSite(full())
+    kept = site.client.get("/nodes", headers=PART).text
+    answer = site.client.request(method, path, headers=headers)
+    assert (answer.status_code, answer.text == kept) == (status, False)
+
+
+def test_kept_answers_are_bounded() -> None:
+    """By snapshot, age, number and length of all."""
+    clock = ManualClock()
+    kept = KeptAnswers(clock)
+    kept.put("a", 1, b"x")
+    assert (kept.get("a", 1), kept.get("a", 2), kept.get("b", 1)) == (b"x", None, None)
+    clock.pass_seconds(LIFETIME_SECONDS)
+    assert kept.get("a", 1) is None
+    for size, most in ((1, MOST_ANSWERS), (MOST_BYTES // 2, 2)):
+        kept = KeptAnswers(clock)
+        for number in range(most):
+            kept.put(str(number), 1, bytes(size))
+        assert kept.get("0", 1) is not None
+        kept.put("one more", 1, b"y")
+        assert (kept.get("0", 1), kept.get("one more", 1)) == (None, b"y")
+    kept.put("large", 1, bytes(MOST_BYTES + 1))
+    assert kept.get("large", 1) is None
+
+
+def test_page_asks_anew_when_what_it_shows_changes() -> None:
+    """WP-50: by the stream of events; the script knows each of these changes. What a user types stays."""
+    client = WebSite(full()).client
+    script = client.get("/static/live.js").text
+    known = set(re.findall(r'"(\w+)"', re.findall(r"KINDS = \[(.*?)\]", script)[0]))
+    assert {kind.value for kind in RecordKind} <= known
+    for address in LISTS:
+        text = client.get(address).text
+        kinds = re.findall(r'id="live"[^>]* data-kinds="([^"]*)"', text)[0].split()
+        assert kinds
+        assert set(kinds) <= known
+        assert 'hx-trigger="records-changed from:body' in text
+        assert 'data-stream="./api/v1/events/stream"' in text
+        assert re.search(r'<p id="stale" role="status"[^>]* hidden>', text)
+        assert "<form" not in client.get(address, headers=PART).text
+    assert "ZooKeeper is away" not in page("/"), "WP-41"
+    assert "ZooKeeper is away" in page("/", replace(full(), complete=False))
+
+
+SEEN = full().observed
+BUILD = "debian-0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("address", "links", "texts"),
+    [
+        (
+            "/",
+            "nodes?state=hold labels/broken nodes/0000000003 providers/cloud-1 hosts requests?label=gpu",
+            ["<span>cores 72 + 8 of 80</span>", '<meter class="bad" min="0" max="100" value="100"'],
+        ),
+        (
+            "/requests/200-0000000001",
+            f"{ZUUL}/t/t1/buildset/5d0b {ZUUL}/t/t1/status",
+            ["submitted</span>", "5 min later"],
+        ),
+        # A pool that is not there any more has no link.
+        ("/requests/200-0000000003", "", ["<td>gone</td>"]),
+        (f"/nodes/{NODE}", "requests/200-0000000002", ["job unit", "<dt>Locked</dt><dd>yes</dd>", "50 s later"]),
+        ("/nodes/0000000002", "", ['<span class="state waiting">hold</span>', "<dd>look</dd>"]),
+        ("/providers/cloud-1", "nodes?provider=cloud-1&state=in-use", ["no flavor", "Limits", "Waiting"]),
+        ("/providers/lab", "nodes/0000000004", ["cannot connect"]),
+        ("/providers/cloud-3", "", ["<dd>no cloud</dd>"]),
+        ("/labels/gpu", "providers/cloud-1", ["cloud-1/main"]),
+        (
+            "/images/debian",
+            f"https://b1:8006/logs/{BUILD}",
+            [">apt-get<", ">10 min<", ">41%<", ">976.6 KiB/s<", ">1.9 GiB<"],
+        ),
+        (
+            "/hosts",
+            "nodes/0000000004",
+            [
+                *(f'<strong class="{css}">' for css in ("good", "bad", "waiting")),
+                "</a>, free</li>",
+                "<br>free, free</li>",
+            ],
+        ),
+        ("/launchers", "", ["9f3c", "failed: line 3", "drained"]),
+        ("/tenants", "requests?tenant=t1", ["<td>20</td>"]),
+        ("/events", "requests/200-0000000001", ["label.unknown"]),
+    ],
+)
+def test_what_pages_show(address: str, links: str, texts: list[str]) -> None:
+    """WP-42, WP-46, WP-47: links within the site, and to Zuul and builders where their addresses are known."""
+    text = page(address, zuul_url=f"{ZUUL}/", builder_url="https://{}:8006")
+    found = {
+        html.unescape(one).removeprefix("./").removeprefix("../") for one in re.findall(r'<a href="([^"]*)"', text)
+    }
+    assert set(links.split()) <= found
+    for one in texts:
+        assert one in text
+    assert "https://" not in page(address)
+
+
+def test_answers_of_commands() -> None:
+    """WP-42, WP-46: pages have the sentence of ``nodepool status``, and the answer of ``explain`` with its remedies."""
+    status = overview(SEEN, full().launchers, registered_launchers(SEEN.registered))
+    assert re.search(rf'<p id="sentence"[^>]* aria-live="polite">{re.escape(status.sentence)}<', page("/"))
+    answer = explain_request(SEEN.requests[REQUEST], SEEN)
+    text = page(f"/requests/{REQUEST}")
+    assert f'aria-live="polite">Request {answer.id} {answer.text}</p>' in text
+    for one in answer.pools:
+        assert re.search(rf">{one.pool}</a></td>\s*<td [^>]*>{one.verdict}</td>\s*<td>{re.escape(one.text)}</td>", text)
+    for remedy in answer.remedies:
+        assert f"<li>{remedy}</li>" in text
+    assert "All is well." in page("/", WebSnapshot(0, Observed(NOW, registered=[observed.component("cloud-1", "gpu")])))
+
+
+def test_waits_of_the_last_hour() -> None:
+    """WP-99: page and API have the same; nothing when no request waited."""
+    site = WebSite(full())
+    assert "Waits of the last hour" not in site.client.get("/labels/gpu").text
+    for number, labels in ((11, ["gpu"]), (12, ["gpu", "arm"])):
+        request = observed.request(number, *labels, state=states.FULFILLED)
+        request.created_time, request.state_time = NOW - 100, NOW - 40
+        site.snapshots.snapshot.waits.note(request)
+    text = site.client.get("/labels/gpu").text
+    assert "50 % at most 1 min, 95 % at most 1 min (2 requests; 1 of them wanted other labels, too)" in text
+    waits = site.client.get("/api/v1/labels/gpu").json()["waits"]
+    assert waits == {"count": 2, "shared": 1, "p50": 60.0, "p95": 60.0, "covered_seconds": 3600.0}
+
+
+def test_who_has_the_lock() -> None:
+    """WP-100: of a node that is not locked nothing is asked."""
+    asked: list[str] = []
+
+    def locker(node_id: str) -> str:
+        asked.append(node_id)
+        return "Zuul executor ze01"
+
+    client = WebSite(replace(full(), locker=locker)).client
+    assert "<dt>Locked by</dt><dd>Zuul executor ze01</dd>" in client.get(f"/nodes/{NODE}").text
+    assert "Locked by" not in client.get("/nodes/0000000002").text
+    for path, found in ((f"/{NODE}", "Zuul executor ze01"), ("/0000000002", None)):
+        assert client.get(f"/api/v1/nodes{path}").json()["locked_by"] == found
+    assert client.get("/api/v1/nodes").json()["items"][0]["locked_by"] is None
+    assert set(asked) == {NODE}
+
+
+NODES = ["0000000001", "0000000002", "0000000003", "0000000004"]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("/nodes", NODES),
+        ("/nodes?sort=-id", NODES[::-1]),
+        ("/nodes?state=hold", NODES[1:2]),
+        ("/nodes?provider=cloud-*&older_than=10m", NODES[2:3]),
+        ("/nodes?tenant=t1&pool=cloud-1/main", NODES[:1]),
+        ("/nodes?sort=-age_seconds&limit=1", NODES[2:3]),
+        ("/requests", ["200-0000000001", "200-0000000002", "200-0000000003"]),
+        ("/requests?state=failed", ["200-0000000003"]),
+        ("/requests?label=gpu&sort=-id&limit=1&page=2", ["200-0000000001"]),
+        ("/providers", ["cloud-1/main", "cloud-2/main", "cloud-3", "lab/main"]),
+        ("/providers?q=HTTP+503", ["cloud-2/main"]),
+        ("/providers?sort=-pool&limit=1", ["lab/main"]),
+        # Without a value comes last, in both orders.
+        ("/providers?sort=since", ["cloud-2/main", "cloud-3", "cloud-1/main", "lab/main"]),
+        ("/providers?sort=-since", ["cloud-3", "cloud-2/main", "cloud-1/main", "lab/main"]),
+        ("/hosts", ["zuul@node7:22", "zuul@node9:22", "zuul@node8:22"]),
+        ("/hosts?q=DOWN", ["zuul@node9:22"]),
+        ("/labels", ["broken", "gpu"]),
+        ("/launchers", ["l1", "l2"]),
+        ("/images", ["debian"]),
+        ("/tenants?q=cores", ["t1"]),
+    ],
+)
+def test_lists(address: str, expected: list[str]) -> None:
+    """WP-45"""
+    assert first_cells(page(address)) == expected
+
+
+def first_cells(text: str) -> list[str]:
+    return re.findall(r"<tr>\s*<td[^>]*>(?:<a [^>]*>)?([^<]*)", text)
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["node 2", "request 1", "node 1"]),
+        ("kind=node", ["node 2", "node 1"]),
+        ("since=15s", ["node 2", "request 1"]),
+        ("kind=node&since=15s&q=held", ["node 2"]),
+        ("kind=odd", []),
+    ],
+)
+def test_events(query: str, found: list[str]) -> None:
+    """WP-45: the newest one comes first."""
+    events = [Event(NOW - ago, "l1", name, "held") for ago, name in ((20, "node 1"), (10, "request 1"), (5, "node 2"))]
+    text = page(f"/events?{query}", replace(full(), observed=replace(SEEN, events=events)))
+    assert re.findall(r"<td>((?:node|request) \d)</td>", text) == found
+
+
+@pytest.mark.parametrize(
+    ("query", "links"),
+    [
+        ("state=ready&sort=age_seconds&page=3", ["?state=ready&sort=id", "?state=ready&sort=-age_seconds"]),
+        ("sort=-age_seconds", ["?sort=id", "?sort=age_seconds"]),
+        ("label=gpu", ["?label=gpu&sort=-id", "?label=gpu&sort=age_seconds"]),
+        ("page=2&limit=10", ["?limit=10&page=1", "?limit=10&page=3"]),
+        ("page=3&limit=10", ["?limit=10&page=2"]),
+        # The list has become shorter since the address was noted.
+        ("page=9&limit=10", ["?limit=10&page=2"]),
+    ],
+)
+def test_order_and_parts(query: str, links: list[str]) -> None:
+    """WP-45: a second click turns the order, and filters stay; parts of a list have all rows once."""
+    text = page(f"/nodes?{query}", many(25))
+    if "page=" in links[0]:
+        assert [html.unescape(one) for one in re.findall(r'<a href="([^"]*)" rel="', text)] == links
+    else:
+        heads = [html.unescape(one) for one in re.findall(r'<th [^>]*><a href="([^"]*)">', text)]
+        assert [heads[0], heads[2]] == links
+        turned = re.findall(r'aria-sort="(\w+)"', text)
+        assert turned == ["descending" if "sort=-" in query else "ascending"]
+    found = [node for number in (1, 2, 3) for node in first_cells(page(f"/nodes?page={number}", many(250)))]
+    assert found == [f"{number:010}" for number in range(1, 251)]
+
+
+def test_fields_show_what_is_chosen() -> None:
+    """WP-45"""
+    text = page("/nodes?state=ready&label=%22x%22&sort=-id")
+    assert "<option selected>ready</option>" in text
+    assert 'name="label" value="&#34;x&#34;"' in text
+    assert '<input type="hidden" name="sort" value="-id">' in text
+    assert 'hx-get="?state=ready&amp;label=%22x%22&amp;sort=-id"' in text
+    assert "<option selected>ready,hold</option>" in page("/nodes?state=ready,hold")
+
+
+def test_links() -> None:
+    """WP-44: what is not there any more has none."""
+    links = Links(full())
+    assert [
+        links.pool("gone/main"),
+        links.provider(None),
+        links.label("gone"),
+        links.node("9"),
+        links.request("9"),
+    ] == [None] * 5
+    assert Links(full("\ud800")).label("gpu\ud800") is None
+    subjects = {
+        f"node {NODE}": f"nodes/{NODE}",
+        f"request {REQUEST}": f"requests/{REQUEST}",
+        "provider cloud-2": "providers/cloud-2",
+        "pool cloud-2/main": "providers/cloud-2",
+        "label gpu of cloud-1/main": "labels/gpu",
+        "host zuul@node9:22": "hosts?q=zuul%40node9%3A22",
+        "launcher l1": "launchers?q=l1",
+        "something else": None,
+        "": None,
+    }
+    assert {subject: links.subject(subject) for subject in subjects} == subjects
+
+
+def test_links_to_zuul() -> None:
+    """WP-46: hostile texts stay within them; odd records have fewer."""
+    mark = "/../x?y"
+    quoted = "%2F..%2Fx%3Fy"
+    site = WebSite(full(mark), zuul_url=ZUUL)
+    record = site.snapshots.snapshot.observed.requests[REQUEST]
+    path = f"/api/v1/requests/{REQUEST}/explain"
+    buildset = {"buildset": f"{ZUUL}/t/t1{quoted}/buildset/5d0b{quoted}"}
+    status = {"status": f"{ZUUL}/t/t1{quoted}/status"}
+    assert site.client.get(path).json()["links"] == buildset | status
+    record.requestor_data = ["odd"]
+    assert site.client.get(path).json()["links"] == status
+    record.tenant_name = None
+    assert site.client.get(path).json()["links"] == {}
+    assert WebSite(full()).client.get(path).json()["links"] == {}
+
+
+def test_commands_are_safe_to_paste() -> None:
+    """Ids come from other programs."""
+    for line in log_commands("node: '; rm -rf / #\"$(x)"):
+        assert shlex.split(line)[0] in ("journalctl", "grep")
+        assert ";" not in shlex.split(line)
+
+
+@pytest.mark.parametrize("prefix", ["", "/tools/nodepool"])
+@pytest.mark.parametrize("path", ["/login", "/api/v1/nodes/1/hold", "/labels/a%3Fb%2Fc%25"])
+def test_own_addresses(prefix: str, path: str) -> None:
+    """WP-86: a proxy has taken a prefix away, which the browser knows. A page with an odd name leads back to itself."""
+    scope = {"type": "http", "path": path, "raw_path": path.encode(), "query_string": b"x=%26", "headers": []}
+    asked = Request(scope)
+    places = {
+        "": "/",
+        "nodes?state=hold": "/nodes?state=hold",
+        "//evil.example": "/evil.example",
+        "javascript:alert(1)": "/javascript:alert(1)",
+        "a\r\nb": "/a%0D%0Ab",
+        place_of(asked): f"{path}?x=%26",
+    }
+    base = f"https://proxy.example{prefix}"
+    assert [urljoin(base + path, own_address(asked, one)) for one in places] == [base + one for one in places.values()]
