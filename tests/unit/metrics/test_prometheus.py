@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the registry holds as families for Prometheus."""
+"""Metrics for Prometheus: their names, the files of etc/ that ask for them, and the mapping of statsd_exporter."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
@@ -14,11 +20,19 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.registry import Collector
 
-from nodepool.metrics import catalog, prometheus
-from nodepool.metrics.prometheus import families, family_names
-from nodepool.metrics.registry import Metric, MetricKind, Registry, Series, Value
+from nodepool.metrics.catalog import ALL, BUILD_DURATION, LAUNCH, LEAKED, NODES, NODES_BY_LABEL, ZK_QUEUE
+from nodepool.metrics.prometheus import ALL as COMPUTED
+from nodepool.metrics.prometheus import VIEWS, families, family_names
+from nodepool.metrics.registry import MAX_SERIES, Metric, MetricKind, Registry, Series, Value
+from nodepool.metrics.reports import limit_gauges, node_gauges, request_gauges
+from nodepool.metrics.statsd import statsd_names
+from nodepool.model.component import PoolComponent
 
-REFERENCE = Path(__file__).parents[3] / "doc" / "source" / "reference" / "metrics.rst"
+ROOT = Path(__file__).parents[3]
+ALERTS = ROOT / "etc" / "prometheus-alerts.yaml"
+ALERT_TESTS = Path(__file__).parent / "prometheus-alerts-test.yaml"
+Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+METRICS = pytest.mark.parametrize("metric", [*ALL, *COMPUTED], ids=lambda metric: str(metric.name))
 
 
 class Given(Collector):
@@ -35,9 +49,9 @@ def exposition(values: Mapping[Series, Value]) -> CollectorRegistry:
     return registry
 
 
-def samples(values: Mapping[Series, Value]) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+def samples(values: Mapping[Series, Value]) -> Found:
     """As Prometheus reads them: name and labels -> value. No series may be there twice."""
-    found = {}
+    found: Found = {}
     for family in parse(generate_latest(exposition(values)).decode()):
         for sample in family.samples:
             key = (sample.name, tuple(sorted(sample.labels.items())))
@@ -46,105 +60,262 @@ def samples(values: Mapping[Series, Value]) -> dict[tuple[str, tuple[tuple[str, 
     return found
 
 
-def test_launches_have_the_released_names() -> None:
-    """WP-70, reference/metrics 8: a number and a distribution under each of four names."""
+def test_values() -> None:
+    """WP-70, reference/metrics 8: a launch has a number and a distribution under each of four released names."""
     registry = Registry()
-    registry.time(catalog.LAUNCH.series("ready", "p1", "az1", "zuul"), 30.0)
-    registry.time(catalog.LAUNCH.series("ready", "p1", "", ""), 40.0)
-    registry.time(catalog.LAUNCH.series("error.quota", "p2", "", ""), 5.0)
-    found = samples(registry.snapshot())
-    assert found["nodepool_launch", (("result", "ready"),)] == 2
-    assert found["nodepool_launch", (("result", "error.quota"),)] == 1
-    assert found["nodepool_launch_by_provider", (("provider", "p1"), ("result", "ready"))] == 2
-    assert found["nodepool_launch_by_provider_az", (("az", "az1"), ("provider", "p1"), ("result", "ready"))] == 1
-    assert found["nodepool_launch_by_requestor", (("requestor", "zuul"), ("result", "ready"))] == 1
-    assert found["nodepool_launch_timer_sum", (("result", "ready"),)] == 70.0
-    assert found["nodepool_launch_timer_bucket", (("le", "30.0"), ("result", "ready"))] == 1
-    assert found["nodepool_launch_timer_bucket", (("le", "+Inf"), ("result", "ready"))] == 2
-    assert not [
-        labels for name, labels in found if name == "nodepool_launch_by_requestor" and ("requestor", "") in labels
-    ]
+    for seconds, labels in [
+        *(
+            (30.0, ("ready", "p1", "az1", "zuul")),
+            (40.0, ("ready", "p1", "", "")),
+            (5.0, ("error.quota", "p2", "", "")),
+        ),
+    ]:
+        registry.time(LAUNCH.series(*labels), seconds)
+    registry.set(NODES.series("in-use"), 3)
+    registry.count(LEAKED.series("p1", "ports"), 2)
+    registry.time(BUILD_DURATION.series("debian"), 100.0)
+    found = {
+        f"{name} {' '.join(value for _, value in labels)}": value
+        for (name, labels), value in samples(registry.snapshot()).items()
+    }
+    expected = {
+        "nodepool_launch ready": 2,
+        "nodepool_launch error.quota": 1,
+        "nodepool_launch_by_provider p1 ready": 2,
+        "nodepool_launch_by_provider_az az1 p1 ready": 1,
+        "nodepool_launch_by_requestor zuul ready": 1,
+        "nodepool_launch_timer_sum ready": 70,
+        "nodepool_launch_timer_bucket 30.0 ready": 1,
+        "nodepool_launch_timer_bucket +Inf ready": 2,
+        "nodepool_nodes in-use": 3,
+        "nodepool_provider_leaked_total p1 ports": 2,
+        "nodepool_dib_image_build_duration_count debian": 1,
+    }
+    assert {**found, **expected} == found
+    assert len([name for name in found if name.startswith("nodepool_launch_by_requestor ")]) == 1
 
 
-def test_gauges_counters_timers() -> None:
-    registry = Registry()
-    registry.set(catalog.NODES.series("in-use"), 3)
-    registry.count(catalog.LEAKED.series("p1", "ports"), 2)
-    registry.time(catalog.BUILD_DURATION.series("debian"), 100.0)
-    found = samples(registry.snapshot())
-    assert found["nodepool_nodes", (("state", "in-use"),)] == 3
-    assert found["nodepool_provider_leaked_total", (("provider", "p1"), ("resource", "ports"))] == 2
-    assert found["nodepool_dib_image_build_duration_count", (("image", "debian"),)] == 1
-
-
-@pytest.mark.parametrize("text", ['a"b\\c\nd', "\ud800", "ü", "x" * 1000])
-def test_any_text_as_a_label(text: str) -> None:
-    """WP-72: names come from other programs."""
-    found = samples({catalog.NODES_BY_LABEL.series(text, "ready"): 1.0})
-    (((_, labels), value),) = found.items()
-    assert value == 1.0
-    assert len(dict(labels)["label"]) <= 200
-
-
-def test_texts_that_become_the_same() -> None:
-    """WP-72: Prometheus refuses all metrics if a series is there twice."""
-    found = samples({catalog.NODES_BY_LABEL.series("x" * 500 + end, "ready"): 1.0 for end in "ab"})
-    assert len(found) == 1
-
-
-def test_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-72."""
-    monkeypatch.setattr(prometheus, "MAX_SERIES", 10)
-    found = samples({catalog.NODES_BY_LABEL.series(str(number), "ready"): 1.0 for number in range(20)})
-    assert len(found) == 10
+def test_any_text_as_a_label() -> None:
+    """WP-72: names come from other programs; Prometheus refuses all if a series is there twice; there is a bound."""
+    for text in ('a"b\\c\nd', "\ud800", "ü", "x" * 1000):
+        (((_, labels), value),) = samples({NODES_BY_LABEL.series(text, "ready"): 1.0}).items()
+        assert (value, len(dict(labels)["label"]) <= 200) == (1.0, True)
+    assert len(samples({NODES_BY_LABEL.series("x" * 500 + end, "ready"): 1.0 for end in "ab"})) == 1
+    many: dict[Series, Value] = {NODES_BY_LABEL.series(str(n), "ready"): 1.0 for n in range(MAX_SERIES + 10)}
+    assert sum(len(family.samples) for family in families(many)) == MAX_SERIES
 
 
 def test_counters_only_grow() -> None:
     """WP-71: whatever is counted beside them, and although gauges of groups go."""
-    registry = Registry()
-    before: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
-    for number in range(50):
-        registry.time(catalog.LAUNCH.series("ready", f"p{number % 7}", f"az{number % 3}", f"r{number}"), float(number))
-        registry.count(catalog.LEAKED.series("p1", "ports"))
-        registry.replace("group", {catalog.NODES.series(str(number)): 1.0})
+    registry, before = Registry(), Found()
+    for number in range(20):
+        registry.time(LAUNCH.series("ready", f"p{number % 7}", f"az{number % 3}", f"r{number}"), float(number))
+        registry.count(LEAKED.series("p1", "ports"))
+        registry.replace("group", {NODES.series(str(number)): 1.0})
         registry.forget("group")
         after = samples(registry.snapshot())
         assert all(after[key] >= value for key, value in before.items())
         before = after
 
 
-@pytest.mark.parametrize("metric", [*catalog.ALL, *prometheus.ALL], ids=lambda metric: str(metric.name))
-def test_each_metric_can_be_told(metric: Metric) -> None:
-    """Under the names that queries use, in both formats."""
+@METRICS
+def test_each_metric(metric: Metric) -> None:
+    """Under the names that queries use, in both formats; reference/metrics 8 and 9 have each name."""
     registry = Registry()
     series = metric.series(*("v" for _ in metric.labels))
-    if metric.kind is MetricKind.TIMER:
-        registry.time(series, 1.0)
-    elif metric.kind is MetricKind.COUNTER:
-        registry.count(series)
-    else:
-        registry.set(series, 1.0)
-    values = registry.snapshot()
-    assert {name for name, _ in samples(values)} == set(family_names(metric))
-    text = generate_openmetrics(exposition(values)).decode()  # type: ignore[no-untyped-call]
+    puts: dict[str, Callable[[Series, float], None]] = {"timer": registry.time, "counter": registry.count}
+    puts.get(metric.kind.value, registry.set)(series, 1.0)
+    names = set(family_names(metric))
+    assert {name for name, _ in samples(registry.snapshot())} == names
+    text = generate_openmetrics(exposition(registry.snapshot())).decode()  # type: ignore[no-untyped-call]
     parsed = parse_openmetrics(text)  # type: ignore[no-untyped-call]
-    assert {sample.name for family in parsed for sample in family.samples} == set(family_names(metric))
-
-
-def test_names_are_unique() -> None:
-    names = [name for metric in (*catalog.ALL, *prometheus.ALL) for name in family_names(metric)]
-    assert len(names) == len(set(names))
-
-
-@pytest.mark.parametrize("metric", [*catalog.ALL, *prometheus.ALL], ids=lambda metric: str(metric.name))
-def test_documented(metric: Metric) -> None:
-    """reference/metrics 8 and 9 have each name; of those that statsd does not get also the labels."""
-    text = REFERENCE.read_text(encoding="utf-8")
+    assert {sample.name for family in parsed for sample in family.samples} == names
+    page = (ROOT / "doc" / "source" / "reference" / "metrics.rst").read_text(encoding="utf-8")
     if metric.statsd is not None:
         # Its names at statsd are in the sections before; two have another name for Prometheus.
-        other = {catalog.LEAKED: "nodepool_leaked", catalog.ZK_QUEUE: "zk.client.connection_queue"}
-        assert other.get(metric, metric.name) in text
+        assert {LEAKED: "nodepool_leaked", ZK_QUEUE: "zk.client.connection_queue"}.get(metric, metric.name) in page
         return
     name = metric.name + ("_total" if metric.kind is MetricKind.COUNTER else "")
     labels = ", ".join(f"``{label}``" for label in metric.labels) or "none"
-    assert f"   * - ``{name}``\n     - {labels}\n" in text
+    assert f"   * - ``{name}``\n     - {labels}\n" in page
+
+
+def test_names_are_unique() -> None:
+    names = [name for metric in (*ALL, *COMPUTED) for name in family_names(metric)]
+    assert len(names) == len(set(names))
+
+
+# -- alert rules and dashboard
+
+#: What Prometheus adds to each series.
+ADDED = {"job", "instance"}
+#: Of prometheus_client and of Prometheus itself.
+FOREIGN = dict.fromkeys(("up", "process_cpu_seconds_total", "process_resident_memory_bytes"), ADDED)
+
+
+def exported() -> dict[str, set[str]]:
+    """Name of each sample -> its labels."""
+    found: dict[str, set[str]] = {}
+    for name, metric in ((name, one) for one in (*ALL, *COMPUTED) for name in family_names(one)):
+        views = [view for view in VIEWS.get(metric, ()) if name.removesuffix("_bucket").startswith(view.name)]
+        best = max(views, key=lambda view: len(view.name), default=None)
+        buckets = {"le"} if metric.kind is MetricKind.TIMER and name.endswith("_bucket") else set()
+        found[name] = {*(metric.labels if best is None else best.labels), *buckets, *ADDED}
+    return found
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def dashboard() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "etc" / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def targets() -> Iterator[tuple[str, str]]:
+    """Query and legend."""
+    for panel in dashboard()["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"], target["legendFormat"]
+
+
+@pytest.mark.parametrize("query", [*(rule["expr"] for rule in alert_rules()), *(query for query, _ in targets())])
+def test_query(query: str) -> None:
+    """WP-78: all metrics, and all labels by which they are chosen and grouped, are exported."""
+    known = exported() | FOREIGN
+    selectors = re.findall(r"\b((?:nodepool|process)_\w+|up)\b({[^}]*})?", query)
+    assert selectors
+    for name, choice in selectors:
+        assert set(re.findall(r"(\w+)(?:=~|!~|!=|=)", choice)) <= known[name]
+    for group in re.findall(r"\bby \(([^)]*)\)", query):
+        assert {label.strip() for label in group.split(",")} <= set().union(*(known[name] for name, _ in selectors))
+
+
+def test_dashboard() -> None:
+    """WP-78: legends name labels that the query leaves; variables are declared; each panel has a place of its own."""
+    for query, legend in targets():
+        groups = re.findall(r"^[^(]*\bby \(([^)]*)\)|\bby \(([^)]*)\)", query)
+        left = {label.strip() for pair in groups for group in pair for label in group.split(",") if group}
+        assert set(re.findall(r"{{(\w+)}}", legend)) <= (left or ADDED), query
+    found = dashboard()
+    used = set(re.findall(r"\$([a-z_]+)", json.dumps(found["panels"]).replace("$__rate_interval", "")))
+    assert used <= {variable["name"] for variable in found["templating"]["list"]} | {"datasource"}
+    for variable in found["templating"]["list"]:
+        match = re.fullmatch(r"label_values\((\w+), (\w+)\)", str(variable.get("definition", "")))
+        assert variable["type"] != "query" or (match is not None and match[2] in exported()[match[1]])
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in found["panels"]}
+    assert len(places) == len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
+
+
+def test_each_alert_is_tested() -> None:
+    """WP-78: that it fires, and that it does not."""
+    loaded = yaml.safe_load(ALERT_TESTS.read_text(encoding="utf-8"))
+    tests = [test for part in loaded["tests"] for test in part["alert_rule_test"]]
+    for fires in (True, False):
+        found = {test["alertname"] for test in tests if bool(test["exp_alerts"]) is fires}
+        assert found == {rule["alert"] for rule in alert_rules()}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
+def test_promtool(tmp_path: Path) -> None:
+    """WP-78: Prometheus itself can use the rules and read the queries, and alerts do what their tests say."""
+    read = [re.sub(r"\$[a-z]+", ".*", query.replace("$__rate_interval", "5m")) for query, _ in targets()]
+    rules = [{"record": f"query_{number}", "expr": expr} for number, expr in enumerate(read)]
+    path = tmp_path / "queries.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}), encoding="utf-8")
+    for what, file in (("check", ALERTS), ("test", ALERT_TESTS), ("check", path)):
+        command = ["promtool", what, "rules", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+# -- the mapping of statsd_exporter (metrics 8)
+
+
+@pytest.fixture(scope="module")
+def mappings() -> list[dict[str, Any]]:
+    path = ROOT / "contrib" / "statsd_exporter" / "statsd-mapping.yaml"
+    loaded: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["mappings"]
+    return loaded
+
+
+def mapped(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -> tuple[str, dict[str, str]] | None:
+    """What statsd_exporter makes of a name: the first mapping that matches; None = dropped."""
+    for mapping in mappings:
+        match = re.search(mapping["match"], name)
+        if match and mapping.get("match_metric_type", kind) == kind:
+            if mapping.get("action") == "drop":
+                return None
+            labels = {key: match[int(value[1:])] if value else "" for key, value in mapping["labels"].items()}
+            return mapping["name"], labels
+    pytest.fail(f"{name} is neither mapped nor dropped")
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "labels"),
+    [
+        ("nodes.in-use", "nodes", {"state": "in-use"}),
+        ("label.d-12.5.nodes.ready", "nodes_by_label", {"label": "d-12.5"}),
+        ("provider.eu.west.nodes.ready", "nodes_by_provider", {"provider": "eu.west"}),
+        ("provider.p.max_servers", "provider_max_servers", {"provider": "p"}),
+        ("launcher.l.x.provider.p.q.circuit_open", "provider_circuit_open", {"launcher": "l.x", "provider": "p.q"}),
+        ("launcher.l.x.provider.p.q.late_calls.h", "provider_late_calls", {"launcher": "l.x", "provider": "p.q"}),
+        ("launcher.l.x.provider.p.q.late_calls.labelReady", "provider_late_calls", {"hook": "labelReady"}),
+        ("provider.p.q.circuit_opened", "provider_circuit_opened", {"provider": "p.q"}),
+        ("dib_image_build.d-12.5.status.rc", "dib_image_build_result_code", {}),
+        ("dib_image_build.d-12.5.qcow2.size", "dib_image_build_size", {"ext": "qcow2"}),
+        ("dib_image_build.d-12.5.status.last_build", "dib_image_build_last_build", {"image": "d-12.5"}),
+        ("dib_image_build.d.1.step.pre-install.duration", "dib_image_build_step_duration", {"step": "pre-install"}),
+        ("builder.nb.a.image.d-12.5.build.seconds", "builder_build_seconds", {"image": "d-12.5"}),
+        ("builder.nb.a.image.d.build.estimate", "builder_build_estimate_seconds", {"builder": "nb.a"}),
+        ("image_build_requests", "image_build_requests", {}),
+        ("image.d-12.5.image_build_requests", "image_build_requests_by_image", {"image": "d-12.5"}),
+        ("builder.nb.a.image.d.1.build.state", "builder_build_state", {"builder": "nb.a", "image": "d.1"}),
+        ("builder.nb.a.current_builds", "builder_current_builds", {"builder": "nb.a"}),
+        ("builder.nb.a.build_workers", "builder_build_workers", {"builder": "nb.a"}),
+        (
+            "builder.nb.a.image.d.1.provider.p.q.upload.state",
+            "builder_upload_state",
+            {"image": "d.1", "provider": "p.q"},
+        ),
+        ("builder.nb.image.i.provider.p.upload.progress", "builder_upload_progress", {"image": "i"}),
+        ("builder.nb.image.i.provider.p.upload.bytes_per_second", "builder_upload_bytes_per_second", {"provider": "p"}),
+        ("builder.nb.a.current_uploads", "builder_current_uploads", {"builder": "nb.a"}),
+        ("builder.nb.a.upload_workers", "builder_upload_workers", {"builder": "nb.a"}),
+        ("provider.p.q.unknown_images", "provider_unknown_images", {"provider": "p.q"}),
+        ("tenant_limits.acme.volume-gb", "tenant_limit", {"limit": "volume-gb"}),
+    ],
+)
+def test_mapped_gauges(mappings: list[dict[str, Any]], name: str, metric: str, labels: dict[str, str]) -> None:
+    """WP-78, reference/metrics 8: names with dots keep them as one label; others are dropped."""
+    found = mapped(mappings, f"nodepool.{name}")
+    assert found is not None
+    assert (found[0], {**found[1], **labels}) == (f"nodepool_{metric}", found[1])
+    assert mapped(mappings, "some.other.program") is None
+
+
+@pytest.mark.parametrize(("kind", "suffix"), [("counter", ""), ("observer", "_timer")])
+def test_mapped_counters_and_timers(mappings: list[dict[str, Any]], kind: str, suffix: str) -> None:
+    """WP-78: the four keys of a launch; calls to OpenStack with names of openstacksdk, and of Nodepool 11."""
+    for result in ("ready", "error.quota"):
+        keys = statsd_names(LAUNCH.series(result, "p1", "az1", "zuul.example"))
+        assert [mapped(mappings, key, kind) for key in keys] == [
+            (f"nodepool_launch{suffix}", {"result": result}),
+            (f"nodepool_launch_by_provider{suffix}", {"provider": "p1", "result": result}),
+            (f"nodepool_launch_by_provider_az{suffix}", {"provider": "p1", "az": "az1", "result": result}),
+            (f"nodepool_launch_by_requestor{suffix}", {"requestor": "zuul_example", "result": result}),
+        ]
+    outcome = {"service": "compute", "method": "GET", "operation": "servers_detail", "outcome": "200"}
+    for prefix, provider in (("openstack.api", ""), ("nodepool.task.eu.west", "eu.west")):
+        found = mapped(mappings, f"{prefix}.compute.GET.servers_detail.200", kind)
+        assert found == (f"nodepool_task{suffix}", {"provider": provider, **outcome})
+
+
+def test_nothing_of_the_leader_is_dropped(mappings: list[dict[str, Any]]) -> None:
+    """WP-78: all gauges of nodes, requests and limits have a Prometheus name."""
+    pool = PoolComponent("host", "1")
+    pool.provider_name, pool.name, pool.supported_labels = "p1", "main", ["small"]
+    series = {**node_gauges([], [pool]), **request_gauges([], [pool]), **limit_gauges({"p1": [1]}, {"acme": {}})}
+    assert all(mapped(mappings, name) for one in series for name in statsd_names(one))

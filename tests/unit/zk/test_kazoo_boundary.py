@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def private_uses(tree: ast.AST, owners: set[str] | None) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node)}"
 
 
+@functools.cache
 def parse(path: Path) -> ast.AST:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"))
 

@@ -1,0 +1,400 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is counted, and how it is sent to statsd (reference/metrics 1-7)."""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from nodepool.metrics.catalog import ALL, BOOT, INSTANCES_ENDED, RELOADS, REQUEST_WAIT, SCAN, SPANS, WEB_CLOSED
+from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Registry, Series, Value
+from nodepool.metrics.reports import (
+    build_gauges,
+    internal_gauges,
+    is_pending,
+    limit_gauges,
+    node_gauges,
+    progress_gauges,
+    report_build_end,
+    report_sizes,
+    report_steps,
+    request_gauges,
+    running_gauges,
+    upload_gauges,
+)
+from nodepool.metrics.reports import report_circuit_breaker as report_breaker
+from nodepool.metrics.reports import report_launch as report_launch
+from nodepool.metrics.reports import report_leaks as report_leak
+from nodepool.metrics.statsd import MAX_DATAGRAM_BYTES, StatsdClient, get_client, statsd_names
+from nodepool.model.component import PoolComponent
+from nodepool.model.image import ImagesView, ImageView
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.model.states import NODE_STATES
+from tests.support.image_views import build
+from tests.support.statsd_server import StatsdServer
+
+
+def sent(values: Mapping[Series, Value]) -> dict[str, Value]:
+    """By their names for statsd, without `nodepool.`"""
+    return {name.removeprefix("nodepool."): value for series, value in values.items() for name in statsd_names(series)}
+
+
+# -- gauges
+
+
+def node(state: str, *labels: str, provider: str | None = "p1") -> Node:
+    made = Node(list(labels))
+    made.state, made.provider = state, provider
+    return made
+
+
+def pool(provider: str, name: str, *labels: str) -> PoolComponent:
+    made = PoolComponent("host", "1")
+    made.provider_name, made.name, made.supported_labels = provider, name, list(labels)
+    return made
+
+
+def request(state: str, *labels: str) -> NodeRequest:
+    made = NodeRequest()
+    made.node_types, made.state = list(labels), state
+    return made
+
+
+def test_nodes() -> None:
+    """Metrics 1: all states of registered labels and providers, from 0; each node once for all that it belongs to."""
+    nodes = [node("ready", "small", "any"), node("ready", "small", "small"), node("in-use", "large", provider="p.2")]
+    found = sent(node_gauges([*nodes, node("deleting", provider=None)], [pool("eu.west", "main", "d-12.5")]))
+    zero = {f"{place}nodes.{state}": 0 for place in ("", "label.d-12.5.", "provider.eu.west.") for state in NODE_STATES}
+    assert zero.keys() <= found.keys()
+    assert {name: value for name, value in found.items() if value} == {
+        "nodes.ready": 2,
+        "nodes.in-use": 1,
+        "nodes.deleting": 1,
+        "label.small.nodes.ready": 2,
+        "label.any.nodes.ready": 1,
+        "label.large.nodes.in-use": 1,
+        "provider.p1.nodes.ready": 2,
+        "provider.p.2.nodes.in-use": 1,
+    }
+    odd = sent(node_gauges([node("ready", "a\nnodepool.fake:1|g")], []))
+    assert not [name for name in odd if "\n" in name or "|" in name], "a label adds no metric of its own"
+
+
+def test_addressable_requests() -> None:
+    """Metrics 1: requests in any state, if the pool supports all their labels; of several launchers once."""
+    pools = [pool("p1", "main", "small"), pool("p1", "big", "small", "large"), pool("p2", "main")]
+    requests = [request("requested", "small"), request("fulfilled", "small", "small"), request("pending", "large")]
+    found = sent(request_gauges([*requests, request("requested", "x")], [*pools, pool("p1", "main", "small", "large")]))
+    numbers = {"p1.pool.main": 3, "p1.pool.big": 3, "p2.pool.main": 0}
+    assert found == {f"provider.{name}.addressable_requests": number for name, number in numbers.items()}
+
+
+def test_limits_and_internals() -> None:
+    """Metrics 2 and 5: the sum over pools; three limits of a tenant always, others when configured."""
+    tenants = {"acme.org": {"instances": 5, "volume-gb": 80, "L-1:x": 3}}
+    limits = {"cores": math.inf, "instances": 5, "ram": math.inf, "volume-gb": 80, "L-1_x": 3}
+    assert sent(limit_gauges({"p1": [10, 5], "p2": [10, math.inf], "p3": []}, tenants)) == {
+        "provider.p1.max_servers": 15,
+        "provider.p2.max_servers": math.inf,
+        "provider.p3.max_servers": 0,
+        **{f"tenant_limits.acme_org.{name}": value for name, value in limits.items()},
+    }
+    found = sent(internal_gauges("nl01", 3, {"node": (1, 2), "request": (0, 0), "image": (0, 0)}))
+    queues = {f"{name}_cache.{kind}_queue": 0 for name in ("request", "image") for kind in ("event", "playback")}
+    queues |= {"client.connection_queue": 3, "node_cache.event_queue": 1, "node_cache.playback_queue": 2}
+    assert found == {f"launcher.nl01.zk.{name}": value for name, value in queues.items()}
+
+
+def test_builds() -> None:
+    """Metrics 6, zookeeper 6.3: of configured images, and requests for any; paused here or in ZooKeeper."""
+    images = {
+        "debian": ImageView("debian", build_requested=1.0),
+        "fedora": ImageView("fedora", paused=True),
+        "elsewhere": ImageView("elsewhere", build_requested=2.0),
+    }
+    paused = {"debian": False, "fedora": False, "ubuntu": True, "arch": False}
+    requests = {"debian": 1, "fedora": 0, "ubuntu": 0, "arch": 0, "elsewhere": 1}
+    states = {"debian": 0, "fedora": 3, "ubuntu": 3, "arch": 1}
+    assert sent(build_gauges("b.example", 2, ImagesView(images), paused, ["arch"])) == {
+        "image_build_requests": 2,
+        "builder.b.example.current_builds": 1,
+        "builder.b.example.build_workers": 2,
+        **{f"image.{name}.image_build_requests": number for name, number in requests.items()},
+        **{f"builder.b.example.image.{name}.build.state": state for name, state in states.items()},
+    }
+    assert sent(running_gauges("b", {"debian": (12.5, 80.0), "fedora": (0.0, None)})) == {
+        "builder.b.image.debian.build.seconds": 12.5,
+        "builder.b.image.debian.build.estimate": 80.0,
+        "builder.b.image.fedora.build.seconds": 0.0,
+    }
+    builds = {"b1": build("b1", "building", 1.0)}
+    rows: list[tuple[dict[str, Any], bool]] = [
+        *(({}, False), ({"build_requested": 1.0}, True), ({"build_requested": 1.0, "build_locked": True}, True)),
+        ({"build_requested": 1.0, "build_locked": True, "builds": builds}, False),
+        ({"build_requested": 1.0, "builds": builds}, True),
+    ]
+    for fields, pending in rows:
+        assert is_pending(ImageView("debian", **fields)) is pending
+
+
+def test_uploads() -> None:
+    """Metrics 6: every image that a provider uses has a state; one that is uploaded before its pause is uploading."""
+    paused = {("debian", "a"): False, ("debian", "b"): True, ("fedora", "a"): False, ("fedora", "b"): True}
+    running = {("fedora", "a"): (50.0, 1000.0), ("fedora", "b"): (10.0, 1.0)}
+    states = {"debian.provider.a": 0, "debian.provider.b": 3, "fedora.provider.a": 2, "fedora.provider.b": 2}
+    numbers = {"fedora.provider.a": (50.0, 1000.0), "fedora.provider.b": (10.0, 1.0)}
+    found = sent(upload_gauges("nb01.example", paused, running, 4) | progress_gauges("nb01.example", running))
+    assert {name.removeprefix("builder.nb01.example."): value for name, value in found.items()} == {
+        "current_uploads": 2,
+        "upload_workers": 4,
+        **{f"image.{name}.upload.state": state for name, state in states.items()},
+        **{f"image.{name}.upload.progress": values[0] for name, values in numbers.items()},
+        **{f"image.{name}.upload.bytes_per_second": values[1] for name, values in numbers.items()},
+    }
+
+
+HOST = "nl01.example.com"
+
+
+def launch(milliseconds: int, *keys: str) -> list[str]:
+    """A timer and a counter under each key."""
+    return [line for key in keys for line in (f"launch.{key}:{milliseconds}.000000|ms", f"launch.{key}:1|c")]
+
+
+ALL_KEYS = ("ready", "provider.eu.west.ready", "provider.eu.west.az.1.ready", "requestor.zuul_sched_example.ready")
+CIRCUIT = f"launcher.{HOST}.provider.eu.west.circuit_open"
+BUILD = "dib_image_build.d-12.1"
+STEPS = [("root", 5.0), ("converting", 1.0), ("converting", 2.0), ("x1", 1.0), ("x2", 1.0)]
+ENDED = [f"{BUILD}.status.rc:3|g", f"{BUILD}.status.duration:61500.000000|ms", f"{BUILD}.status.last_build:1000|g"]
+
+
+@pytest.mark.parametrize(
+    ("report", "arguments", "fields", "lines"),
+    [
+        # Metrics 3: four keys; none for a zone or a requestor that there is not.
+        (report_launch, [("ready", 1500)], {"az": "az.1", "requestor": "zuul:sched.example"}, launch(1500, *ALL_KEYS)),
+        (report_launch, [("error.quota", 0)], {}, launch(0, "error.quota", "provider.eu.west.error.quota")),
+        # Metrics 4: by provider and kind; nothing for nothing.
+        (
+            report_leak,
+            [("p", "a"), ("p", "b", 3), ("p", "b", 0)],
+            {},
+            ["provider.p.leaked.a:1|c", "provider.p.leaked.b:3|c"],
+        ),
+        (
+            report_breaker,
+            [("eu.west", True), ("eu.west", False)],
+            {},
+            [f"{CIRCUIT}:1|g", "provider.eu.west.circuit_opened:1|c", f"{CIRCUIT}:0|g"],
+        ),
+        # Metrics 7. Each step once, with all of its time; what looks like a step and is none has no name of its own.
+        (report_build_end, [("d-12.1", 3, 61.5, 1000.25)], {}, ENDED),
+        (report_sizes, [("d-12.1", {"qcow2": 4096})], {}, [f"{BUILD}.qcow2.size:4096|g"]),
+        (
+            report_steps,
+            [("d-12.1", STEPS)],
+            {},
+            [
+                f"{BUILD}.step.{step}.duration:{n}000.000000|ms"
+                for step, n in (("root", 5), ("converting", 3), ("other", 2))
+            ],
+        ),
+    ],
+)
+def test_what_statsd_gets(
+    statsd: StatsdServer,
+    monkeypatch: pytest.MonkeyPatch,
+    report: Callable[..., None],
+    arguments: list[tuple[object, ...]],
+    fields: dict[str, Any],
+    lines: list[str],
+) -> None:
+    """Metrics 3, 4 and 7."""
+    monkeypatch.setattr(socket, "gethostname", lambda: HOST)
+    for one in arguments:
+        report(*one, **(fields | {"provider": "eu.west"} if report is report_launch else fields))
+    assert sorted(statsd.drain()) == sorted(f"nodepool.{line}" for line in lines)
+
+
+# -- the registry
+
+LEVEL = Metric("level", MetricKind.GAUGE, ("where",), "A gauge.")
+EVENTS = Metric("events", MetricKind.COUNTER, ("where",), "A counter.")
+WORK = Metric("work", MetricKind.TIMER, (), "A timer.", buckets=(0.1, 1.0))
+A, B, C = (LEVEL.series(where) for where in "abc")
+
+
+class Recorder:
+    """A sink that remembers what it got."""
+
+    def __init__(self) -> None:
+        self.got: list[object] = []
+
+    def gauges(self, values: Mapping[Series, float]) -> None:
+        self.got.append(dict(values))
+
+    def counted(self, series: Series, amount: float) -> None:
+        self.got.append((series, amount))
+
+    def timed(self, series: Series, seconds: float) -> None:
+        self.got.append((series, seconds))
+
+
+def test_registry() -> None:
+    """It has the sums, the sinks get what is added; a value falls into the first bucket whose bound is not below it."""
+    sink = Recorder()
+    metrics = Registry([sink])
+    metrics.set(A, 3)
+    metrics.set(A, 2)
+    metrics.count(EVENTS.series("a"))
+    metrics.count(EVENTS.series("a"), 4)
+    for seconds in (0.05, 0.1, 0.5):
+        metrics.time(WORK.series(), seconds)
+    before = metrics.snapshot()
+    metrics.time(WORK.series(), 20.0)
+    assert before == {A: 2, EVENTS.series("a"): 5, WORK.series(): Distribution(3, 0.65, [2, 1, 0])}
+    assert metrics.snapshot()[WORK.series()] == Distribution(4, 20.65, [2, 1, 1])
+    times = [(WORK.series(), seconds) for seconds in (0.05, 0.1, 0.5, 20.0)]
+    assert sink.got == [{A: 3}, {A: 2}, (EVENTS.series("a"), 1), (EVENTS.series("a"), 4), *times]
+    with pytest.raises(TypeError, match="where"):
+        LEVEL.series()
+
+
+def test_groups() -> None:
+    """A gauge that went is 0 for the sinks, once, and is not kept; a forgotten group is not mentioned any more."""
+    sink = Recorder()
+    metrics = Registry([sink])
+    metrics.replace("group", {A: 1, B: 2, C: 0})
+    metrics.replace("group", {A: 5})
+    metrics.replace("group", {A: 5})
+    assert (sink.got, metrics.snapshot()) == ([{A: 1, B: 2, C: 0}, {B: 0, A: 5}, {A: 5}], {A: 5})
+    metrics.replace("other", {B: 1})
+    for _ in range(2):
+        metrics.forget("group")
+    metrics.replace("group", {})
+    assert (sink.got[3:], metrics.snapshot()) == ([{B: 1}, {}], {B: 1})
+
+
+def test_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    """Labels come from other programs: what is kept has a bound, and the log says so once; a group is kept whole."""
+    metrics = Registry([])
+    for number in range(MAX_SERIES + 3):
+        metrics.count(EVENTS.series(str(number)))
+    assert len(metrics.snapshot()) == MAX_SERIES
+    text = f"Metric events has {MAX_SERIES} series: no more are kept"
+    assert [record.getMessage() for record in caplog.records] == [text]
+    many = {LEVEL.series(str(number)): 1.0 for number in range(MAX_SERIES + 3)}
+    metrics.replace("group", many)
+    assert len(metrics.snapshot()) == 2 * MAX_SERIES + 3
+
+
+def test_many_threads() -> None:
+    """No count is lost."""
+    metrics = Registry([])
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(4):
+            threads.map(metrics.count, [EVENTS.series("a")] * 500)
+    assert metrics.snapshot() == {EVENTS.series("a"): 2000}
+
+
+def test_catalog() -> None:
+    """Each declaration has a sentence for people, and a statsd name for each combination of labels, with each of them.
+
+    Some are for Prometheus alone: calls of drivers are too many for statsd, and Nodepool 11 has no such names.
+    """
+    alone = {REQUEST_WAIT, BOOT, SCAN, RELOADS, SPANS, WEB_CLOSED, INSTANCES_ENDED}
+    assert len({metric.name for metric in ALL}) == len(ALL)
+    for metric in ALL:
+        assert metric.help.endswith(".")
+        if metric in alone or metric.name.startswith("nodepool_driver_call"):
+            assert metric.statsd is None
+            continue
+        values = [f"value{number}" for number in range(len(metric.labels))]
+        names = statsd_names(metric.series(*values))
+        assert names
+        assert all(name.startswith("nodepool.") for name in names)
+        assert all(value in " ".join(names) for value in values)
+
+
+# -- statsd on a real socket
+
+
+@pytest.fixture
+def server() -> Iterator[StatsdServer]:
+    with StatsdServer() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: StatsdServer) -> Iterator[StatsdClient]:
+    made = get_client(server.environ)
+    assert made is not None
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        *(({}, None), ({"STATSD_HOST": "", "STATSD_PORT": ""}, None)),
+        ({"STATSD_HOST": "127.0.0.9"}, ("127.0.0.9", 8125)),
+        ({"STATSD_PORT": "9999"}, ("localhost", 9999)),
+        ({"STATSD_HOST": "::1", "STATSD_PORT": "9"}, ("::1", 9)),
+        *(({"STATSD_PORT": port}, None) for port in ("statsd", "0", "65536", "-1", "٣")),
+    ],
+)
+def test_environment(environ: dict[str, str], place: tuple[str, int] | None, caplog: pytest.LogCaptureFixture) -> None:
+    """The variable that is missing has a default; a port that is none is named in the log, and there are no metrics."""
+    client = get_client(environ)
+    assert (None if client is None else (client.host, client.port)) == place
+    assert ("STATSD_PORT" in caplog.text) is (place is None and bool(environ.get("STATSD_PORT")))
+    if client is not None:
+        client.close()
+
+
+def test_wire_format(server: StatsdServer, client: StatsdClient) -> None:
+    """No name can make the sender fail; gauges are grouped, and no datagram is larger than a network frame."""
+    client.gauge("a", 3)
+    client.incr("b")
+    client.timing("c", 12.5)
+    client.gauge("größe\ud800", 1)
+    client.gauges({})
+    client.gauge("x" * 100_000, 1)
+    assert server.drain() == ["a:3|g", "b:1|c", "c:12.500000|ms", "größe?:1|g"]
+    with ThreadPoolExecutor(4) as threads:
+        for place in "abcd":
+            threads.submit(client.gauges, {f"nodepool.label.{place}-{i}.nodes.ready": 1.0 for i in range(100)})
+    expected = sorted(f"nodepool.label.{place}-{i}.nodes.ready:1.0|g" for place in "abcd" for i in range(100))
+    assert sorted(server.drain()) == expected
+    assert len(server.datagrams) < 40
+    assert max(map(len, server.datagrams)) <= MAX_DATAGRAM_BYTES
+
+
+def test_trouble_is_none_of_the_sender(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A name that cannot be resolved is logged once, and found later; a server that is down, or a closed client."""
+
+    def broken(*args: object, **kwargs: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    with StatsdServer() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", broken)
+            client = get_client(server.environ)
+            assert client is not None
+            assert not client.resolve()
+            client.gauge("lost", 1)
+        assert (len(caplog.records), client.resolve()) == (1, True)
+        client.gauge("found", 1)
+        assert server.drain() == ["found:1|g"]
+    for _ in range(3):
+        client.gauge("x", 1)
+    client.close()
+    client.gauge("x", 1)
+    client.close()
+    assert len(caplog.records) == 1

@@ -1,0 +1,470 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What daemons report of themselves, with reasons, quotas and events; and declarations of configuration keys."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.model.config_keys import (
+    ANY_MAPPING,
+    FLAG,
+    PORT,
+    REQUIRED,
+    TEXT,
+    TEXTS,
+    WHOLE,
+    ConfigValue,
+    From,
+    Number,
+    Sections,
+    did_you_mean,
+    key,
+    keys_of,
+    names_a_secret,
+    section_class,
+    with_default,
+)
+from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
+from nodepool.model.maintenance import MODES, Maintenance, Mode, znode_name
+from nodepool.model.quota import QuotaInformation, Shortage, first_shortage
+from nodepool.model.reasons import (
+    IMAGE_MISSING,
+    POOL_DISABLED,
+    POOL_PAUSED,
+    Reason,
+    ReasonCode,
+    ReasonText,
+    hidden_limit,
+    images_missing,
+    in_order,
+    joined,
+    launch_failed,
+    pool_paused,
+    quota_used_up,
+    reason_of,
+    tenant_limit,
+    tenant_order,
+    too_small,
+)
+from nodepool.model.record import InvalidRecord, as_json, plain, read
+from nodepool.model.status import (
+    AbsentProvider,
+    BuilderStatus,
+    BuildStatus,
+    FailedLaunch,
+    HostStatus,
+    LabelStatus,
+    LauncherStatus,
+    LaunchesStatus,
+    LimitStatus,
+    PoolStatus,
+    ReloadStatus,
+    RequestStatus,
+    UploadStatus,
+    WaitingStatus,
+)
+
+REFERENCE = Path(__file__).parents[3] / "doc" / "source" / "reference"
+
+
+# -- records of dataclasses
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Outer:
+    text: str = ""
+    count: int = 0
+    seconds: float = 0.0
+    flag: bool = False
+    inner: Inner | None = None
+    names: Sequence[str] = ()
+    by_name: Mapping[str, Inner] = field(default_factory=dict)
+
+
+def test_every_type() -> None:
+    """Unknown keys are ignored, missing ones have their defaults; what orjson refuses the standard library writes."""
+    record = Outer("x", 2, 1, True, Inner("i"), ("a",), {"k": Inner("j")})
+    data: Any = plain(record)
+    assert data == {**vars(record), "inner": {"name": "i"}, "names": ["a"], "by_name": {"k": {"name": "j"}}}
+    assert read(Outer, {**data, "new": object()}) == record
+    assert read(Outer, {"inner": None}) == Outer()
+    assert plain((Inner("i"), 1.5, None)) == [{"name": "i"}, 1.5, None]
+    assert [as_json(Inner(text)) for text in ("ü", "\udc80")] == ['{"name":"ü"}'.encode(), b'{"name":"\\udc80"}']
+    for odd in (["\udc80", float("inf")], object()):
+        with pytest.raises((ValueError, TypeError)):
+            as_json(odd)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        *(([], "a list, not an object"), ({"text": 1}, "text is a int"), ({"count": True}, "count is a bool")),
+        *(({"count": 1.5}, "count is a float"), ({"seconds": float("nan")}, "seconds is a float")),
+        *(({"seconds": True}, "seconds is a bool"), ({"inner": "x"}, "a str, not an object")),
+        *(({"inner": {"name": 1}}, "name is a int"), ({"names": "abc"}, "names is a str")),
+        *(
+            ({"by_name": [1]}, "by_name is a list"),
+            ({"by_name": {"a": 1}}, "a int"),
+            ({"flag": None}, "flag is a NoneType"),
+        ),
+    ],
+)
+def test_another_type_is_refused(data: Any, message: str) -> None:
+    with pytest.raises(InvalidRecord, match=message):
+        read(Outer, data)
+
+
+EVENT = Event(1763809000.5, "lab/rack-1", "host zuul@node9:22", "down", "", "cannot connect")
+RECORDS = [
+    EVENT,
+    LauncherStatus(
+        host="l1",
+        absent=(AbsentProvider("cloud-2", "openstack", "no such cloud", 1763809000, 1763809060),),
+        tenant_limits={"t1": {"cores": 80}},
+        reload=ReloadStatus(1763809100, False, "unknown key"),
+        events=(EVENT,),
+    ),
+    PoolStatus(
+        limits=(LimitStatus("cloud", "cores", 80, 72, 8, 1763809101), LimitStatus("pool", "instances", None, 3)),
+        labels={"gpu": LabelStatus("label.broken", "no flavor", 1763808000)},
+        waiting=(WaitingStatus(("a",), None, "t1", 12, 1.0, "room.instances", "20 of 20", {"limit": 20}, 2.0),),
+        requests=(RequestStatus("200-0000000001", "launching", "served.launching", "", {}, 1),),
+        launches=LaunchesStatus(5, 31, 2, FailedLaunch("error.status", "no host", 1763809050, "0000000123", "gpu")),
+        hosts=(HostStatus("zuul@node9:22", False, "cannot connect", 1.0, 2.0, None, 2, ("0000000005",)),),
+    ),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_reports_are_written_and_read(record: Any) -> None:
+    """zookeeper 9: of another version, too."""
+    for one in (record, type(record)()):
+        assert type(record).of_record({**json.loads(json.dumps(one.to_dict())), "new": [1]}) == one
+    first = next(name for name, value in record.to_dict().items() if isinstance(value, int | float))
+    with pytest.raises(InvalidRecord, match=f"{first} is a list"):
+        type(record).of_record({first: []})
+
+
+def test_documentation_has_each_key() -> None:
+    """reference/zookeeper 9.1 and 9.2."""
+    page = (REFERENCE / "zookeeper.rst").read_text(encoding="utf-8")
+    pool, launcher = page[page.index("9.1 Pool") :].split("9.2 Launcher")
+    parts = (LimitStatus, LabelStatus, WaitingStatus, RequestStatus, LaunchesStatus, FailedLaunch, HostStatus)
+    for text, kinds in (
+        (pool, (PoolStatus, *parts)),
+        (launcher, (LauncherStatus, ReloadStatus, AbsentProvider, Event)),
+    ):
+        named = set(re.findall(r"``(\w+)``", text))
+        assert all(named >= {field.name for field in fields(kind)} for kind in kinds)
+
+
+def test_builders() -> None:
+    """OV-8: what odd records hold is not taken; providers of two processes on a host are one builder's."""
+    status = BuilderStatus.of_records(
+        [
+            {
+                "builds": {
+                    "deb/b1": {"step": "install", "since": 1, "estimate": 60},
+                    "deb/b2": {"step": 7, "estimate": "x"},
+                }
+            },
+            {"uploads": {"deb/b0/lab/1": {"percent": 12.5, "bytes_per_second": 7, "size": 100}}},
+            *({"host": "a", "providers": [name]} for name in "xy"),
+            {"host": "b"},
+        ]
+    )
+    assert [status.build("deb", id) for id in ("b1", "b2")] == [BuildStatus("install", 60), BuildStatus()]
+    assert status.upload("deb", "b0", "lab", "1") == UploadStatus(12.5, 7, 100)
+    assert status.upload("deb", "b0", "x", "1") == UploadStatus()
+    assert status.providers == {"a": {"x", "y"}}
+    odds: list[dict[str, Any]] = [{}, {"builds": None, "uploads": []}, {"builds": {"a/b": 1}, "uploads": {"a": "b"}}]
+    for odd in odds:
+        assert BuilderStatus.of_records([odd]) == BuilderStatus()
+
+
+# -- events and maintenance
+
+
+def test_events() -> None:
+    """The same of another subject is a repetition; what differs in anything else is another event."""
+    first = Event(1, "c/main", "request 1", "failed", "x", "text", 2)
+    second = Event(2, "c/main", "request 2", "failed", "x", "text")
+    assert second.repeats(first)
+    assert second.joined_to(first) == Event(2, "c/main", "request 2", "failed", "x", "text", 3)
+    for change in ({"actor": "c/two"}, {"subject": "node 1"}, {"what": "declined"}, {"code": "y"}, {"text": "z"}):
+        assert not Event(**{**vars(second), **change}).repeats(first)
+    assert (EVENT.kind, Event().kind) == ("host", "")
+    longer = "x" * (MAX_TEXT + 1)
+    assert [clipped(text) for text in ("a\n  b", longer[1:], longer)] == ["a b", longer[1:], longer[4:] + "..."]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Maintenance("pool", "cloud-1/main", Mode.PAUSE, "the network", "alice@desk", 1763809000, 1763816200),
+        Maintenance("host", "zuul@[fe80::1]:22", Mode.QUARANTINE),
+        Maintenance("host", "h1", Mode.QUARANTINE, "3 failed checks", "launcher l1", 1.0, 61.0, automatic=True),
+    ],
+)
+def test_maintenance(record: Maintenance) -> None:
+    """MT-9, MT-10: written and read; over at its end; and what is refused."""
+    znode = znode_name(record.name)
+    assert "/" not in znode
+    assert Maintenance.of_record(record.kind, znode, record.to_dict()) == record
+    end = record.until or math.inf
+    assert (record.is_over(end - 1), record.is_over(end)) == (False, record.until is not None)
+    assert {mode for modes in MODES.values() for mode in modes} == set(Mode)
+    for change in ({"mode": ["pause"]}, {"mode": "odd"}, {"until": "tomorrow"}, {"reason": 1}):
+        with pytest.raises(InvalidRecord):
+            Maintenance.of_record(record.kind, "x", {**record.to_dict(), **change})
+    for kind in ("unknown", "label"):
+        with pytest.raises(InvalidRecord):
+            Maintenance.of_record(kind, "x", {"mode": "quarantine"})
+
+
+def test_words() -> None:
+    """Of maintenance; words that may be meant; keys that may hold a secret; and times."""
+    pause = Maintenance("pool", "cloud-1/main", Mode.PAUSE, "the network", "alice@desk")
+    assert pause.text == "pool cloud-1/main is paused by alice@desk: the network"
+    assert Maintenance("label", "gpu", Mode.PAUSE).text == "label gpu is paused"
+    assert [did_you_mean(word, ["labels", "x"]) for word in ("lables", "xyz", 7)] == [
+        ", did you mean 'labels'?",
+        "",
+        "",
+    ]
+    secret = [("password",), ("env-vars", "X"), ("auth", "API-KEY"), ("my_token_id",), (0, "secret")]
+    assert all(map(names_a_secret, secret))
+    assert not any(map(names_a_secret, [(), ("max-servers",), ("key-name",), ("host-key", 0)]))
+    times = {-3: "0 s", 59.9: "59 s", 60: "1 min", 3599: "59 min", 3600: "1 h", 12000: "3 h 20 min", 86400: "1 d"}
+    assert {seconds: short(seconds) for seconds in times} == times
+    assert short(86400 * 2 + 4 * 3600 + 59) == "2 d 4 h"
+    clocks = {0: "00:00:00:00", 59.9: "00:00:00:59", 90061: "01:01:01:01", 8640000: "100:00:00:00", -5: "00:00:00:00"}
+    assert {seconds: clock(seconds) for seconds in clocks} == clocks
+
+
+# -- quotas (reference/driver 12)
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cores", "instances", "ram", "volumes", "L-1216C47A"]), st.integers(0, 1000))
+
+
+def compute(info: QuotaInformation) -> dict[str, float]:
+    found: dict[str, float] = info.quota["compute"]
+    return found
+
+
+def test_arithmetic_of_quotas() -> None:
+    """Missing names have the default: 0 of a use, no bound of a limit."""
+    assert compute(QuotaInformation(cores=2, volumes=None)) == {"cores": 2, "instances": 0, "ram": 0, "volumes": 0}
+    limit = QuotaInformation(cores=10, default=math.inf)
+    limit.subtract(QuotaInformation(cores=4, volumes=3))
+    assert compute(limit) == {"cores": 6, "instances": math.inf, "ram": math.inf, "volumes": math.inf}
+    limit.subtract(QuotaInformation(default=math.inf, cores=6))
+    assert (limit.non_negative(), compute(limit)["ram"]) == (True, math.inf)
+    need = QuotaInformation(cores=1)
+    copy = need.copy()
+    assert copy == need
+    need.add(QuotaInformation(cores=2, volumes=3))
+    need.subtract(QuotaInformation(ram=1))
+    assert compute(need) == {"cores": 3, "instances": 0, "ram": -1, "volumes": 3}
+    assert (need.non_negative(), copy == need, compute(copy)["cores"], copy == 1) == (False, False, 1, False)
+
+
+def test_resources_of_a_record() -> None:
+    """zookeeper 5.1: never emit non-finite numbers; what is no number is skipped."""
+    limit = QuotaInformation(cores=2, default=math.inf).get_resources()
+    assert json.dumps(limit, allow_nan=False) == '{"cores": 2}'
+    odd = {"cores": 2, "ram": "8G", "instances": True, "volumes": None, "gpu": 1.5, "x": math.inf, "y": 10**400}
+    assert compute(QuotaInformation.from_resources(odd)) == {"cores": 2, "ram": 0, "instances": 0, "gpu": 1.5}
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_subtract_undoes_add(first: dict[str, float], second: dict[str, float]) -> None:
+    info = QuotaInformation.from_resources(first)
+    assert info.get_resources() == {"cores": 0, "instances": 0, "ram": 0, **first}
+    other = QuotaInformation.from_resources(second)
+    info.add(other)
+    info.subtract(other)
+    assert {name: amount for name, amount in compute(info).items() if amount} == {n: a for n, a in first.items() if a}
+
+
+@pytest.mark.parametrize(
+    ("need", "expected"),
+    [
+        ({"cores": 2, "ram": 99}, None),
+        ({"cores": 3}, Shortage("cores", 10, 8, 3)),
+        ({"instances": 1}, Shortage("instances", 4, 4, 1)),
+        ({"disk": 1}, None),
+        ({"gpu": 1}, Shortage("gpu", 0, 0, 1)),
+    ],
+)
+def test_first_shortage(need: dict[str, float], expected: Shortage | None) -> None:
+    """What has no limit is never short."""
+    limits = QuotaInformation(cores=10, instances=4, ram=math.inf, gpu=0)
+    limits.default = math.inf
+    assert (
+        first_shortage(limits, QuotaInformation(cores=8, instances=4, ram=1000), QuotaInformation(**need)) == expected
+    )
+
+
+# -- reasons
+
+
+def test_reference_has_each_code() -> None:
+    """`doc/source/reference/reasons.rst` has one section for each code: its meaning, numbers, and what to do."""
+    page = (REFERENCE / "reasons.rst").read_text(encoding="utf-8")
+    section = (
+        r"^\.\. _reason-([a-z-]+):\n\n``([a-z.-]+)``\n~+\n\n(?:[^:\n][^\n]*\n)+\n:Numbers: \S[^\n]*\n:What to do: \S"
+    )
+    sections = re.findall(section, page, re.MULTILINE)
+    assert sorted(code for _, code in sections) == sorted(code.value for code in ReasonCode)
+    assert all(anchor == code.replace(".", "-") for anchor, code in sections)
+    assert page.count("\n~~~") == len(sections)
+
+
+CAUSE = quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
+
+
+RESOURCES = {"cores": "cores", "instances": "instances", "ram": "MiB of ram", "gb": "gb"}
+
+
+def test_reasons_with_numbers() -> None:
+    """A-13, E-4: of the limit, what is used, and what is needed; those with a cause have its numbers and text."""
+    for (name, words), code in zip(RESOURCES.items(), ("cores", "instances", "ram", "resource"), strict=True):
+        for needed, more in ((1, ""), (1.5, ", 1.5 more needed")):
+            found = quota_used_up("x", name, limit=20, used=20.0, needed=needed)
+            assert (found.code.value, found.text) == (f"room.{code}", f"quota: 20 of 20 {words} of x in use{more}")
+            assert json.loads(json.dumps(found.numbers)) == {"limit": 20, "used": 20, "needed": needed}
+    small = too_small("pool main", "ram", limit=4096, needed=8192)
+    assert small.text == "it would exceed quota: 8192 MiB of ram needed, the limit of pool main is 4096"
+    assert (small.code, small.numbers) == (ReasonCode.QUOTA_TOO_SMALL, {"limit": 4096, "needed": 8192})
+    caused = [pool_paused("200-7", CAUSE), tenant_order("poor", CAUSE)]
+    assert [one.code.value for one in caused] == ["wait.pool-paused", "wait.tenant-order"]
+    assert all(CAUSE.text in one.text and one.numbers == CAUSE.numbers for one in caused)
+    hidden = hidden_limit("small", 12, 12, "VcpuLimitExceeded")
+    assert (hidden.code, hidden.numbers) == (ReasonCode.ROOM_HIDDEN, {"limit": 12, "used": 12, "needed": 1})
+    limits = [tenant_limit("poor", "cores", limit=10, used=used, needed=4 if used == 8 else 1) for used in (10, 8)]
+    assert [one.text.removeprefix("tenant poor ") for one in limits] == [
+        *("is at its limit of 10 cores", "uses 8 of 10 cores, 4 more needed"),
+    ]
+    assert {one.code for one in limits} == {ReasonCode.ROOM_TENANT}
+
+
+def test_other_reasons() -> None:
+    """J-3: each cause once; texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
+    failed = launch_failed({"1": "no flavor", "2": "", "3": "no flavor", "4": "no network"})
+    assert failed.text == "node 1, 2, 3, 4 failed to launch: no flavor; no network"
+    assert (failed.code, failed.numbers) == (ReasonCode.LAUNCH_FAILED, {"nodes": 4})
+    assert launch_failed({"1": ""}).text == "node 1 failed to launch"
+    missing = images_missing(["big", "small"], {"small": "no usable image", "other": "-"})
+    assert missing.text == "images are not available: label(s) big, small; small: no usable image"
+    assert images_missing(["big"], {}).text == "images are not available: label(s) big"
+    assert reason_of(ReasonText(POOL_DISABLED)) is POOL_DISABLED
+    assert reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
+    two = joined([IMAGE_MISSING, POOL_DISABLED])
+    assert (two.code, two.text) == (IMAGE_MISSING.code, f"{IMAGE_MISSING.text}; {POOL_DISABLED.text}")
+    assert joined([IMAGE_MISSING]) is IMAGE_MISSING
+    assert joined([]).code is ReasonCode.DRIVER_DECLINED
+    places = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st"}
+    orders = {place: in_order(place, 30, None) for place in places}
+    assert {place: found.text.partition(" ")[0] for place, found in orders.items()} == places
+    assert orders[3].numbers == {"place": 3, "total": 30}
+    assert in_order(3, 14, POOL_PAUSED).text == f"3rd of 14 requests in front of the limit: {POOL_PAUSED.text}"
+
+
+# -- declarations of configuration keys
+
+
+class Item(ConfigValue):
+    name: str = key(TEXT, REQUIRED, "Name.")
+    zones: list[str] | None = key(TEXTS, From("owner"), "Zones.")
+
+    def __init__(self, owner: Any = None) -> None:
+        self.owner = owner
+
+
+class Base(ConfigValue):
+    name: str = key(TEXT, REQUIRED, "Name.")
+    max_servers: float = key(WHOLE, math.inf, "Limit.")
+    wait: float = key(Number(0), 1.0, "Wait.")
+    cleared: Any = key(TEXT, "x", "Later not a key.")
+
+
+class Section(Base):
+    without_keys: ClassVar[tuple[str, ...]] = ("max-servers",)
+    keys_also_of: ClassVar[tuple[type, ...]] = (Item,)
+    wait: float = with_default(Base.wait, 2.0)
+    cleared = "fixed"
+    meta: dict[str, Any] = key(ANY_MAPPING.or_null(), {}, "Mapping.")
+    listen: int = key(PORT, 80, "Port.", name="web.port")
+    tags: set[str] = key(TEXTS, set(), "Tags.", convert=set)
+    old: None = key(FLAG, None, "Without effect.", read=False)
+    items: Any = key(Sections(Item), None, "Items.")
+
+
+def section(**data: Any) -> Section:
+    made = Section()
+    made.read_keys({name.replace("_", "-"): value for name, value in data.items()})
+    return made
+
+
+DEFAULTS = {"name": "s", "wait": 2.0, "meta": {}, "listen": 80, "tags": set[str]()}
+
+
+@pytest.mark.parametrize(
+    ("data", "changes"),
+    [
+        ({}, {}),
+        ({"wait": None, "meta": "", "web": {"port": None}}, {}),
+        (
+            {"wait": 3, "meta": {"k": 1}, "web": {"port": 8080}, "tags": ["a", "b"], "unknown": 1},
+            {"wait": 3.0, "meta": {"k": 1}, "listen": 8080, "tags": {"a", "b"}},
+        ),
+        # Not: without effect, sections, keys of others, keys of a base that the section does not have or use.
+        ({"old": True, "items": [{"name": "i"}], "max_servers": 3, "cleared": "y", "zones": ["z"]}, {}),
+    ],
+)
+def test_keys_that_are_read(data: dict[str, Any], changes: dict[str, Any]) -> None:
+    """G-4: what is not given has its default; what a key sets counts for equality, and nothing else."""
+    found = section(name="s", **data)
+    assert (vars(found), found.cleared, type(found.wait)) == ({**DEFAULTS, **changes}, "fixed", float)
+    assert (found == section(name="s")) is not bool(changes)
+    found.meta["new"] = 1
+    assert (section(name="s").meta, Section().meta, Section().wait, Base().wait) == ({}, {}, 2.0, 1.0)
+
+
+def test_names_of_keys() -> None:
+    """Those of base classes first, then of other sections that stand here too."""
+    expected = ["name", "wait", "cleared", "meta", "web.port", "tags", "old", "items", "zones"]
+    assert [item.name for item in keys_of(Section)] == expected
+    assert [item.name for item in keys_of(Base)] == ["name", "max-servers", "wait", "cleared"]
+    assert section_class(Section, "items") is Item
+    with pytest.raises(TypeError, match="tags of Section is no list of sections"):
+        section_class(Section, "tags")
+
+
+def test_keys_from_elsewhere() -> None:
+    """A base class may read its own first; a default may come from another object."""
+    first = Section()
+    first.read_keys({"name": "s", "wait": 5, "meta": {"a": 1}}, Item)
+    assert vars(first) == {"name": "s", "zones": None}
+    outer, inner = Item(), Item()
+    outer.read_keys({"name": "o", "zones": ["a"]})
+    inner.owner = outer
+    for given_zones, zones in (({}, ["a"]), ({"zones": ["b"]}, ["b"])):
+        inner.read_keys({"name": "i", **given_zones})
+        assert (inner.zones, outer.zones) == (zones, ["a"])

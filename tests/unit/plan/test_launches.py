@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches that fail or take long: what follows, and when something is tried again."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from nodepool.exceptions import (
+    CapacityException,
+    CloudUnavailableException,
+    ConnectionTimeoutException,
+    IPAddTimeoutException,
+    LaunchKeyscanException,
+    LaunchNetworkException,
+    LaunchNodepoolException,
+    LaunchStatusException,
+    QuotaException,
+    RuntimeConfigurationException,
+    ServerCreateTimeoutException,
+    TimeoutException,
+    ZKConnectionError,
+)
+from nodepool.model.status import LaunchStatus
+from nodepool.plan.attention import LEAST_SECONDS, UNKNOWN_SECONDS, described, is_slow, slow, summary
+from nodepool.plan.launch import (
+    PACE,
+    TABLE,
+    Abort,
+    Fail,
+    Failure,
+    LearnedLimit,
+    Retry,
+    SearchDepth,
+    after_failure,
+    answer_was_lost,
+    classify,
+    launch_outcome,
+    may_be_retried,
+    may_have_made_an_instance,
+    meaning,
+    pace,
+    search_after,
+    zone_of_next_attempt,
+)
+from nodepool.plan.launch import PROBE as LIMIT_PROBE
+from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, AgedAnswer, Backoff, CircuitBreaker
+
+NOW = 1763809000.0
+
+
+class NoSubnet(CapacityException):
+    """A driver may name its own statistics key."""
+
+    statsd_key = "error.subnet"
+
+
+@pytest.mark.parametrize(
+    ("error", "key", "kind"),
+    [
+        (CapacityException(), "capacity", Failure.CAPACITY),
+        (NoSubnet(), "subnet", Failure.CAPACITY),
+        (LaunchNodepoolException(), "nodepool", Failure.SETUP),
+        (LaunchStatusException(), "status", Failure.INSTANCE),
+        (LaunchNetworkException(), "network", Failure.INSTANCE),
+        (LaunchKeyscanException(), "keyscan", Failure.INSTANCE),
+        (ZKConnectionError(), "zksession", Failure.ZOOKEEPER),
+        (TimeoutException(), "unknown", None),
+        (ConnectionTimeoutException(), "ssh", None),
+        (IPAddTimeoutException(), "ipadd", None),
+        (ServerCreateTimeoutException(), "servercreatetimeout", Failure.INSTANCE),
+        (RuntimeConfigurationException(), "unknown", Failure.CONFIGURATION),
+        (CloudUnavailableException(), None, Failure.CLOUD),
+        (ConnectionResetError(), "unknown", Failure.CLOUD),
+        (TimeoutError(), "unknown", Failure.CLOUD),
+        (KeyError("id"), "unknown", Failure.UNKNOWN),
+        (KeyboardInterrupt(), "unknown", None),
+    ],
+)
+def test_failures(error: BaseException, key: str | None, kind: Failure | None) -> None:
+    """L-9 and the table of exceptions (reference/driver 13)."""
+    assert key is None or launch_outcome(error) == ("failed", f"error.{key}")
+    assert kind is None or (isinstance(error, Exception) and classify(error) is kind)
+
+
+def test_outcomes_that_are_no_failures() -> None:
+    """L-7: a quota that is used up is not an attempt that failed."""
+    assert launch_outcome(None) == ("ready", "ready")
+    assert launch_outcome(QuotaException("full")) == ("aborted", "error.quota")
+    assert classify(QuotaException()) is Failure.QUOTA
+
+
+def test_table_of_failures() -> None:
+    """No row hides behind one for a base of its class; a kind says the same about retries in all its rows."""
+    assert all(meaning(row.error()) is row for row in TABLE)
+    assert all({row.retry for row in TABLE if row.kind is kind} == {may_be_retried(kind)} for kind in Failure)
+    assert all(row.expected for row in TABLE if row.kind is not Failure.UNKNOWN)
+    assert not meaning(KeyError("id")).expected
+    sure = {Failure.QUOTA, Failure.HELD, Failure.CAPACITY, Failure.CONFIGURATION, Failure.SETUP}
+    assert {kind for kind in Failure if not may_have_made_an_instance(kind)} == sure
+    assert {kind for kind in Failure if answer_was_lost(kind)} == {Failure.CLOUD, Failure.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("kind", "attempt", "circuit_open", "expected"),
+    [
+        (Failure.INSTANCE, 1, False, Retry),
+        (Failure.INSTANCE, 2, False, Retry),
+        (Failure.INSTANCE, 3, False, Fail),
+        (Failure.INSTANCE, 3, True, Fail),
+        *((Failure.QUOTA, attempt, False, Abort) for attempt in (1, 3)),
+        *((kind, 1, False, Fail) for kind in (Failure.CONFIGURATION, Failure.ZOOKEEPER)),
+        *((kind, 3, True, Abort) for kind in (Failure.CLOUD, Failure.UNKNOWN)),
+    ],
+)
+def test_what_follows(kind: Failure, attempt: int, circuit_open: bool, expected: type) -> None:
+    """L-4, L-7, L-9, Q-14, F-5: of three attempts; an outage of the cloud is not the fault of the request."""
+    assert isinstance(after_failure(kind, attempt, 3, circuit_open=circuit_open), expected)
+
+
+def test_pauses_between_attempts() -> None:
+    """L-6: they grow, up to a limit."""
+    found = [after_failure(Failure.INSTANCE, attempt, 100, circuit_open=False) for attempt in (1, 2, 50)]
+    pauses = [step.delay_seconds for step in found if isinstance(step, Retry)]
+    assert 0 < pauses[0] < pauses[1] < pauses[2] < 10
+
+
+def test_pace() -> None:
+    """G-2: looks are frequent at first, then rarer, never rarer than once a second; a machine may know better."""
+    waits = [pace(turn, None) for turn in range(20)]
+    assert waits == sorted(waits)
+    assert (waits[0] <= 0.1, waits[-1]) == (True, PACE.longest_seconds)
+    assert [pace(0, 30.0), pace(100, 0.05), pace(0, -1.0)] == [30.0, 0.05, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "id_known", "others_known", "searched", "expected"),
+    [
+        *((kind, False, False, False, SearchDepth.REPEATED) for kind in (Failure.CLOUD, Failure.UNKNOWN)),
+        (Failure.CLOUD, False, False, True, SearchDepth.ONCE),
+        (Failure.CLOUD, True, False, False, SearchDepth.ONCE),
+        (Failure.CLOUD, False, True, False, SearchDepth.ONCE),
+        (Failure.INSTANCE, False, False, False, SearchDepth.ONCE),
+        (Failure.INSTANCE, True, False, False, SearchDepth.NONE),
+        *((kind, False, False, False, SearchDepth.NONE) for kind in (Failure.QUOTA, Failure.SETUP, Failure.ZOOKEEPER)),
+    ],
+)
+def test_search(kind: Failure, id_known: bool, others_known: bool, searched: bool, expected: SearchDepth) -> None:
+    """L-4: the cloud is asked unless it is known what the attempt left; a lost answer may have made something late."""
+    assert search_after(kind, id_known=id_known, others_known=others_known, searched=searched) is expected
+
+
+def test_zone_of_the_next_attempt() -> None:
+    """N-7, O-2: another zone only when this one is no longer there; the nodes of one request agree, requests differ."""
+    stays: list[tuple[str | None, list[str | None]]] = [("az1", ["az1", "az2"]), (None, ["az1"]), ("az1", [None])]
+    for zone, zones in [*stays, ("az1", [])]:
+        assert zone_of_next_attempt(zone, zones, "200-1") == zone
+    chosen = {request: zone_of_next_attempt("old", ["a", "b", "c"], f"200-{request}") for request in range(50)}
+    assert set(chosen.values()) == {"a", "b", "c"}
+    assert all(zone_of_next_attempt("old", ["c", "b", "a"], f"200-{i}") == zone for i, zone in chosen.items())
+
+
+# -- launches that take long (E-10)
+
+BUILDING = LaunchStatus(
+    "0000000001", "small", "build", "building", NOW - 75, NOW - 70, NOW + 3525, "launch-timeout", 4.0, slow=True
+)
+AGE = "(the launch began 1 min ago, usually it takes 4 s; launch-timeout ends the attempt in 58 min)"
+
+
+@pytest.mark.parametrize(
+    ("launched", "in_step", "step", "usual", "expected"),
+    [
+        (LEAST_SECONDS - 1, 1, "build", 4.0, False),
+        (LEAST_SECONDS + 1, 1, "build", 4.0, True),
+        (75, 75, "build", 60.0, False),
+        (241, 1, "build", 60.0, True),
+        (UNKNOWN_SECONDS - 1, 50, "build", None, False),
+        (UNKNOWN_SECONDS + 1, 50, "build", None, True),
+        (61, 61, "call", None, True),
+        (61, 59, "call", None, False),
+        (61, 61, "call", 600.0, True),
+    ],
+)
+def test_what_takes_long(launched: float, in_step: float, step: str, usual: float | None, expected: bool) -> None:
+    """E-10: four times what is usual; a call that the cloud does not answer for a minute, whatever is usual."""
+    launch = LaunchStatus("1", "small", step, begun=NOW - launched, since=NOW - in_step, usual=usual)
+    assert is_slow(launch, NOW) is expected
+
+
+def test_slow_launches_in_words() -> None:
+    """E-10: what most of them wait for; the first is the one that began first."""
+    waits = "waits for the cloud, which has it and does not run it yet"
+    assert described(BUILDING, NOW) == f"{waits} (it is building) for 1 min {AGE}"
+    plain = LaunchStatus("1", "small", "launch", begun=NOW - 20, since=NOW - 20)
+    assert described(plain, NOW) == "waits for the driver for 20 s (the launch began 20 s ago)"
+    calls = [replace(BUILDING, node=str(number), step="call", begun=NOW - number) for number in (50, 90)]
+    found = slow([BUILDING, *calls, replace(BUILDING, slow=False)])
+    assert [launch.node for launch in found] == ["90", "0000000001", "50"]
+    call = "2 of them wait for the answer of the cloud to the call that creates it"
+    assert summary(found, 4, NOW) == f"3 of 4 launches take long: {call}, up to 1 min {AGE}"
+    assert summary([BUILDING], 1, NOW).startswith(f"1 of 1 launch takes long: it {waits}, for 1 min (the launch")
+
+
+# -- when something is tried again
+
+
+@pytest.mark.parametrize(
+    ("backoff", "pauses"),
+    [
+        (Backoff(1.0, 5.0), [0.0, 1.0, 2.0, 4.0, 5.0, 5.0]),
+        (Backoff(2.0, 10.0, factor=1.5), [0.0, 2.0, 3.0, 4.5, 6.75, 10.0, 10.0]),
+        (Backoff(3.0, 60.0, factor=1.0), [0.0, 3.0, 3.0]),
+        (Backoff(0.0, 60.0), [0.0, 0.0, 0.0]),
+        (Backoff(90.0, 60.0), [0.0, 60.0, 60.0]),
+        (Backoff(1.0, math.inf), [0.0, 1.0, 2.0, 4.0, 8.0]),
+    ],
+)
+def test_pauses(backoff: Backoff, pauses: list[float]) -> None:
+    """They grow by the factor, up to the longest."""
+    assert [backoff.pause(failures) for failures in range(len(pauses))] == pauses
+
+
+@given(first=st.floats(0.001, 100), times=st.floats(1, 1e6), factor=st.floats(1.01, 10), failures=st.integers(1, 10**6))
+@example(first=1.0, times=1e6, factor=9.999999999999998, failures=1)
+@example(first=5.0, times=12, factor=2.0, failures=1024)
+def test_any_number_of_failures(first: float, times: float, factor: float, failures: int) -> None:
+    """Pauses never become shorter, nor longer than the longest; 2.0 ** 1024 is an OverflowError."""
+    backoff = Backoff(first, first * times, factor)
+    assert first <= backoff.pause(failures) <= backoff.pause(failures + 1) <= backoff.longest_seconds
+    assert backoff.pause(10**6) == backoff.longest_seconds
+    assert Backoff(first, math.inf, 1.5).pause(10**9) > 1e99
+
+
+def test_what_opens_a_circuit() -> None:
+    """Many failures in a row, over some time: a hundred calls that fail together are one event."""
+    breaker = CircuitBreaker()
+    for number in range(50):
+        assert not breaker.failed(float(number), "error")
+        if number % (TRIP_FAILURES - 1) == TRIP_FAILURES - 2:
+            assert not breaker.worked(), "it was closed"
+    assert (breaker.is_open, breaker.probe_due(50.0)) == (False, None)
+    together = CircuitBreaker()
+    assert not any(together.failed(5.0, "error") for _ in range(100))
+    assert together.failed(5.0 + TRIP_SECONDS, "error")
+
+
+def test_probes_of_an_open_circuit() -> None:
+    """The pause grows with each probe that fails, up to a limit; a late answer changes nothing; one success ends it."""
+    breaker = CircuitBreaker()
+    opens = [breaker.failed(number * TRIP_SECONDS, f"error {number}") for number in range(TRIP_FAILURES)]
+    assert opens == [False] * (TRIP_FAILURES - 1) + [True]
+    now = (TRIP_FAILURES - 1) * TRIP_SECONDS
+    assert (breaker.reason, breaker.probe_due(now)) == (f"error {TRIP_FAILURES - 1}", PROBE.first_seconds)
+    assert not breaker.failed(now + 0.1, "late answer")
+    now, pauses = now + PROBE.first_seconds, list[float]()
+    assert breaker.probe_due(now) == 0
+    for _ in range(8):
+        assert not breaker.failed(now, "still away"), "it is open already"
+        pauses.append(breaker.probe_due(now) or 0)
+        now += pauses[-1]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (2 * PROBE.first_seconds, PROBE.longest_seconds)
+    assert (breaker.reason, breaker.worked()) == ("still away", True)
+    assert (breaker.is_open, breaker.reason, breaker.probe_due(now)) == (False, "", None)
+    assert not breaker.failed(now + 1, "error")
+    assert not breaker.is_open
+
+
+def test_limit_that_a_cloud_does_not_report() -> None:
+    """L-7: a node that goes makes room at once; the launches under way at a refusal are one trouble; one probe."""
+    limit = LearnedLimit()
+    for others in (23, 22, 21, 20):
+        limit.refused(0.0, others)
+    assert limit.nodes == 20
+    assert [limit.allows(0.1, 20), limit.allows(0.2, 19), limit.allows(0.3, 20)] == [False, True, False]
+    first = LIMIT_PROBE.first_seconds
+    assert [limit.allows(first, 20), limit.allows(first + 0.1, 21)] == [True, False]
+
+
+def test_probes_come_seldom_while_they_are_refused() -> None:
+    """L-7"""
+    limit, probes = LearnedLimit(), list[float]()
+    limit.refused(0.0, 20)
+    for now in (half / 2 for half in range(1, 401)):
+        if limit.allows(now, 20):
+            probes.append(now)
+            limit.refused(now + 0.1, 20)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
+    assert probes[0] == LIMIT_PROBE.first_seconds
+    assert pauses == sorted(pauses)
+    assert pauses[-1] >= LIMIT_PROBE.longest_seconds
+
+
+def test_aged_answer() -> None:
+    """One asks at a time, again when the answer is too old; an error leaves the old one, and is tried again sooner."""
+    answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
+    error = RuntimeError("away")
+    assert [answer.begin(0.0), answer.begin(1.0), answer.known] == [True, False, False]
+    answer.gave_up()
+    assert answer.begin(1.0)
+    answer.failed(error, 1.0)
+    with pytest.raises(AssertionError):
+        _ = answer.value
+    assert answer.begin(11.0)
+    answer.answered("yes", 12.0)
+    assert (answer.known, answer.value, answer.error) == (True, "yes", None)
+    assert [answer.begin(311.9), answer.begin(312.0)] == [False, True]
+    answer.failed(error, 312.0)
+    assert (answer.value, answer.error) == ("yes", error)
+    assert [answer.begin(321.9), answer.begin(322.0)] == [False, True]
+    answer.answered("no", 323.0)
+    assert (answer.value, answer.error) == ("no", None)
+
+
+def test_answer_that_is_out_of_date() -> None:
+    """So is what is being asked for meanwhile."""
+    answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
+    answer.begin(0.0)
+    answer.answered("yes", 0.0)
+    answer.expire()
+    assert answer.begin(1.0)
+    answer.expire()
+    answer.answered("no", 2.0)
+    assert answer.begin(3.0)
+    answer.answered("yes", 4.0)
+    assert not answer.begin(5.0)

@@ -1,0 +1,595 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon: how it begins and ends, its main loop, its workers, and the configuration that it follows."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.clock import monotonic
+from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
+from nodepool.driver.config import ImageConversion, ProviderConfig
+from nodepool.driver.fake.config import FakeProviderConfig
+from nodepool.driver.framework.sections import UnavailableProviderConfig
+from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
+from nodepool.metrics.catalog import RELOADS
+from nodepool.runtime.daemon import ConnectedDaemon, FileWatch, MainLoop, Tracing, make_client
+from nodepool.runtime.daemon import follow as follow_servers
+from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
+from nodepool.runtime.worker import Worker
+from nodepool.tracing.sending import HTTP, OtlpSettings
+from nodepool.tracing.spans import Trace, enabled, record
+from nodepool.version import release_string
+from nodepool.zk.client import ZooKeeperClient
+from tests.support.counted import Counted
+from tests.support.manual_clock import ManualClock
+from tests.support.otlp_receiver import http_receiver
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+
+LOG = logging.getLogger("test.daemon")
+ERRORS = [None, ZKConnectionError("away"), RuntimeError("no way"), SystemExit(3)]
+
+
+# -- the main loop
+
+
+class Waits:
+    """Waits that end at once, as if a file had changed."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def open(self) -> None:
+        self.calls.append("open")
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def wait(self, seconds: float) -> None:
+        """Not at all."""
+
+    def wake(self) -> None:
+        self.calls.append("wake")
+
+
+@pytest.mark.parametrize("error", ERRORS[:3])
+def test_main_loop(error: Exception | None, caplog: pytest.LogCaptureFixture) -> None:
+    """G-1, G-3: whatever a turn raises, the next one comes; it is ready after a good turn with a connection."""
+    turns: list[bool] = []
+    waits = Waits()
+
+    def turn() -> None:
+        turns.append(loop.ready.is_set())
+        if len(turns) == 3:
+            loop.stop()
+        if len(turns) == 2 and error is not None:
+            raise error
+
+    loop = MainLoop(turn, lambda: len(turns) > 0, lambda: True, waits, LOG)
+    loop.run()
+    assert (turns, waits.calls) == ([False, True, True], ["open", "wake", "close"])
+    assert ("going on" in caplog.text) == isinstance(error, RuntimeError)
+    assert ("Main loop interrupted: away" in caplog.text) == isinstance(error, ZKConnectionError)
+
+
+def test_pause_ends_when_the_configuration_changes() -> None:
+    """G-1: asked for after each wait; and a stop ends it, too. Without a connection the loop is not ready."""
+    changes = iter([False, False, True])
+    loop = MainLoop(lambda: None, lambda: False, lambda: next(changes, True), Waits(), LOG)
+    loop.ready.set()
+    assert (loop.pause(), list(changes)) == (False, [])
+    loop.stop()
+    assert loop.pause()
+    unready = MainLoop(lambda: None, lambda: False, lambda: True, Waits(), LOG)
+    unready.stop()
+    unready.guarded_turn()
+    assert not unready.ready.is_set()
+
+
+# -- workers
+
+
+class Passes(Worker):
+    """Does what the script says in each pass; at its end it stops."""
+
+    error_wait_seconds = 0.01
+
+    def __init__(self, *script: Callable[[], float | None], connected: bool = True) -> None:
+        self.link = SimpleNamespace(connected=connected, asked=0)
+        self.link.wait_connected = self._answer
+        super().__init__("Passes", cast(ZooKeeperClient, self.link), LOG, 1000.0)
+        self.script = list(script)
+        self.passes = 0
+        self.last_words: Callable[[], object] = lambda: None
+
+    def _answer(self, timeout: float) -> bool:
+        self.link.asked += 1
+        return bool(self.link.connected)
+
+    def run_once(self) -> float | None:
+        self.passes += 1
+        if not self.script:
+            self.stop()
+            return None
+        return self.script.pop(0)()
+
+    def on_stop(self) -> None:
+        self.last_words()
+
+    def finish(self) -> None:
+        self.start()
+        self.join(DEADLINE_SECONDS)
+        assert not self.is_alive()
+
+
+def throw(error: BaseException | None) -> Callable[[], float | None]:
+    def step() -> float | None:
+        if error is not None:
+            raise error
+        return 0.0
+
+    return step
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_passes_of_a_worker(error: BaseException | None, caplog: pytest.LogCaptureFixture) -> None:
+    """G-2, A-19: no exception ends the thread; a wake during a pass is not lost; a pass may be due by itself."""
+    worker = Passes(throw(error), lambda: worker.wake(), lambda: -5.0)
+    worker.last_words = throw(error if isinstance(error, Exception) else None)
+    worker.finish()
+    assert worker.passes == 4
+    if isinstance(error, ZKConnectionError):
+        assert "Pass interrupted" in caplog.text
+        assert "Unfinished work was dropped with the ZooKeeper session: away" in caplog.text
+        assert "Traceback" not in caplog.text
+    elif error is not None:
+        assert "Error in a pass" in caplog.text
+        assert ("Error while stopping" in caplog.text) is isinstance(error, Exception)
+
+
+def test_nothing_is_done_without_a_connection() -> None:
+    """G-3: no pass while ZooKeeper is away, and no hot loop; then it goes on by itself."""
+    worker = Passes(connected=False)
+    begin = monotonic()
+    worker.start()
+    wait_for("it looks at the connection", lambda: worker.link.asked >= 4)
+    assert (worker.passes, monotonic() - begin > 0.2) == (0, True)
+    worker.link.connected = True
+    worker.join(DEADLINE_SECONDS)
+    assert worker.passes == 1
+
+
+# -- files that change (G-1)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "etc" / "nodepool.yaml"
+    path.parent.mkdir()
+    path.write_text("labels: []")
+    return path
+
+
+@pytest.fixture
+def watch(file: Path) -> Iterator[FileWatch]:
+    watch = FileWatch(lambda: [str(file), str(file.parent / "missing.yaml"), "bad\0name"], LOG)
+    watch.open()
+    watch.wait(0.0)
+    yield watch
+    watch.close()
+
+
+def replaced(file: Path) -> None:
+    other = file.with_suffix(".new")
+    other.write_text("labels: [{name: a}]")
+    other.rename(file)
+
+
+def ended(watch: FileWatch) -> bool:
+    before = monotonic()
+    watch.wait(120.0)
+    return monotonic() - before < 120.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replaced,
+        lambda file: file.write_text("labels: [{name: a}]"),
+        lambda file: os.utime(file, (1, 1)),
+        lambda file: file.chmod(0o600),
+        lambda file: (file.parent / "missing.yaml").write_text("x"),
+    ],
+)
+def test_change_ends_the_wait(watch: FileWatch, file: Path, change: Callable[[Path], object]) -> None:
+    """G-1: however the file is changed, also once more after it was replaced; and a wake."""
+    for _ in range(2):
+        change(file)
+        assert ended(watch)
+    waker = threading.Thread(target=watch.wake)
+    waker.start()
+    assert ended(watch)
+    waker.join()
+
+
+def test_link_of_a_config_map(tmp_path: Path) -> None:
+    """G-1: Kubernetes replaces the link of a directory, not the file."""
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "nodepool.yaml").write_text(version)
+    (tmp_path / "..data").symlink_to("1")
+    (tmp_path / "nodepool.yaml").symlink_to("..data/nodepool.yaml")
+    watch = FileWatch(lambda: [str(tmp_path / "nodepool.yaml")], LOG)
+    watch.open()
+    try:
+        watch.wait(0.0)
+        (tmp_path / "..tmp").symlink_to("2")
+        (tmp_path / "..tmp").rename(tmp_path / "..data")
+        assert ended(watch)
+    finally:
+        watch.close()
+
+
+def test_file_that_is_mounted_alone(tmp_path: Path, file: Path) -> None:
+    """G-1: the directory hears nothing of a change by another path, as with a bind mount in a container."""
+    alone = tmp_path / "alone.yaml"
+    alone.hardlink_to(file)
+    watch = FileWatch(lambda: [str(alone)], LOG)
+    watch.open()
+    try:
+        watch.wait(0.0)
+        file.write_text("x")
+        assert ended(watch)
+    finally:
+        watch.close()
+
+
+# -- the configuration of a running daemon (G-8, J-1)
+
+
+class Daemon:
+    """Two parts follow its configuration, `cables` and `pools`; ``next`` is what its files hold now."""
+
+    def __init__(self) -> None:
+        self.next: Config | Exception = Config()
+        self.loaded: list[object] = []
+        self.cables: list[Config] = []
+        self.applied: list[Config] = []
+        self.seen: list[Config] = []
+        self.error: Exception | None = None
+        self.clock = ManualClock()
+        parts = {"cables": self.cables.append, "pools": self.apply}
+        files: Any = SimpleNamespace(files=list, changed=lambda: self.next is not self.loaded[-1], load=self.load)
+        self.configuration = Configuration(files, parts, self.look_again, LOG, self.clock)
+        self.phases: list[str] = []
+        self.configuration.on_reload = self.phases.append
+        self.outcomes: list[tuple[bool, Sequence[str]]] = []
+        self.configuration.on_outcome = lambda ok, texts: self.outcomes.append((ok, texts))
+        self.first = self.configuration.load()
+
+    def load(self) -> Config:
+        self.loaded.append(self.next)
+        if isinstance(self.next, Exception):
+            raise self.next
+        return self.next
+
+    def apply(self, new: Config) -> None:
+        if self.error is not None:
+            raise self.error
+        self.applied.append(new)
+
+    def look_again(self) -> None:
+        self.seen.append(self.configuration.current)
+
+    def follow(self, new: Config | Exception | None = None, seconds: float = 0.0) -> None:
+        self.clock.pass_seconds(seconds)
+        self.next = self.next if new is None else new
+        self.configuration.follow()
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+def test_changed_file(daemon: Daemon) -> None:
+    """G-8, WP-77: applied once; and nothing happens while nothing changes."""
+    counted = Counted(RELOADS)
+    daemon.follow()
+    assert (daemon.applied, daemon.phases, daemon.configuration.current) == ([], [], daemon.first)
+    new = Config()
+    daemon.follow(new)
+    daemon.follow()
+    assert (daemon.applied, daemon.seen, daemon.phases) == ([new], [new], ["reloading", "serving"])
+    assert (daemon.outcomes, counted.new()) == ([(True, [])], {("applied",): 1})
+
+
+def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """G-8, WP-77: logged once, and nothing is different; at the start it is an error."""
+    counted = Counted(RELOADS)
+    daemon.follow(ConfigError("line 3: no such label"))
+    daemon.follow()
+    assert (daemon.applied, daemon.configuration.current) == ([], daemon.first)
+    assert daemon.phases == ["reloading", "serving; the changed configuration file is refused"]
+    assert (daemon.outcomes, counted.new()) == ([(False, ["line 3: no such label"])], {("refused",): 1})
+    assert caplog.messages == ["The configuration is refused, the running one stays:\nline 3: no such label"]
+    with pytest.raises(ConfigError, match="line 3"):
+        daemon.configuration.load()
+
+
+def test_file_that_cannot_be_loaded(daemon: Daemon) -> None:
+    """G-8: an error that is not foreseen, e.g. of a library of a driver: it is loaded again, though it is the same."""
+    daemon.follow(OSError("no more files"))
+    assert daemon.configuration.current is daemon.first
+    assert daemon.outcomes == [(False, ["the configuration could not be loaded: OSError: no more files"])]
+    daemon.follow()
+    assert len(daemon.loaded) == 2
+    daemon.follow(seconds=1.0)
+    assert len(daemon.loaded) == 3
+
+
+def test_error_while_it_is_put_into_effect(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    """G-8: the other parts have it; it is current when all have it; tried again after 1, 2, 4 s; reported once."""
+    counted, new = Counted(RELOADS), Config()
+    new.max_hold_age = 60
+    daemon.error = RuntimeError("no way")
+    daemon.follow(new)
+    assert (daemon.cables, daemon.applied, daemon.configuration.current) == ([new], [], daemon.first)
+    assert daemon.phases == ["reloading", "serving; the changed configuration file is not wholly in effect"]
+    trouble = ["pools could not be changed: RuntimeError: no way", "changed: cables"]
+    assert (daemon.outcomes, daemon.configuration.trouble) == ([(False, trouble)], trouble)
+    assert f"The reload failed, it is tried again in 1 s: {'; '.join(trouble)}" in caplog.messages
+    for pause, turns in ((0.99, 1), (0.01, 2), (1.99, 2), (0.01, 3)):
+        daemon.follow(seconds=pause)
+        assert len(daemon.cables) == turns
+    daemon.error = None
+    daemon.follow(seconds=4.0)
+    assert (daemon.applied, daemon.seen[-1], daemon.configuration.current) == ([new], new, new)
+    assert (daemon.outcomes[1:], daemon.configuration.trouble) == ([(True, ["max-hold-age: 0 -> 60"])], [])
+    assert counted.new() == {("failed",): 1, ("applied",): 1}
+    daemon.follow(seconds=3600.0)
+    assert len(daemon.loaded) == 2
+
+
+def test_refused_while_another_one_is_half_in_effect(daemon: Daemon) -> None:
+    """G-8: the one that can be used is put into effect; that the file is refused stays reported."""
+    half = Config()
+    daemon.error = RuntimeError("no way")
+    daemon.follow(half)
+    daemon.error = None
+    daemon.follow(ConfigError("line 3"))
+    daemon.follow(seconds=1.0)
+    assert daemon.configuration.current is half
+    assert (daemon.outcomes[-1], daemon.configuration.trouble) == ((False, ["line 3"]), ["line 3"])
+
+
+@pytest.mark.parametrize("labels", [0, 1, MAX_CHANGES + 7])
+def test_what_changed_is_logged(daemon: Daemon, caplog: pytest.LogCaptureFixture, labels: int) -> None:
+    """J-1: each change is a line with its subject, up to a bound."""
+    new = Config()
+    new.labels = {f"l{number}": Label(f"l{number}") for number in range(labels)}
+    with caplog.at_level(logging.INFO, LOG.name):
+        daemon.follow(new)
+    lines = [line.removeprefix("Configuration changed: ") for line in caplog.messages]
+    first, last = {0: ("no key has another value",) * 2, 1: ("label l0 added",) * 2}.get(
+        labels, (lines[0], "7 more changes")
+    )
+    assert (lines[0], lines[-1], len(lines)) == (first, last, min(max(labels, 1), MAX_CHANGES + 1))
+    assert labels == 0 or vars(caplog.records[0])["label"] == "l0"
+
+
+GOOD: dict[str, Any] = {"name": "a", "pools": [{"name": "p", "labels": [{"name": "small"}]}]}
+BAD: dict[str, Any] = {"name": "a"}
+
+
+def config(*sections: dict[str, Any], labels: tuple[str, ...] = ("small",)) -> Config:
+    """A configuration with these providers; one without pools cannot be used."""
+    made = Config()
+    made.labels = {name: Label(name) for name in labels}
+    for section in sections:
+        provider: ProviderConfig = UnavailableProviderConfig(section, "f.yaml:3: no pools")
+        if "pools" in section:
+            provider = FakeProviderConfig(section)
+            provider.load(made)
+        made.providers[section["name"]] = provider
+    return made
+
+
+def test_section_that_cannot_be_used(daemon: Daemon) -> None:
+    """G-8: a running provider runs on with its old section, until it is mended; whether it ever was good or not."""
+    first, second = config(GOOD), config(BAD, {**GOOD, "name": "b"})
+    daemon.follow(first)
+    daemon.follow(second)
+    assert second.providers["a"] is first.providers["a"]
+    assert [pool.provider.name for pool in second.labels["small"].pools] == ["b", "a"]
+    assert daemon.phases[-1] == "serving; sections that cannot be used: a"
+    assert daemon.outcomes[-1] == (False, ["provider a runs on with its old section: f.yaml:3: no pools"])
+    for before in (GOOD, BAD):
+        daemon.follow(config(before))
+        daemon.follow(config(BAD))
+        mended = config({**GOOD, "priority": 3})
+        daemon.follow(mended)
+        assert daemon.configuration.current.providers["a"] is mended.providers["a"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kept"),
+    [
+        (config(BAD), config(BAD), []),
+        (config(), config(BAD), []),
+        (config(GOOD), config(), []),
+        (config(GOOD), config(BAD, labels=()), ["a"]),
+    ],
+    ids=["never good", "new", "removed", "without its label"],
+)
+def test_sections_that_are_kept(old: Config, new: Config, kept: list[str]) -> None:
+    """G-8: only of providers that ran and are still in the file."""
+    labels = dict(new.labels)
+    assert list(keep_usable(old, new)) == kept
+    assert [name for name, one in new.providers.items() if not isinstance(one, UnavailableProviderConfig)] == kept
+    assert new.labels == labels
+
+
+def test_formats_of_images_that_are_kept() -> None:
+    """G-8: an image is still built in the format that the provider needs."""
+    old, new = config(GOOD), config(BAD)
+    for one in (old, new):
+        one.diskimages = {name: DiskImage(name) for name in ("mine", "other")}
+    cast(Any, old.providers["a"]).diskimages = {"mine": object(), "removed": object()}
+    conversion = ImageConversion("raw", "vpc")
+    for image in old.diskimages.values():
+        image.image_types.add("raw")
+    old.diskimages["mine"].conversions["vhd"] = conversion
+    new.diskimages["mine"].image_types.add("qcow2")
+    keep_usable(old, new)
+    found = {name: (image.image_types, image.conversions) for name, image in new.diskimages.items()}
+    assert found == {"mine": ({"qcow2", "raw"}, {"vhd": conversion}), "other": (set(), {})}
+
+
+# -- its life (J-9); with ZooKeeper: the tests of launcher and builder
+
+BASE = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
+
+
+class Noted(ConnectedDaemon):
+    """Notes what is asked of it."""
+
+    log = LOG
+    kind = "daemon"
+    stop_seconds = 30.0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.calls: list[str] = []
+
+    def check(self, config: Config) -> None:
+        self.calls.append("check")
+        if config.max_hold_age == 13:
+            raise ConfigError("not thirteen")
+
+    def build(self, client: Any) -> None:
+        self.calls.append("build")
+        self.client = client
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def run_once(self) -> None:
+        self.calls.append("turn")
+        self.loop.stop()
+
+    def apply(self, config: Config) -> None:
+        self.calls.append("apply")
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+@pytest.mark.parametrize(
+    ("error", "stopped", "calls"),
+    [
+        (None, False, "check build begin turn end apply apply"),
+        (None, True, "check build end apply apply"),
+        (ZKConnectionError("away"), True, "check build end apply apply"),
+        (ZKConnectionError("away"), False, "check build end apply apply"),
+    ],
+)
+def test_life(
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception | None,
+    stopped: bool,
+    calls: str,
+) -> None:
+    """J-9: version, file, servers and what is served, again when it changes; what it has begun is ended."""
+    caplog.set_level(logging.INFO, LOG.name)
+    ends: list[str] = []
+    client = SimpleNamespace(connected=error is None, hosts="localhost:2281", tls_files=("c", "k", "a"))
+    client.connect, client.look_after, client.disconnect = throw(error), lambda: None, lambda: ends.append("closed")
+    # It makes its client itself.
+    monkeypatch.setattr(sys.modules[make_client.__module__], "make_client", lambda config: client)
+    file.write_text(f"{BASE}max-hold-age: 13\n")
+    with pytest.raises(ConfigError, match="thirteen"):
+        Noted(file).start()
+    file.write_text(f"{BASE}max-hold-age: 12\n")
+    caplog.clear()
+    daemon = Noted(file)
+    assert not daemon.connected
+    daemon.start()
+    if stopped:
+        daemon.stop()
+    if error is not None and not stopped:
+        with pytest.raises(ZKConnectionError):
+            daemon.run()
+    else:
+        daemon.run()
+    daemon.join()
+    daemon.stop()
+    for labels in ("[{name: small}]", "[{name: small, min-ready: 1}]"):
+        file.write_text(f"{BASE}labels: {labels}\n")
+        daemon.configuration.follow()
+    assert [call for call in daemon.calls if call != "check"] == calls.split()[1:]
+    lines = [line for line in caplog.messages if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
+    assert lines[:2] == [
+        f"Nodepool daemon {release_string()} starting",
+        f"Configuration: {file}; ZooKeeper: localhost:2281",
+    ]
+    assert lines[-1] == "Serving no provider. no label. 1 label without a pool: small"
+
+
+# -- its connection and its traces
+
+
+def test_servers(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """G-13: other servers are used from now on; what needs a restart is logged; what cannot be used is an error."""
+
+    def reset_hosts(hosts: str) -> None:
+        if "bad" in hosts:
+            raise ZKException("another chroot")
+        client.hosts = hosts
+
+    client: Any = SimpleNamespace(hosts="one:2181", tls_files=(None, None, None), reset_hosts=reset_hosts)
+    settings = Config()
+    for host, cert, used in (("one", None, "one:2181"), ("two", None, "two:2181"), ("bad", "new.pem", "two:2181")):
+        settings.zookeeper_servers, settings.zookeeper_tls_cert = [ZooKeeperServer(host, 2181, None)], cert
+        follow_servers(client, settings)
+        assert client.hosts == used
+    assert caplog.messages == [
+        "zookeeper-servers: another chroot; this takes effect after a restart",
+        "zookeeper-tls changed: this takes effect after a restart",
+    ]
+    with pytest.raises(ZKException, match="no zookeeper-servers"):
+        make_client(Config())
+    settings.zookeeper_tls_cert = settings.zookeeper_tls_key = settings.zookeeper_tls_ca = str(tmp_path / "missing.pem")
+    with pytest.raises(ConfigError, match=r"zookeeper-tls.key: there is no file .*missing.pem"):
+        make_client(settings)
+
+
+def test_traces(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """TR-1, TR-7: what waits is sent before spans go elsewhere, and at the end; a missing file stops no daemon."""
+    tracing = Tracing(LOG)
+
+    def follow(settings: OtlpSettings | None) -> bool:
+        tracing.follow(cast(Any, SimpleNamespace(tracing_settings=lambda: settings)))
+        return enabled()
+
+    with http_receiver() as first, http_receiver() as second:
+        assert (follow(None), follow(OtlpSettings(HTTP, first.endpoint))) == (False, True)
+        record(Trace(1), "a", (), 1.0, 2.0)
+        assert follow(OtlpSettings(HTTP, first.endpoint))
+        assert follow(OtlpSettings(HTTP, second.endpoint))
+        record(Trace(1), "b", (), 1.0, 2.0)
+        assert not follow(None)
+        assert [[span.name for span in one.spans] for one in (first, second)] == [["a"], ["b"]]
+    assert not follow(OtlpSettings(HTTP, tls_ca=str(tmp_path / "none.pem")))
+    assert "No traces are recorded" in caplog.text
+    tracing.stop()

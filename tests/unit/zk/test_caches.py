@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What only a stand-in can show: events and answers of ZooKeeper in any order, late, or never.
+
+An event may overtake the answer to an older read; an answer never overtakes the event of a change that it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.protocol.serialization import Delete, GetChildren, Sync
+
+from nodepool.exceptions import ZKConnectionError
+from nodepool.model.image import ImagesView
+from nodepool.model.maintenance import MaintenanceRecords, Mode
+from nodepool.model.node import Node
+from nodepool.model.request import NodeRequest
+from nodepool.zk.cache import JointReads, RecordCache
+from nodepool.zk.caches import (
+    IMAGES,
+    ImageCache,
+    MaintenanceCache,
+    NodepoolCache,
+    build,
+    build_id_lock,
+    build_lock,
+    build_request,
+    image,
+    pause,
+    upload,
+    upload_lock,
+)
+from nodepool.zk.client import OrphanedContenders, ZooKeeperClient
+from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, maintenance
+from nodepool.zk.reply import CHANGED, CREATED, Reply
+from nodepool.zk.transactions import BATCH
+from nodepool.zk.wire.watched_client import Operations
+from tests.support.event_server import EventServer
+
+CONTENDER = f"a{CONTENDER_MARK}0000000001"
+PROVIDER = maintenance("provider", "cloud-1")
+Server = Any
+
+
+def travel(server: EventServer, rng: random.Random) -> None:
+    rng.choice([server.serve, server.deliver_event, server.deliver_answer])()
+
+
+def any_order(server: EventServer, rng: random.Random, change: Callable[[], None], turns: int) -> None:
+    for _ in range(turns):
+        dice = rng.random()
+        if dice < 0.3:
+            change()
+        elif dice < 0.31:
+            server.lose_connection()
+        else:
+            travel(server, rng)
+    server.settle()
+
+
+# -- images
+
+
+def plain_images(view: ImagesView) -> dict[str, Any]:
+    """What a view shows, to be compared."""
+    return {
+        name: (
+            *(one.paused, one.build_requested, one.build_locked),
+            [(found.id, found.state, found.locked, sorted(found.uploading)) for found in one.builds.values()],
+            [
+                (found.id, place, each.id, each.record and (each.record.state, each.record.version), each.locked)
+                for found in one.builds.values()
+                for place, uploads in found.uploads.items()
+                for each in uploads
+            ],
+        )
+        for name, one in view.images.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_images_in_any_order(seed: int) -> None:
+    """In the end the view is what is there."""
+    server, rng = EventServer(IMAGES), random.Random(seed)
+
+    def change() -> None:
+        name, number, place = rng.choice("xy"), rng.choice("12"), rng.choice("pq")
+        locks = [build_lock(name), build_id_lock(name, number), upload_lock(name, number, place)]
+        records = [build(name, number), upload(name, number, place, rng.choice(["0000000001", "0000000002"]))]
+        others = [image(name), pause(name), build_request(name), f"{build(name, number)}/unknown/below"]
+        path = rng.choice([*(f"{lock}/{CONTENDER}" for lock in locks), *records, *others])
+        if rng.random() < 0.4:
+            server.delete(path)
+        else:
+            state = rng.choice(["ready", "failed", "deleting"])
+            server.put(path, **({"state": state, "state_time": 1.0} if rng.random() < 0.9 else {}))
+
+    for _ in range(20):
+        change()
+    server.events.clear()
+    server.delivered = server.counted
+    cache = ImageCache(cast(ZooKeeperClient, server))
+    any_order(server, rng, change, 400)
+    fresh = EventServer(IMAGES)
+    fresh.znodes = server.znodes
+    expected = ImageCache(cast(ZooKeeperClient, fresh))
+    fresh.settle()
+    assert (cache.ready.is_set(), expected.ready.is_set(), cache.pending_reads) == (True, True, 0)
+    assert plain_images(cache.snapshot()) == plain_images(expected.snapshot())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_free_lock_beside_a_build_that_has_ended(seed: int) -> None:
+    """R-5: no build looks abandoned whose holder stored its end before the lock was free."""
+    server, rng = EventServer(IMAGES), random.Random(seed)
+    server.put(build_lock("debian"))
+    cache = ImageCache(cast(ZooKeeperClient, server))
+    server.settle()
+    seen: set[tuple[bool, str | None]] = set()
+
+    def look(_: str) -> None:
+        view = cache.snapshot().image("debian")
+        seen.add((view.build_locked, view.builds["b1"].state if "b1" in view.builds else None))
+
+    cache.add_listener(look)
+    steps: list[Callable[[], None]] = [
+        lambda: server.put(f"{build_lock('debian')}/{CONTENDER}"),
+        lambda: server.put(build("debian", "b1"), state="building", state_time=1.0),
+        lambda: server.put(build("debian", "b1"), state="ready", state_time=2.0),
+        lambda: server.delete(f"{build_lock('debian')}/{CONTENDER}"),
+    ]
+    for step in steps:
+        step()
+        for _ in range(rng.randrange(6)):
+            travel(server, rng)
+    server.settle()
+    assert ((False, "building") in seen, (False, "ready") in seen) == (False, True)
+
+
+def test_what_is_known_without_a_connection() -> None:
+    """Nothing before all was read; later what was read; an error in the thread of the connection is not raised."""
+    server = EventServer(IMAGES)
+    server.put(pause("debian"))
+    cache = ImageCache(cast(ZooKeeperClient, server))
+    server.serve()
+    assert (cache.complete, cache.ready.is_set(), cache.wait_ready(0.0)) == (False, False, False)
+    server.settle()
+    assert (cache.complete, cache.ready.is_set()) == (True, True)
+
+    def closed(*_: Any) -> None:
+        raise ZKConnectionError("closing")
+
+    server.kazoo.call = closed
+    server.put(build("debian", "b1"), state="ready")
+    server.settle()
+    server.tell_session("suspended")
+    assert (cache.complete, cache.ready.is_set()) == (True, False)
+    view = cache.snapshot().image("debian")
+    assert (view.paused, view.builds) == (True, {})
+
+
+# -- maintenance
+
+
+def plain(records: MaintenanceRecords) -> dict[str, tuple[Mode, str]]:
+    return {f"{kind} {name}": (found.mode, found.reason) for (kind, name), found in records.items()}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_maintenance_in_any_order(seed: int) -> None:
+    """MT-10: an unknown kind, and what is below a record, is no record."""
+    server, rng = EventServer(MAINTENANCE), random.Random(seed)
+    cache = MaintenanceCache(cast(ZooKeeperClient, server))
+    last: list[dict[str, tuple[Mode, str]]] = []
+    cache.add_listener(lambda: last.append(plain(cache.snapshot())))
+
+    def change() -> None:
+        kind, name, dice = rng.choice(["provider", "pool", "host"]), rng.choice("abc"), rng.random()
+        if dice < 0.6:
+            mode = "quarantine" if kind == "host" else "pause"
+            server.put(maintenance(kind, name), mode=mode, reason=str(server.version))
+        elif dice < 0.7:
+            server.put(rng.choice([maintenance("rack", name), f"{PROVIDER}/below"]), mode="pause")
+        elif dice < 0.95:
+            server.delete(maintenance(kind, name))
+        else:
+            server.delete(maintenance(kind, name).rpartition("/")[0])
+
+    any_order(server, rng, change, 300)
+    stored = {
+        path.removeprefix(f"{MAINTENANCE}/").replace("/", " "): json.loads(data)["reason"]
+        for path, (data, _) in server.znodes.items()
+        if data and path.count("/") == PROVIDER.count("/") and "/rack/" not in path
+    }
+    assert (cache.wait_ready(0), cache.pending_reads) == (True, 0)
+    assert {name: reason for name, (_, reason) in plain(cache.snapshot()).items()} == stored
+    assert last[-1] == plain(cache.snapshot())
+
+
+def test_listeners(caplog: pytest.LogCaptureFixture) -> None:
+    """MT-10: not called for what is as before; one that raises keeps no other from it; a bad record is logged once."""
+    server = EventServer(MAINTENANCE)
+    cache = MaintenanceCache(cast(ZooKeeperClient, server))
+    heard: list[int] = []
+
+    def broken() -> None:
+        raise RuntimeError("a bug")
+
+    def listener() -> None:
+        heard.append(len(cache.snapshot()))
+
+    cache.add_listener(broken)
+    cache.add_listener(listener)
+    server.settle()
+    server.put(maintenance("label", "gpu"), mode="quarantine")
+    for what in ("put", "put", "delete"):
+        server.delete(PROVIDER) if what == "delete" else server.put(PROVIDER, mode="pause")
+        server.settle()
+    assert (heard, caplog.text.count("/nodepool/maintenance/label/gpu")) == ([0, 1, 0], 1)
+    assert "Error in a listener" in caplog.text
+    cache.remove_listener(listener)
+    server.put(PROVIDER, mode="pause")
+    server.settle()
+    assert len(heard) == 3
+    cache.stop()
+    server.delete(PROVIDER)
+    server.lose_connection()
+    server.settle()
+    assert (plain(cache.snapshot()), cache.ready.is_set()) == ({"provider cloud-1": (Mode.PAUSE, "")}, False)
+
+
+# -- connections that keep what is sent until the test answers
+
+
+class Connection:
+    """Listings of the root are empty, and answered at once."""
+
+    def __init__(self) -> None:
+        self.connected, self.closed = True, False
+        self.sent: list[tuple[Any, Reply]] = []
+        self.tell_session: Callable[[str], None] = lambda state: None
+        self.tell: Callable[[int, str], None] = lambda event, path: None
+
+    @property
+    def kazoo(self) -> Any:
+        if self.closed:
+            raise ZKConnectionError("not connected to ZooKeeper")
+        return SimpleNamespace(operations=Operations(""), call=self._call, watch_recursive=self._watch)
+
+    def add_session_listener(self, listener: Callable[[str], None]) -> None:
+        self.tell_session = listener
+
+    def _watch(self, path: str, function: Callable[[int, str], None], on_done: Any) -> None:
+        self.tell = function
+
+    def _call(self, request: Any, reply: Reply) -> None:
+        if isinstance(request, GetChildren) and request.path == "/records":
+            reply.set([])
+        else:
+            self.sent.append((request, reply))
+
+    def take(self, kind: type, path: str) -> Reply:
+        """The next request, which must be this one."""
+        request, reply = self.sent.pop(0)
+        assert (type(request), request.path) == (kind, path)
+        return reply
+
+
+@pytest.fixture
+def connection() -> Any:
+    return Connection()
+
+
+def answer(read: Reply, state: str, mzxid: int) -> None:
+    data = json.dumps({"type": ["small"], "state": state, "state_time": 1.0}).encode()
+    read.set([(data, SimpleNamespace(version=mzxid, mzxid=mzxid))])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_read_that_is_answered_late_or_never(connection: Any, late: bool) -> None:
+    """It was asked for when the connection went: later ones do not wait; what changed meanwhile is read again."""
+    cache = RecordCache(connection, "/records", Node.from_dict)
+    connection.tell(CHANGED, "/records/a")
+    connection.tell_session("suspended")
+    connection.tell_session("connected")
+    connection.tell(CHANGED, "/records/a")
+    connection.tell(CHANGED, "/records/a")
+    replies = [reply for _, reply in connection.sent]
+    assert len(replies) == 2
+    if late:
+        answer(replies[0], "building", 3)
+        assert (cache.get("a"), cache.is_reading("a")) == (None, True)
+    answer(replies[1], "building", 4)
+    answer(connection.sent[2][1], "ready", 5)
+    record = cache.get("a")
+    assert record is not None
+    assert (record.state, cache.is_reading("a"), len(connection.sent)) == ("ready", False, 3)
+
+
+def test_created_by_others_at_the_same_time(connection: Any) -> None:
+    """Q-15: while a creation of our own has no answer, those of others are waited for all the same."""
+    cache = RecordCache(connection, "/records", Node.from_dict)
+    cache.expect_create()
+    connection.tell(CREATED, "/records/a")
+    assert not cache.wait_settled(0.0)
+    answer(connection.sent[0][1], "init", 5)
+    assert (cache.wait_settled(0.0), cache.ids()) == (True, ["a"])
+    cache.settle_create(None, None)
+    assert len(connection.sent) == 1
+
+
+@pytest.mark.parametrize("kind", [Node, NodeRequest])
+def test_own_creation(connection: Any, kind: type[Node | NodeRequest]) -> None:
+    """It is in the cache of its kind, as a copy, when it was answered, and only if it was made."""
+    cache, record = NodepoolCache(connection), kind()
+    records: RecordCache[Any] = cache.nodes if kind is Node else cache.requests
+    record.id, record.version, record.mzxid = "0000000001", 0, 5
+    for made in (False, True):
+        cache.expect_create(record)
+        cache.settle_create(record, made)
+        assert records.ids() == ["0000000001"] * made
+    assert records.get("0000000001") is not record
+
+
+def test_reads_together(connection: Any) -> None:
+    """While one is under way, as many as fit; each has an answer of its own; one that is asked by an answer is sent."""
+    reads = JointReads(connection)
+
+    def ask(*paths: str) -> list[Reply]:
+        replies = [Reply() for _ in paths]
+        for path, reply in zip(paths, replies, strict=True):
+            reads.read(path, reply)
+        return replies
+
+    def paths() -> list[str]:
+        ((request, _),) = connection.sent
+        return [operation.path for operation in request.operations]
+
+    first, second, *others = ask("/a", "/b", *(f"/{number}" for number in range(BATCH)))
+    assert paths() == ["/a"]
+    connection.sent.pop()[1].set(["A"])
+    assert (first.get(0), len(paths())) == ("A", BATCH)
+    connection.sent.pop()[1].set([NoNodeError(), *range(BATCH - 1)])
+    with pytest.raises(NoNodeError):
+        second.get(0)
+    assert ([reply.get(0) for reply in others[:-1]], paths()) == ([*range(BATCH - 1)], [f"/{BATCH - 1}"])
+    again = Reply()
+    reads.read("/x", Reply(lambda *_: reads.read("/x", again)))
+    for value in ("last", "old", "new"):
+        connection.sent.pop()[1].set([value])
+    assert (again.get(0), connection.sent) == ("new", [])
+    lost = ask("/a", "/b", "/c")
+    connection.sent.pop()[1].set_exception(ConnectionLoss())
+    for reply in lost:
+        with pytest.raises(ConnectionLoss):
+            reply.get(0)
+    kept, refused = ask("/a", "/b")
+    connection.closed = True
+    connection.sent.pop()[1].set(["A"])
+    assert kept.get(0) == "A"
+    for reply in (refused, *ask("/c")):
+        with pytest.raises(ZKConnectionError):
+            reply.get(0)
+
+
+LOCK_DIR = "/nodepool/nodes/1/lock"
+
+
+@pytest.mark.parametrize(
+    ("listing", "deletion"),
+    [
+        (["def__lock__0000000001", "abc__lock__0000000003"], True),
+        (["abc__lock__0000000003"], NoNodeError()),
+        *((listing, None) for listing in ([], ["def__lock__0000000001"], NoNodeError())),
+    ],
+)
+def test_lock_that_was_taken_without_an_answer(connection: Any, listing: Any, deletion: Any) -> None:
+    """It is looked for and given back, with this connection or the next, until there was an answer."""
+    orphans = OrphanedContenders(connection)
+    connection.connected = False
+    orphans.add(f"{LOCK_DIR}/abc__lock__")
+    connection.tell_session("lost")
+    assert connection.sent == []
+    connection.connected = True
+    for last in (False, True):
+        connection.tell_session("connected")
+        connection.take(Sync, LOCK_DIR)
+        reply = connection.take(GetChildren, LOCK_DIR)
+        if not last:
+            reply.set_exception(ConnectionLoss())
+        elif isinstance(listing, Exception):
+            reply.set_exception(listing)
+        else:
+            reply.set(listing)
+        assert len(orphans) == (0 if last and deletion is None else 1)
+    if deletion is not None:
+        reply = connection.take(Delete, f"{LOCK_DIR}/abc__lock__0000000003")
+        if deletion is True:
+            reply.set(True)
+        else:
+            reply.set_exception(deletion)
+    assert (len(orphans), connection.sent) == (0, [])
+
+
+def test_replies(caplog: pytest.LogCaptureFixture) -> None:
+    """The first answer counts, whatever its callback raises; a closed connection is no mistake, all else is logged."""
+    calls: list[Any] = []
+
+    def on_done(result: Any, error: BaseException | None) -> None:
+        calls.append((result, error))
+        raise result
+
+    for error, lines in (ZKConnectionError("x"), []), (RuntimeError("x"), ["Error while handling a ZooKeeper reply"]):
+        reply = Reply(on_done)
+        assert not reply.wait(0.01)
+        with pytest.raises(TimeoutError):
+            reply.get(0.01)
+        reply.set(error)
+        reply.set_exception(KeyError())
+        reply.set(2)
+        assert (reply.get(), calls.pop(), calls) == (error, (error, None), [])
+        assert [record.message for record in caplog.records] == lines
