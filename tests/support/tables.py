@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of tests: inputs and expected outputs, a row each, in ``tables.yaml`` beside the tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+
+@cache
+def _tables(directory: Path) -> Any:
+    return yaml.safe_load((directory / "tables.yaml").read_text(encoding="utf-8"))
+
+
+def rows(file: str, name: str) -> pytest.MarkDecorator:
+    """Runs a test with each row of a table; the first row has the names of its parameters.
+
+    :param file: of the test, ``__file__``.
+    """
+    names, *values = _tables(Path(file).parent)[name]
+    if len(names) == 1:
+        return pytest.mark.parametrize(names[0], [value for (value,) in values])
+    return pytest.mark.parametrize(names, values)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Uploads: what the workers of a builder do next, how far they are, and what metrics say."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from nodepool.builder.image_files import ImageFiles
+from nodepool.builder.progress import Meter, RunningUploads, UploadKey, UploadState
+from nodepool.builder.uploads import PUT_OFF_SECONDS, Outcome, UploadMetrics, UploadQueue
+from nodepool.config.objects import Config, DiskImage
+from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_STATE
+from nodepool.metrics.registry import Registry
+from nodepool.model.image import ImagesView
+from nodepool.plan.images import BACKOFF
+from tests.support.image_views import IMAGE, build, images, upload
+from tests.support.manual_clock import ManualClock
+
+B1, B2 = "1" * 32, "2" * 32
+
+
+def section(name: str) -> Any:
+    """Of a provider that wants the image."""
+    uses = {IMAGE: SimpleNamespace(pause=False)}
+    return SimpleNamespace(name=name, manage_images=True, image_type="qcow2", diskimages=uses)
+
+
+class Site:
+    """One image that each of some providers wants; two builds are on the disk."""
+
+    def __init__(self, directory: Path, providers: str, workers: int) -> None:
+        self.now = 1000.0
+        self.view: ImagesView | None = images(build(B1, "ready", 1.0))
+        self.config = Config()
+        self.config.diskimages[IMAGE] = DiskImage(IMAGE)
+        self.config.providers = {name: section(name) for name in providers}
+        self.running: dict[str, Any] = dict.fromkeys(providers, object())
+        files = ImageFiles(directory)
+        for build_id in (B1, B2):
+            files.path(IMAGE, build_id, "qcow2").write_bytes(b"x")
+        self.queue = UploadQueue(
+            lambda: self.view, lambda: self.config, lambda: self.running, files, workers, lambda: self.now
+        )
+
+    def take(self) -> tuple[str, str] | float | None:
+        """Build and provider of the next job, or seconds to wait."""
+        taken = self.queue.take()
+        return taken.wait_seconds if taken.job is None else (taken.job.build_id, taken.job.provider)
+
+    def ends(self, outcome: Outcome, upload_id: str | None = "0000000001") -> str:
+        """The next job ends so; returns its build."""
+        job = self.queue.take().job
+        assert job is not None
+        self.queue.ended(job, outcome, upload_id)
+        return job.build_id
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path, "ab", 4)
+
+
+def test_what_is_next(site: Site) -> None:
+    """U-1, U-15: one build goes to all clouds at once, the newest one only; nothing is begun twice, nor before all is
+    known. Uploads to a provider that does not run wait, and hold up no others.
+    """
+    provider, view = site.running.pop("a"), site.view
+    site.view = None
+    assert site.take() is None
+    site.view = view
+    assert [site.take() for _ in range(2)] == [(B1, "b"), None]
+    site.running["a"] = provider
+    assert [site.take() for _ in range(2)] == [(B1, "a"), None]
+    assert len(site.queue.running) == 2
+    site.view = images(build(B1, "ready", 1.0), build(B2, "ready", 2.0, upload(1, provider="a")))
+    assert [site.take() for _ in range(2)] == [(B2, "b"), None]
+
+
+def test_back_off(tmp_path: Path) -> None:
+    """U-6, U-15: longer with each failure in a row, also when the records of failures were removed by then. It ends
+    with an upload to the same cloud that worked, and with a configuration.
+    """
+    site = Site(tmp_path, "a", 2)
+    for number in range(1, 8):
+        site.ends(Outcome.FAILED, f"{number:010}")
+        wait_seconds = site.queue.take().wait_seconds
+        assert wait_seconds == pytest.approx(BACKOFF.pause(number))
+        site.now += wait_seconds or 0.0
+    site.ends(Outcome.FAILED)
+    assert site.queue.take().job is None
+    site.view = images(build(B1, "ready", 1.0), build(B2, "ready", 2.0))
+    assert site.ends(Outcome.READY, "0000000002") == B2
+    site.view = images(build(B1, "ready", 1.0))
+    site.ends(Outcome.FAILED)
+    assert site.queue.take().job is None
+    site.queue.configuration_changed()
+    assert site.take() == (B1, "a")
+
+
+def test_what_is_no_failure(site: Site) -> None:
+    """U-2, U-12: without the lock it is tried again after a while; what was given up is taken again at once."""
+    site.ends(Outcome.NOT_DUE, None)
+    assert site.take() == (B1, "b")
+    assert site.take() == pytest.approx(PUT_OFF_SECONDS)
+    site.now += PUT_OFF_SECONDS + 0.1
+    site.ends(Outcome.GIVEN_UP)
+    assert site.take() == (B1, "a")
+
+
+def test_speed() -> None:
+    """Of the last seconds, not of all the time. A call that is repeated begins with the first byte."""
+    clock, told = ManualClock(100.0), list[float]()
+    meter = Meter(1000, lambda: told.append(clock.now), clock)
+    assert meter.state() == UploadState(0, 1000, 0.0)
+    assert UploadState(0, 0, 0.0).percent == 0.0
+    for number in range(60):
+        clock.now += 0.01
+        meter.report(number, 1000)
+    assert (len(told), meter.state().done) == (1, 59), "not of each chunk"
+    for second in range(1, 31):
+        clock.now = 101.0 + second
+        meter.report(min(900, 10 * second if second <= 15 else 150 + 40 * (second - 15)), 1000)
+    state = meter.state()
+    assert (state.done, state.percent, state.bytes_per_second) == (750, 75.0, 40)
+    assert len(told) == 31
+    for done, speed in ((0, 0.0), (20, 20.0)):
+        clock.now += 1
+        meter.report(done, 1000)
+        assert meter.state() == UploadState(done, 1000, speed)
+
+
+KEY: Final = UploadKey(IMAGE, B1, "cloud", "0000000001")
+
+
+def test_record() -> None:
+    """As the status record has it; an upload that has ended is not there any more."""
+    uploads, told = RunningUploads(), list[int]()
+    uploads.on_change = lambda: told.append(len(uploads.states()))
+    with uploads.running(KEY, 200) as meter:
+        meter.report(50, 200)
+        status = uploads.as_status()
+        assert list(status) == [f"{IMAGE}/{B1}/cloud/0000000001"]
+        assert (status[str(KEY)]["percent"], status[str(KEY)]["size"]) == (25.0, 200)
+    assert uploads.as_status() == {}
+    assert (told[0], told[-1]) == (1, 0)
+
+
+def test_metrics() -> None:
+    """reference/metrics 6: an image that is not used any more has no gauge; progress is published every few seconds."""
+    registry, running, config, clock = Registry(), RunningUploads(), Config(), ManualClock(100.0)
+    config.diskimages[IMAGE] = DiskImage(IMAGE)
+    config.providers["cloud"] = section("cloud")
+    metrics = UploadMetrics(registry, lambda: config, running, 4, clock)
+    running.on_change = metrics.progress
+    host = socket.getfqdn()
+    names = [metric.series(host, IMAGE, "cloud") for metric in (UPLOAD_STATE, UPLOAD_PROGRESS)]
+    names.append(CURRENT_UPLOADS.series(host))
+
+    def gauges() -> list[Any]:
+        return [registry.snapshot().get(name) for name in names]
+
+    metrics.publish()
+    assert gauges() == [0, None, 0]
+    with running.running(KEY, 10) as meter:
+        metrics.publish()
+        assert gauges() == [2, 0, 1]
+        meter.report(5, 10)
+        metrics.progress()
+        assert gauges()[1] == 0
+        clock.now += 6
+        metrics.progress()
+        assert gauges()[1] == 50
+    assert gauges()[1] is None
+    config.providers["cloud"].diskimages.clear()  # type: ignore[attr-defined]
+    metrics.publish()
+    assert gauges()[0] is None

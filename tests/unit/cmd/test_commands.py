@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that need no ZooKeeper, and parts of others that have tables of their own (reference/commands 2)."""
+
+from __future__ import annotations
+
+import http.server
+import io
+import json
+import logging
+import os
+import signal
+import ssl
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final
+
+import pytest
+from cryptography import x509
+
+from nodepool.clock import wall_time
+from nodepool.cmd import cli, tls
+from nodepool.cmd.app import CommandError
+from nodepool.cmd.direct import KnownUploads, aliens, known_uploads
+from nodepool.cmd.health import target_of_url, target_of_webapp
+from nodepool.cmd.image_backup import read_file, write_file
+from nodepool.cmd.image_changes import known_build, known_image, known_upload
+from nodepool.cmd.image_wait import Item, ProgressDisplay, ProgressLine
+from nodepool.cmd.observation import OLDEST, _RoomLook
+from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for, told_in_a_line
+from nodepool.driver.framework.images import ListedImage
+from nodepool.exceptions import ZKConnectionError
+from nodepool.model.image import BuildView, UploadView
+from tests.support.image_records import build_view, image_view, images_view, upload
+from tests.support.observed import request
+from tests.support.tables import rows
+
+DAY: Final = 86400
+Output = pytest.CaptureFixture[str]
+
+
+class Place:
+    """A directory of ``nodepool-tls``, and what the command says."""
+
+    def __init__(self, path: Path, capsys: Output) -> None:
+        self.path = path
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, status: int = 0) -> str:
+        """Run it; returns what it prints, or complains."""
+        assert tls.main(["-d", str(self.path), *arguments]) == status
+        out, err = self._capsys.readouterr()
+        return err if status else out
+
+    def files(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.path.rglob("*") if path.is_file()}
+
+    def mode(self, name: str) -> int:
+        return stat.S_IMODE((self.path / name).stat().st_mode)
+
+    def certificate(self, name: str) -> x509.Certificate:
+        return x509.load_pem_x509_certificate((self.path / name).read_bytes())
+
+    def trusted_by_openssl(self) -> None:
+        for name in ("servers/zk1.example.com.pem", "clients/nodepool.pem"):
+            files = ["-CAfile", str(self.path / "ca.pem"), str(self.path / name)]
+            command = ["openssl", "verify", "-x509_strict", *files]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def made(tmp_path: Path, capsys: Output) -> Place:
+    """With an authority, a server and a client."""
+    place = Place(tmp_path / "zk-tls", capsys)
+    for line in ("server zk1", "client c", "list", "renew", "drop-old-authority"):
+        assert "nodepool-tls init makes one" in place(*line.split(), status=1)
+    assert "who has it can make certificates" in place("init")
+    told = place("server", "zk1.example.com", "localhost", "127.0.0.1", "::1")
+    assert f"{place.path}/servers/zk1.example.com.pem  ->  /etc/zookeeper/tls/server.pem" in told
+    assert "ssl.clientAuth=need" in told
+    told = place("client", "nodepool")
+    assert f"{place.path}/clients/nodepool.pem  ->  /etc/nodepool/zk-client.pem" in told
+    assert "/etc/nodepool/zk-client.key  (owner root, group nodepool, mode 0640)" in told
+    assert "    key: /etc/nodepool/zk-client.key" in told
+    return place
+
+
+def test_tls_files(made: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are for their owner only, at any moment and with any umask. Zuul has its files in a place of its own."""
+    modes: list[int] = []
+    opened = os.open
+
+    def note(path: Any, flags: int, mode: int = 0o777, **more: Any) -> int:
+        descriptor = opened(path, flags, mode, **more)
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        return descriptor
+
+    before = os.umask(0)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", note)
+            told = made("client", "zuul-executor")
+            made("renew", "--all")
+    finally:
+        os.umask(before)
+    assert set(modes) == {0o600}
+    assert f"{made.path}/clients/zuul-executor.key  ->  /etc/zuul/zk-client.key" in told
+    assert "  tls_ca=/etc/zuul/zk-ca.pem" in told
+    assert "/etc/nodepool" not in told
+    assert {made.mode(name) for name in ("", "servers", "clients")} == {0o700}
+    assert {made.mode(name) for name in ("ca.key", "servers/zk1.example.com.pem", "clients/nodepool.key")} == {0o600}
+    assert {made.mode(name) for name in ("ca.pem", "clients/nodepool.pem")} == {0o644}
+    assert not list(made.path.rglob("*.new"))
+
+
+def test_tls_certificates(made: Place) -> None:
+    """Servers of an ensemble are each other's clients; the key of a server is in the file of its certificate."""
+    server, client = made.certificate("servers/zk1.example.com.pem"), made.certificate("clients/nodepool.pem")
+    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert [str(name.value) for name in names] == ["zk1.example.com", "localhost", "127.0.0.1", "::1"]
+    oid = x509.oid.ExtendedKeyUsageOID
+    usages = [one.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value for one in (server, client)]
+    assert [set(usage) for usage in usages] == [{oid.SERVER_AUTH, oid.CLIENT_AUTH}, {oid.CLIENT_AUTH}]
+    assert 824 * DAY < (server.not_valid_after_utc - server.not_valid_before_utc).total_seconds() < 826 * DAY
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(made.path / "ca.pem")
+    context.load_cert_chain(made.path / "clients/nodepool.pem", made.path / "clients/nodepool.key")
+    context.load_cert_chain(made.path / "servers/zk1.example.com.pem")
+    made.trusted_by_openssl()
+
+
+def test_tls_mistakes(made: Place) -> None:
+    """One clear line, exit status 1, and nothing is changed."""
+    before = made.files()
+    for arguments, words in (
+        *((("init",), "has an authority already"), (("server", "zk1.example.com"), "has a certificate already")),
+        *((("client", "../x"), "cannot be a name"), (("client", ""), "cannot be a name"), (("new-authority",), "is c")),
+        (("server", "zk2", "a b"), "neither the name nor the address"),
+        (("renew", "nobody"), "no server or client is called nobody"),
+        (("drop-old-authority",), "there is no old authority"),
+    ):
+        assert words in made(*arguments, status=1)
+    for days in ("0", "-1", "99999999", "soon"):
+        with pytest.raises(SystemExit) as ended:
+            made("client", "c", "--days", days)
+        assert ended.value.code == 2
+    assert made.files() == before
+    (made.path / "ca.key").write_text("nonsense")
+    assert "ca.key cannot be read" in made("client", "c", status=1)
+    (made.path / "clients" / "nodepool.pem").write_text("nonsense")
+    assert "nodepool.pem has no certificate" in made("list", status=1)
+
+
+def test_tls_renewal(made: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key, the names, the owner and the mode stay; what is good for 60 days needs none."""
+    client, server = made.path / "clients/nodepool.pem", made.path / "servers/zk1.example.com.pem"
+    client.chmod(0o640)
+    server.chmod(0o400)
+    before, old = made.files(), made.certificate("clients/nodepool.pem")
+    assert "Nothing to do" in made("renew")
+    made("renew", "nodepool", "zk1.example.com", "--days", "30")
+    after, new = made.files(), made.certificate("clients/nodepool.pem")
+    assert new.serial_number != old.serial_number
+    assert new.public_key() == old.public_key()
+    key = made.path / "clients/nodepool.key"
+    assert (after[key], made.mode("clients/nodepool.pem")) == (before[key], 0o640)
+    assert made.mode("servers/zk1.example.com.pem") == 0o400
+    assert len({files[server].partition(b"-----BEGIN CERT")[0] for files in (before, after)}) == 1
+    assert "Wrote" in made("renew"), "30 days are within 60"
+    told = made("list")
+    assert "zk1.example.com, localhost, 127.0.0.1, ::1" in told
+    assert "824 days" in told
+    later = wall_time() + 900 * DAY
+    monkeypatch.setattr(tls, "wall_time", lambda: later)
+    assert made("list").count("expired") == 2
+
+
+def test_tls_change_of_the_authority(made: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old and new are trusted at each step; the old one goes when nothing needs it. Where no links can be made, as on a
+    full disk, it can be tried again.
+    """
+    before = made.files()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", lambda *_: os.stat("/nowhere"))
+        assert "No such file" in made("new-authority", "--name", "second", status=1)
+    assert before.items() <= made.files().items()
+    old = (made.path / "ca.pem").read_bytes()
+    made("new-authority", "--name", "second")
+    (kept,) = made.path.glob("ca.key.*")
+    assert made.mode(kept.name) == 0o600
+    assert (made.path / "ca.pem").read_bytes().endswith(old)
+    made("new-authority", status=1)
+    made.trusted_by_openssl()
+    assert "server zk1.example.com, client nodepool" in made("drop-old-authority", status=1)
+    made("renew")
+    made.trusted_by_openssl()
+    made("drop-old-authority")
+    assert old not in (made.path / "ca.pem").read_bytes()
+    made.trusted_by_openssl()
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """A daemon that is alive and not ready; below ``/served`` one that is ready."""
+
+    texts: ClassVar[dict[str, bytes]] = {
+        "/health/live": b"OK",
+        "/served/health/ready": b"OK",
+        "/served/health/status": b'{"reload_errors": ["provider a: no such\\ncloud", "' + b"b" * 300 + b'"]}',
+        "/old/health/ready": b"OK",
+        "/old/health/status": b"{}",
+    }
+
+    def do_GET(self) -> None:
+        text = self.texts.get(self.path, b"not ok\nmore")
+        self.send_response(200 if self.path in self.texts else 503)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is logged."""
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of a server that gives `Answers`."""
+    with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+def test_health(port: int, tmp_path: Path, capsys: Output) -> None:
+    """G-8: one line on standard output, whatever the answer is; also that the file is not in effect."""
+    config, url = tmp_path / "nodepool.yaml", f"http://127.0.0.1:{port}"
+    config.write_text(f"webapp: {{port: {port}}}\n", encoding="utf-8")
+    why = "; the changed configuration is not in effect: provider a: no such cloud; " + "b" * 300
+    for line, status, out in (
+        ("--web", 1, f"web: {url}/health/ready: 503 not ok\n"),
+        ("--live", 0, f"launcher: {url}/health/live: OK\n"),
+        (f"--builder --url {url}/health/live", 0, f"builder: {url}/health/live: OK\n"),
+        (f"--url {url}/served/health/ready", 0, f"launcher: {url}/served/health/ready: OK{why}\n"),
+        (f"--url {url}/old/health/ready", 0, f"launcher: {url}/old/health/ready: OK\n"),
+    ):
+        assert cli.main(["-c", str(config), "health", *line.split()]) == status
+        assert capsys.readouterr().out == out
+    # What answers is no server of TLS.
+    assert cli.main(["health", "--timeout", "5", "--url", f"https://127.0.0.1:{port}/health/live"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith(f"launcher: https://127.0.0.1:{port}/health/live: ")
+    assert out.count("\n") == 1
+    config.write_text("webapp: {port: 0}\n", encoding="utf-8")
+    assert cli.main(["-c", str(config), "health", "--web"]) == 1
+    assert "webapp.port" in capsys.readouterr().err
+
+
+@rows(__file__, "test_health_addresses")
+def test_health_addresses(webapp: Any, address: str | None) -> None:
+    """Of a configuration and of ``--url``. The certificate of the former is for the name that browsers use."""
+    if address is None:
+        with pytest.raises(CommandError, match="--url"):
+            target_of_url(webapp, "/p")
+        return
+    target = target_of_url(webapp, "/p") if isinstance(webapp, str) else target_of_webapp("launcher", webapp, "/p")
+    assert str(target) == address
+    assert target is None or target.verify == isinstance(webapp, str)
+    assert target_of_webapp("builder", {}, "/p") is None
+
+
+OLD: Final = """
+zookeeper-servers: [{host: zk1}]
+zookeeper-tls: {cert: /c, key: /k, ca: /a}
+labels: [{name: small}]
+providers: [{name: lab, driver: static, pools: [{name: main, nodes: [{name: h, labels: [small]}]}]}]
+"""
+REFUSED: Final = "providers[0].pools[0].nodes[0].labels[0]: the label 'smal' is not defined"
+
+
+@rows(__file__, "test_config_diff")
+def test_config_diff(change: tuple[str, str], status: int, out: str, err: str, tmp_path: Path, capsys: Output) -> None:
+    """Against the file in effect, or another one; a section that is refused is named once, with its place."""
+    old, new = tmp_path / "old.yaml", tmp_path / "new.yaml"
+    old.write_text(OLD, encoding="utf-8")
+    new.write_text(OLD.replace(*change), encoding="utf-8")
+    for arguments in (["-c", str(old), "config-diff", str(new)], ["config-diff", str(old), str(new)]):
+        assert cli.main(arguments) == status
+        told = capsys.readouterr()
+        assert out in told.out
+        assert err in told.err
+        assert bool(told.out) == bool(out)
+        assert bool(told.err) == bool(err)
+    if REFUSED in out:
+        assert cli.main(["-c", str(old), "config-diff", "--format", "json", str(new)]) == 1
+        (found,) = json.loads(capsys.readouterr().out)
+        assert (found["kind"], found["name"]) == ("provider", "lab")
+        assert "the running one goes on with its old section" in found["effect"]
+
+
+@rows(__file__, "test_alien_images")
+def test_alien_images(metadata: str, id: Any, alien: bool) -> None:
+    """D-3: those of a builder; not those of a provider that is asked itself, nor those with a record, readable or not.
+    External ids may be of any type.
+    """
+    build = build_view("deb", "b1", [upload("deb", "b1", "lab"), upload("deb", "b1", "odd", external_id=7)])
+    broken = BuildView("b2", None, uploads={"lab": (UploadView("0000000003", None),)})
+    known = known_uploads(images_view(image_view("deb", build, broken)), "lab")
+    assert known == KnownUploads({("b1", "0000000001"), ("b2", "0000000003")}, {"ext", "7"})
+    words = [word.zfill(10) if word.isdecimal() else word for word in metadata.split()]
+    names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
+    image = ListedImage(id, "name", dict(zip(names, words, strict=False)))
+    assert list(aliens([image], known, "lab", {"other"})) == [image] * alien
+
+
+@rows(__file__, "test_names_of_images")
+def test_names_of_images(names: list[str], hint: str) -> None:
+    """What there is instead of an image, a build or an upload; the text before it is that of released Nodepool."""
+    broken = BuildView("b4", None, uploads={"lab": (UploadView("0000000001", None),)})
+    images = images_view(
+        image_view("deb-12", build_view("deb-12", "b1", [upload("deb-12", "b1", "lab")]), build_view("deb-12", "b2")),
+        image_view("fed", build_view("fed", "b3"), broken),
+    )
+    known: Any = {1: known_build, 4: known_upload}[len(names)]
+    with pytest.raises(CommandError) as error:
+        known(images, *names)
+    text = f"Build {names[0]} not found" if len(names) == 1 else "Image upload not found"
+    assert (str(error.value), error.value.answer, error.value.hint) == (text, True, hint)
+    assert known_image(images, "fed").name == "fed"
+    with pytest.raises(CommandError, match="images: deb-12, fed"):
+        known_image(images, "../nodes")
+    assert known_build(images, "deb-12-b2")[1].id == "b2"
+    assert known_build(images, "fed-b4")[1].record is None
+    assert known_upload(images, "fed", "b4", "lab", "0000000001").record is None
+
+
+def data(**fields: Any) -> bytes:
+    return json.dumps({"provider": "cloud-1", "state": "ready", "allocated_to": None, **fields}).encode()
+
+
+def test_nodes_that_explain_looks_at() -> None:
+    """E-11: those of a request, and those that take the room of providers that could serve it: also ready nodes of a
+    fulfilled one, and those that are in use for the longest time. Private: `observe` needs a whole ZooKeeper.
+    """
+    look, stat = _RoomLook(request(7), ["cloud-1"], {"1", "2"}), SimpleNamespace(mzxid=1)
+    mine: dict[str, Any] = {"allocated_to": "200-0000000007"}
+    for fields, wanted in (
+        *(({}, False), ({"state": "hold"}, True), ({"state": "deleting"}, True), ({"state": "in-use"}, False)),
+        *(({"state": "hold", "provider": "cloud-2"}, False), ({"provider": "cloud-2", **mine}, True)),
+        ({"state": "in-use", **mine}, True),
+    ):
+        assert look.wants("3", data(**fields), stat) is wanted
+    ready = data(allocated_to="200-0000000008")
+    assert [look.wants(number, ready, stat) for number in "123"] == [True, True, False]
+    assert not look.wants("1", data(provider="cloud-2"), stat)
+    look = _RoomLook(request(7), ["cloud-1"])
+    for number in range(30):
+        assert not look.wants(f"{number:02}", data(state="in-use"), SimpleNamespace(mzxid=1000 - number))
+    assert look.oldest == [f"{29 - number:02}" for number in range(OLDEST)]
+
+
+def test_file_of_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reference/commands 2: mode 0600, also of a file that was there, which is replaced as a whole or not at all; a
+    link stays one; a pipe may take it.
+    """
+    path, link, pipe = tmp_path / "export", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(path)
+    for before in (None, "x" * 100):
+        if before is not None:
+            path.write_text(before)
+            path.chmod(0o644)
+        write_file(str(link), "{}")
+        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode), link.is_symlink()) == ("{}", 0o600, True)
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", lambda _: os.stat("/nowhere"))
+        with pytest.raises(FileNotFoundError):
+            write_file(str(path), "new")
+    assert path.read_text() == "{}"
+    assert {file.name for file in tmp_path.iterdir()} == {"export", "link"}
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=write_file, args=(str(pipe), "{}"))
+    writer.start()
+    assert pipe.read_text() == "{}"
+    writer.join()
+    for text in (b"", b"root:x:0", b"[]", b"\xff", b"[" * 100000):
+        path.write_bytes(text)
+        with pytest.raises(CommandError, match=str(path)):
+            read_file(str(path))
+
+
+class Terminal(io.StringIO):
+    """Knows when something was written."""
+
+    def __init__(self, terminal: bool = True) -> None:
+        super().__init__()
+        self.terminal = terminal
+        self.written = threading.Event()
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def flush(self) -> None:
+        self.written.set()
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["shell", "in the background"])
+def test_lost_connection_ends_the_work(ignored: bool) -> None:
+    """Also while the main thread waits for an answer that will not come. A shell that starts a command with ``&`` has
+    SIGINT ignored.
+    """
+    listeners: list[Callable[[str], None]] = []
+    reasons = ["ZooKeeper zk1:2281 (zookeeper-servers[0]): connection refused"]
+
+    def wait_for_an_answer() -> None:
+        listeners[0]("suspended")
+        threading.Event().wait(60)
+
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        bounded = give_up_without_connection(listeners.append, "zk1:2281", seconds=0.01, why=lambda: reasons)
+        with pytest.raises(ZKConnectionError, match=r"ZooKeeper at zk1:2281 was lost\n.*connection refused"), bounded:
+            wait_for_an_answer()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_connection_that_comes_back_is_fine() -> None:
+    listeners: list[Callable[[str], None]] = []
+    with give_up_without_connection(listeners.append, "zk1:2281", seconds=60):
+        for state in ("suspended", "lost", "connected"):
+            listeners[0](state)
+    listeners[0]("suspended")
+    with pytest.raises(KeyboardInterrupt), give_up_without_connection(lambda listener: None, "zk1:2281"):
+        raise KeyboardInterrupt
+
+
+def test_what_is_waited_for() -> None:
+    """A terminal shows it, after a while, and the line is taken back; a file does not."""
+    terminal, short, file = Terminal(), Terminal(), Terminal(terminal=False)
+    with say_what_is_waited_for("ZooKeeper at zk1:2281", terminal, seconds=0.01):
+        assert terminal.written.wait(60)
+        assert terminal.getvalue() == "waiting for ZooKeeper at zk1:2281, up to 10 s ..."
+    assert terminal.getvalue().endswith("...\r\x1b[2K")
+    with say_what_is_waited_for("ZooKeeper", short, seconds=3600):
+        assert short.getvalue() == ""
+    before = threading.active_count()
+    with say_what_is_waited_for("ZooKeeper", file, seconds=0):
+        assert threading.active_count() == before
+    assert (short.getvalue(), file.getvalue()) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(RuntimeError("odd"), "no list: odd"), (KeyError(), "no list: KeyError"), (CommandError("well"), "well")],
+)
+def test_errors_of_drivers(error: Exception, text: str) -> None:
+    """A line, and no traceback."""
+    with pytest.raises(CommandError, match=f"^{text}$"), told_in_a_line("no list"):
+        raise error
+
+
+@rows(__file__, "test_progress")
+def test_progress(terminal: bool, shown: list[list[Any]], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal(terminal)
+    progress = ProgressDisplay(stream)
+    for items in shown:
+        progress.show([Item(*item) for item in items])
+    progress.clear()
+    assert stream.getvalue() == text
+
+
+def test_progress_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced and taken away; what is logged beside it is not deleted. Elsewhere nothing is written."""
+    monkeypatch.setenv("COLUMNS", "12")
+    stream, root = Terminal(), logging.getLogger()
+    handler = logging.StreamHandler(stream)
+    monkeypatch.setattr(root, "handlers", [handler])
+    with ProgressLine(stream) as line:
+        assert line.is_shown
+        line.show("deleting\x1b for 1 s")
+        line.show("done")
+        root.error("a line of the log")
+        root.error("another")
+    root.error("later")
+    shown = "\r\x1b[2Kdeleting  f\r\x1b[2Kdone\r\x1b[2Ka line of the log\nanother\nlater\n"
+    assert stream.getvalue() == shown
+    assert handler.filters == []
+    for other in (Terminal(terminal=False), None):
+        with ProgressLine(other) as line:
+            assert not line.is_shown
+            line.show("deleting")
+        assert other is None or other.getvalue() == ""

@@ -1,0 +1,528 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Daemons: signals, systemd, pid files, the way into the background, and their end (reference/commands 3, 4)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import logging
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+import pytest
+
+from nodepool import log_names
+from nodepool.cmd import daemon
+from nodepool.cmd.app import CommandError, Stopped
+from nodepool.cmd.daemon import (
+    DebugTools,
+    Notifier,
+    PidFile,
+    PidFileError,
+    ReplServer,
+    ServiceRunner,
+    early_stop,
+    load_package,
+    make_directory_of,
+    remedy,
+    run,
+)
+from nodepool.cmd.stop_signals import STOP_SIGNALS, exit_at_once
+from tests.support.launcher import ROOT
+from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
+from tests.support.wait import wait_for
+
+TERM: Final = signal.SIGTERM
+
+
+class Service:
+    """Ends when it is stopped.
+
+    :param deaf: it does not end.
+    """
+
+    def __init__(self, *, deaf: bool = False) -> None:
+        self.ready = threading.Event()
+        self.last_loop = 0.0
+        self.deaf = deaf
+        self.running, self.stopping, self.stopped, self.draining = (threading.Event() for _ in range(4))
+
+    def start(self) -> None:
+        self.running.set()
+
+    def run(self) -> None:
+        self.stopped.wait(60)
+
+    def stop(self) -> None:
+        self.stopping.set()
+        if self.deaf:
+            self.stopped.wait(60)
+        self.stopped.set()
+
+    def drain(self, number: int) -> bool:
+        """Finishes what it does, and then ends by itself."""
+        self.draining.set()
+        return number == TERM
+
+    def finished(self) -> bool:
+        return self.stopped.is_set() and not self.stopping.is_set()
+
+
+@pytest.fixture
+def notifier(tmp_path: Path) -> Iterator[Notifier]:
+    """Tells a socket as systemd's; `told` reads it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.setblocking(False)
+        made = Notifier({"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": "40000000"})
+        made.systemd = systemd  # type: ignore[attr-defined]
+        yield made
+
+
+def told(notifier: Any) -> list[str]:
+    """First lines of what systemd got since the last call."""
+    found = []
+    while True:
+        try:
+            found.append(notifier.systemd.recv(1000).decode().splitlines()[0])
+        except BlockingIOError:
+            return found
+
+
+def when(event: threading.Event, action: Callable[[], object]) -> threading.Thread:
+    """Do something in another thread once an event is there."""
+
+    def wait() -> None:
+        assert event.wait(30)
+        action()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def kill(number: int = TERM) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_signal_stops_in_order(number: signal.Signals, notifier: Notifier) -> None:
+    """J-8: SIGTERM, SIGINT and SIGUSR1: exit status 0; neither a handler nor a thread of ours is left behind."""
+    before, service = signal.getsignal(TERM), Service()
+    runner = ServiceRunner(service, notifier)
+    helper = when(service.running, lambda: kill(number))
+    assert runner.run() == 0
+    helper.join()
+    assert service.stopping.is_set()
+    assert not runner.abandoned
+    assert told(notifier) == ["STOPPING=1"]
+    assert signal.getsignal(TERM) is before
+    assert "Stop" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_signals_while_it_stops() -> None:
+    """The service says what further ones mean: a builder ends its builds at the second, is given up at the third."""
+    service, seen = Service(deaf=True), list[int]()
+
+    def on_stop_signal(number: int) -> bool:
+        seen.append(number)
+        if len(seen) < 3:
+            runner.post(TERM)
+        return len(seen) < 3
+
+    runner = ServiceRunner(service, Notifier({}), on_stop_signal=on_stop_signal)
+    runner.post(signal.SIGINT)
+    assert runner.run() == 0
+    assert seen == [signal.SIGINT, TERM, TERM]
+    assert runner.abandoned
+    service.stopped.set()
+
+
+def test_second_signal_and_time_hasten(caplog: pytest.LogCaptureFixture) -> None:
+    """A service that does not stop is left behind; when its time is over the log says what it was doing."""
+    caplog.set_level(logging.DEBUG, "nodepool")
+    service = Service(deaf=True)
+    runner = ServiceRunner(service, Notifier({}))
+    helper = when(service.stopping, lambda: runner.post(TERM))
+    runner.post(TERM)
+    assert (runner.run(), runner.abandoned) == (0, True)
+    service.stopped.set()
+    helper.join()
+    service = Service(deaf=True)
+    runner = ServiceRunner(service, Notifier({}), stop_seconds=0.01)
+    runner.post(TERM)
+    assert (runner.run(), runner.abandoned) == (1, True)
+    assert log_names.STACK_DUMP in {record.name for record in caplog.records}
+    service.stopped.set()
+
+
+def test_ends_that_are_errors(caplog: pytest.LogCaptureFixture) -> None:
+    """Also of a thread: the log says so, because stderr of a daemon may be nowhere."""
+    service = Service()
+    service.stopped.set()
+    assert ServiceRunner(service, Notifier({})).run() == 1
+    service.start = deque().popleft  # type: ignore[method-assign]
+    with pytest.raises(IndexError):
+        ServiceRunner(service, Notifier({})).run()
+    before, service = threading.excepthook, Service()
+
+    def start() -> None:
+        thread = threading.Thread(target=deque().popleft, name="odd")
+        thread.start()
+        thread.join()
+        kill()
+
+    service.start = start  # type: ignore[method-assign]
+    assert ServiceRunner(service, Notifier({})).run() == 0
+    assert "Thread odd ended by an error" in caplog.text
+    assert threading.excepthook is before
+
+
+@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING])
+def test_stack_dump(level: int, caplog: pytest.LogCaptureFixture) -> None:
+    """SIGUSR2: the stacks of all threads, whatever the level of the logger is; the daemon goes on."""
+    service = Service()
+    runner = ServiceRunner(service, Notifier({}))
+    asked: list[str] = []
+    runner.debug_tools = DebugTools(asked.append)
+    # Python calls handlers of pending signals in the order of their numbers.
+    helper = when(service.running, lambda: list(map(kill, (signal.SIGUSR2, TERM))))
+    with caplog.at_level(level, log_names.STACK_DUMP):
+        assert runner.run() == 0
+    helper.join()
+    runner.debug_tools.join()
+    assert asked == ["yappi", "objgraph"]
+    (record,) = [record for record in caplog.records if record.name == log_names.STACK_DUMP]
+    assert record.levelno == level
+    assert "MainThread" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "stops"),
+    [
+        (TERM, lambda service: service.stopped.set(), False),
+        (TERM, lambda service: kill(), True),
+        (signal.SIGINT, lambda service: None, True),
+        # As a maintenance record says.
+        (None, lambda service: service.stopped.set(), False),
+    ],
+)
+def test_drain(first: int | None, then: Callable[[Service], object], stops: bool) -> None:
+    """MT-8: SIGTERM lets the service finish; then it ends by itself, with status 0. Another signal ends it in order."""
+    service = Service()
+    helpers = [when(service.running, lambda: None if first is None else kill(first))]
+    helpers.append(when(service.running if first is None else service.draining, lambda: then(service)))
+    runner = ServiceRunner(service, Notifier({}), drain=service.drain, finished=service.finished)
+    assert runner.run() == 0
+    for helper in helpers:
+        helper.join()
+    assert service.stopping.is_set() == stops
+
+
+def test_what_systemd_hears(notifier: Notifier) -> None:
+    """READY once, the watchdog while the main loop turns, and a reload with its outcome; before READY nothing."""
+    service, clock, loaded = Service(), ManualClock(), list[bool]()
+    runner = ServiceRunner(service, notifier, clock=clock, on_loaded=lambda: loaded.append(True))
+
+    def heard(seconds: float) -> list[str]:
+        clock.now += seconds
+        runner.notify()
+        return told(notifier)
+
+    runner.on_reload("reloading")
+    assert (heard(0), loaded) == ([], [])
+    service.last_loop = clock.now
+    service.ready.set()
+    assert (heard(0), loaded) == (["READY=1", "WATCHDOG=1"], [True])
+    assert heard(5) == [], "not more often than needed"
+    assert heard(10) == ["WATCHDOG=1"]
+    assert heard(10) == [], "the main loop stands still"
+    service.last_loop = clock.now
+    assert heard(0) == ["WATCHDOG=1"]
+    runner.on_reload("reloading")
+    assert (heard(0), loaded) == (["RELOADING=1"], [True])
+    runner.on_reload("serving")
+    assert (heard(0), loaded) == (["READY=1"], [True, True])
+
+
+@rows(__file__, "test_watchdog_time")
+def test_watchdog_time(environment: dict[str, str], seconds: float | None) -> None:
+    """A socket that is not there is no error."""
+    values = {name: value.replace("PID", str(os.getpid())) for name, value in environment.items()}
+    notifier = Notifier({"NOTIFY_SOCKET": "/nowhere", **values})
+    notifier.ready()
+    assert notifier.watchdog_seconds == seconds
+
+
+def test_abstract_socket() -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0nodepool-test-{os.getpid()}")
+        systemd.settimeout(30)
+        notifier = Notifier({"NOTIFY_SOCKET": f"@nodepool-test-{os.getpid()}"})
+        notifier.reloading()
+        first, second = systemd.recv(1000).decode().splitlines()
+        assert (first, int(second.removeprefix("MONOTONIC_USEC=")) > 0) == ("RELOADING=1", True)
+        notifier.ready("busy")
+        assert systemd.recv(1000) == b"READY=1\nSTATUS=busy"
+
+
+def take_over(path: Path, content: str | None) -> None:
+    """A pid file with this content (None = there is none) does not keep a daemon from starting."""
+    if content is not None:
+        path.write_text(content, encoding="ascii")
+    pidfile = PidFile(str(path), timeout=0)
+    pidfile.acquire()
+    with pidfile:
+        assert path.read_text(encoding="ascii") == f"{os.getpid()}\n"
+        assert pidfile.read() == os.getpid()
+        with pytest.raises(PidFileError, match=f"another daemon is running \\(process {os.getpid()}\\)"):
+            PidFile(str(path), timeout=0).acquire()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", ["", "nonsense", "-1", "99999999999999999999", "DEAD"])
+def test_pid_file_that_means_nothing(tmp_path: Path, content: str) -> None:
+    """reference/commands 3: a stale pid file is broken."""
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait(30)
+    take_over(tmp_path / "nodepool.pid", content.replace("DEAD", f"{dead.pid}\n"))
+
+
+@rows(__file__, "test_number_of_a_process")
+def test_number_of_a_process(tmp_path: Path, program: str, running: bool) -> None:
+    """Numbers are used again, and the released daemons use no flock: a running daemon counts, and not a directory or an
+    argument with its name.
+    """
+    path, script = tmp_path / "daemon.pid", tmp_path / "nodepool" / program
+    script.parent.mkdir(parents=True)
+    script.write_text("input()", encoding="utf-8")
+    command = [sys.executable, "-u", str(script), "nodepool-launcher"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as other:
+        wait_for("it runs", lambda: program.encode() in Path(f"/proc/{other.pid}/cmdline").read_bytes())
+        if not running:
+            take_over(path, f"{other.pid}\n")
+            return
+        path.write_text(f"{other.pid}\n", encoding="ascii")
+        with pytest.raises(PidFileError, match=f"process {other.pid}"):
+            PidFile(str(path), timeout=0).acquire()
+
+
+def test_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """reference/commands 3: after a boot ``/var/run`` is empty: the last one is made, and nothing above it."""
+    umask = os.umask(0o077)
+    try:
+        take_over(tmp_path / "run" / "nodepool.pid", None)
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o755
+    make_directory_of(tmp_path / "log" / "nodepool.log", 0o750)
+    make_directory_of(tmp_path / "run" / "nodepool.log", 0o777)
+    make_directory_of(tmp_path / "a" / "b" / "nodepool.log", 0o750)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {"run": 0o755, "log": 0o750}
+    missing, user = tmp_path / "missing" / "too", pwd.getpwuid(os.geteuid()).pw_name
+    with pytest.raises(PidFileError, match="cannot write the pid file: No such file or directory") as caught:
+        PidFile(str(missing / "nodepool.pid")).acquire()
+    assert f"make the directory: install -d -o {user} {missing}," in str(caught.value)
+    # A user who has no name.
+    monkeypatch.setattr(os, "geteuid", lambda: 4_000_000_000)
+    assert remedy(missing / "f") == f"make the directory: install -d -o 4000000000 {missing}"
+    assert remedy(tmp_path / "f") == f"let the user 4000000000 write to {tmp_path}"
+
+
+def test_without_the_null_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error comes from the first process: behind that there is no terminal any more."""
+    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it went into the background"))
+    options = argparse.Namespace(debug=False, foreground=False, logconfig=None, pidfile=str(tmp_path / "n.pid"))
+    before = os.umask(0o077)
+    try:
+        with pytest.raises(FileNotFoundError, match=str(tmp_path / "null")):
+            run(options, str(tmp_path / "nodepool.log"), lambda _options: 0, lambda _options: None)
+    finally:
+        os.umask(before)
+
+
+def ended(program: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    """Status and output of a process."""
+    place = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    command = [sys.executable, *(("-c", program) if "\n" in program else ("-m", program)), *arguments]
+    done = subprocess.run(command, env=place, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_builder_without_a_directory(tmp_path: Path) -> None:
+    """B-12: it complains before it goes into the background."""
+    config = tmp_path / "nodepool.yaml"
+    config.write_text("zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n")
+    status, out, err = ended("nodepool.cmd.builder", "-c", str(config))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"nodepool-builder: {config}: a builder needs images-dir (")
+
+
+@rows(__file__, "test_no_thread_is_waited_for")
+def test_no_thread_is_waited_for(start: str) -> None:
+    """The end is bounded, whatever a thread waits for, e.g. for a cloud."""
+    program = f"""
+import sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from nodepool.cmd.daemon import finish
+begun = threading.Event()
+def hang():
+    begun.set()
+    threading.Event().wait()
+{start}
+begun.wait()
+sys.exit(finish(3))
+"""
+    assert ended(program)[0] == 3
+
+
+@pytest.mark.parametrize("module", ["argparse", "nodepool.cmd.daemon", "nodepool.launcher.supervisor"])
+def test_stop_while_the_launcher_is_imported(tmp_path: Path, module: str) -> None:
+    """`systemctl stop` right after the start: exit status 0, and nothing to say."""
+    # Python imports it before anything else; it sends the signal when the launcher imports the module.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\nclass Hook:\n    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGTERM)\nsys.meta_path.insert(0, Hook())\n"
+    )
+    arguments = ("-f", "-c", str(tmp_path / "nodepool.yaml"))
+    assert ended("nodepool.cmd.launcher", *arguments, PYTHONPATH=f"{tmp_path}:{ROOT}") == (0, "", "")
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_early_signals(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that stop a daemon in order later on; where nothing is to be cleaned up: status 0 at once."""
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped), early_stop():
+        kill(number)
+    statuses: list[int] = []
+    monkeypatch.setattr(os, "_exit", statuses.append)
+    with exit_at_once():
+        kill(number)
+    assert statuses == [0]
+    assert signal.getsignal(number) is before
+
+
+class Cycle:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.fixture
+def _garbage_as_before() -> Iterator[None]:
+    threshold = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+@pytest.mark.usefixtures("_garbage_as_before")
+def test_garbage() -> None:
+    """Cycles that were garbage before are collected, and so are those that come later, or are left by a reload."""
+    before = weakref.ref(Cycle())
+    daemon.look_less_often()
+    assert before() is None
+    assert gc.get_freeze_count() > 1000
+    assert gc.get_threshold()[0] == daemon.YOUNG_OBJECTS
+    kept = Cycle()
+    reloaded = weakref.ref(kept)
+    daemon.look_less_often()
+    del kept
+    gc.collect()
+    assert reloaded() is not None, "it is frozen"
+    daemon.look_less_often()
+    assert reloaded() is None
+    later = weakref.ref(Cycle())
+    gc.collect()
+    assert later() is None
+    gc.unfreeze()
+    seen: list[tuple[int, int]] = []
+    with contextlib.suppress(IndexError), daemon.in_a_command():
+        seen.append((gc.get_threshold()[0], gc.get_freeze_count()))
+        seen.pop(2)
+    assert seen == [(daemon.COMMAND_OBJECTS, 0)]
+    assert gc.get_freeze_count() > 1000
+
+
+def test_console() -> None:
+    """It answers, on this host only, and keeps its output apart; a port that is taken is named, with the option."""
+    stdout = sys.stdout
+    server = ReplServer({"answer": 42}, port=0)
+    assert server.server_address[0] == "127.0.0.1"
+    port = server.server_address[1]
+    with pytest.raises(CommandError, match=f"--repl: .* localhost:{port}: Address already in use; leave out --repl"):
+        ReplServer({}, port=port)
+    server.start()
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            connection.sendall(b"answer + 1\nprint('out')\n1 / 0\nexit()\n")
+            with connection.makefile("r", encoding="utf-8") as stream:
+                text = stream.read()
+    finally:
+        server.stop()
+    assert all(word in text for word in ("43", "out", "ZeroDivisionError"))
+    assert sys.stdout is stdout
+
+
+def test_profiler_and_growth(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first signal starts the profiler; the second one prints what it found, and forgets that. Without a package
+    its part is left out; an error is logged. Who handles signals does not wait, and goes on without a thread, too.
+    """
+    caplog.set_level(logging.DEBUG, log_names.STACK_DUMP)
+    calls, going_on = list[str](), threading.Event()
+    statistics = SimpleNamespace(print_all=lambda out: out.write("fulfil 3 0.1 s\n"))
+    yappi = SimpleNamespace(**dict.fromkeys(("get_func_stats", "get_thread_stats"), lambda: statistics))
+    for name in ("start", "stop", "clear_stats"):
+        setattr(yappi, name, lambda name=name: calls.append(name))
+    objgraph = SimpleNamespace(show_growth=lambda limit, file: file.write("dict 7 +7\n"))
+    packages = {"yappi": yappi, "objgraph": objgraph}
+    tools = DebugTools(packages.get)
+
+    def logged() -> list[str]:
+        tools.begin()
+        tools.join()
+        found = [message.partition(" (yappi);")[0] for message in caplog.messages]
+        caplog.clear()
+        return found
+
+    growth = "Types with more objects than at the last signal:\ndict 7 +7\n"
+    assert logged() == ["Started the profiler", growth]
+    assert logged() == ["Stopped the profiler (yappi):\nfulfil 3 0.1 s\nfulfil 3 0.1 s\n", growth]
+    assert calls == ["start", "stop", "clear_stats"]
+    del yappi.start
+    assert logged() == ["Profiler and growth of objects: error"]
+    del packages["yappi"]
+    assert logged() == [growth]
+    objgraph.show_growth = lambda limit, file: going_on.wait()
+    tools.begin()
+    tools.begin()
+    assert "ignored" in caplog.text
+    going_on.set()
+    tools.join()
+    packages.clear()
+    caplog.clear()
+    assert logged() == []
+
+    def no_thread(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_thread)
+        assert logged() == ["Profiler and growth of objects: can't start new thread"]
+    assert load_package("nodepool.no_such_package") is None
+    assert load_package("nodepool.cmd.daemon") is daemon

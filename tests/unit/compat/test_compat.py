@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What drivers that were written for 11.0.0 import, and how it behaves; tests/functional/released_drivers runs them."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
+
+from nodepool.compat.modules import (
+    MODEL_API,
+    Attributes,
+    DriverConfig,
+    GlobalRegistry,
+    LabelRecorder,
+    LauncherView,
+    ProviderManager,
+    RateLimitInstance,
+    Timer,
+    ZooKeeperBase,
+    as_list,
+    get_client,
+    get_provider_config,
+    iterate_timeout,
+    loadConfig,
+    nodescan,
+    set_node_ip,
+    version_info,
+)
+from nodepool.compat.released_zookeeper import ReleasedImages
+from nodepool.compat.state_machine_tasks import (
+    NodescanRequest,
+    NodescanWorker,
+    StateMachineNodeDeleter,
+    StateMachineNodeLauncher,
+)
+from nodepool.compat.stats_reporter import StatsReporter, normalize_statsd_name
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.framework.rate import RateLimiter
+from nodepool.driver.registry import Drivers
+from nodepool.driver.static.config import StaticProviderConfig
+from nodepool.exceptions import ConnectionTimeoutException, LaunchKeyscanException, ZKException
+from nodepool.metrics.catalog import LAUNCH
+from nodepool.metrics.statsd import REGISTRY
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from nodepool.version import release_string
+from tests.support.driver_site import DriverSite
+from tests.support.machine_driver import MachineDriver
+from tests.support.wait import wait_for
+
+LOG = logging.getLogger("driver")
+
+
+def scan(port: int, *, check: bool = True, seconds: float = 30) -> NodescanRequest:
+    node = Node("small", id="1")
+    node.interface_ip, node.connection_port, node.connection_type = "127.0.0.1", port, "winrm"
+    return NodescanRequest(node, check, seconds, LOG)
+
+
+def test_scans() -> None:
+    """A port that answers is enough where no keys are collected; of two ends the first counts."""
+    worker = NodescanWorker()
+    worker.start()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        answered, unchecked = scan(port), scan(1, check=False)
+        for request in (answered, unchecked):
+            worker.addRequest(request)
+            assert request.result() == []
+        assert nodescan("127.0.0.1", port, timeout=5, gather_hostkeys=False) == []
+    assert answered.complete
+    wait_for("it is not waited for any more", lambda: worker.length() == 0)
+    silent = scan(port, seconds=0.1)
+    worker.addRequest(silent)
+    with pytest.raises(LaunchKeyscanException):
+        silent.result()
+    worker.stop()
+    worker.join()
+    with pytest.raises(ConnectionTimeoutException):
+        nodescan("127.0.0.1", port, timeout=0.1)
+    failed = scan(1)
+    failed.fail(KeyError("first"))
+    failed.fail(ValueError("second"))
+    with pytest.raises(KeyError):
+        failed.result()
+
+
+def test_launch_and_deletion() -> None:
+    """As the framework's own, begun by a driver."""
+    zk = MemoryZooKeeper()
+    pools = [{"name": "main", "labels": [{"name": "small", "cores": 2}]}]
+    section = {"name": "nowhere", "driver": "machines", "cloud": "state-machine-tasks", "pools": pools}
+    site = DriverSite(MachineDriver(), section, zk)
+    try:
+        provider: Any = site.provider
+        handler: Any = provider.getRequestHandler(site.worker, site.worker.submit("small"))
+        node = Node("small")
+        node.provider, node.pool, node.hostname = "nowhere", "main", "np1"
+        zk.storeNode(node)
+        node.state = states.BUILDING
+        zk.nodes.lock_and_save(node)
+        launch = StateMachineNodeLauncher(handler, node, provider.provider)
+        launch.launch()
+        wait_for("it has ended", lambda: launch.complete)
+        assert node.state == states.READY
+        node.state = states.USED
+        deletion = StateMachineNodeDeleter(zk, provider, node)
+        seen = [deletion.complete]
+        provider.scheduler.add(deletion)
+        deletion.join(30)
+        assert [*seen, deletion.complete] == [False, True]
+        assert zk.getNode(node.key) is None
+    finally:
+        site.end()
+        FakeCloud.forget("state-machine-tasks")
+
+
+class ConfigException(Exception):
+    """Of the library."""
+
+
+@pytest.mark.parametrize(
+    ("contexts", "pod", "context", "token"),
+    [
+        # The token without its prefix, as releases up to 36 and from 37 of the library have it.
+        ({"lab": {"authorization": "Bearer secret"}}, None, "lab", "secret"),
+        ({"lab": {"BearerToken": "Bearer secret"}}, None, "lab", "secret"),
+        ({None: {}}, None, None, None),
+        (ConfigException("empty"), {"authorization": "Bearer of-the-pod"}, None, "of-the-pod"),
+        (FileNotFoundError(), {"authorization": "Bearer of-the-pod"}, None, "of-the-pod"),
+        (ConfigException("no files"), None, None, LookupError),
+        ({"lab": {}}, None, "nope", LookupError),
+    ],
+)
+def test_client_of_kubernetes(
+    contexts: Any, pod: Any, context: Any, token: Any, tmp_path: Path, monkeypatch: Any, caplog: Any
+) -> None:
+    """As files say, else as a pod in the cluster is; where nothing says it, the log does, and the driver goes on."""
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(b"certificate")
+
+    def from_files(context: str | None) -> Any:
+        if isinstance(contexts, Exception):
+            raise contexts
+        if context not in contexts:
+            raise ConfigException(f"no context {context}")
+        file = str(ca) if contexts[context] else None
+        return SimpleNamespace(configuration=SimpleNamespace(api_key=contexts[context], ssl_ca_cert=file))
+
+    def from_pod(client_configuration: Any) -> None:
+        if pod is None:
+            raise ConfigException("not in a pod")
+        client_configuration.api_key = pod
+
+    config: dict[str, Any] = {"ConfigException": ConfigException, "new_client_from_config": from_files}
+    config["load_incluster_config"] = from_pod
+    client: dict[str, Any] = {
+        "CoreV1Api": lambda api_client: ("core", api_client),
+        "Configuration": lambda: SimpleNamespace(api_key={}, ssl_ca_cert=None),
+        "ApiClient": lambda configuration: SimpleNamespace(configuration=configuration),
+    }
+    for name, values in (("", {}), (".config", config), (".client", client)):
+        module = ModuleType(f"kubernetes{name}")
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    found = get_client(LOG, context, lambda api_client: ("extra", api_client))
+    if token is LookupError:
+        assert found == (None, None, None, None)
+        assert f"context {context} cannot be used" in caplog.text
+        return
+    certificate = base64.b64decode(found[1]) if found[1] else None
+    assert (found[0], certificate) == (token, b"certificate" if token == "secret" else None)
+    assert (found[2][0], found[3]) == ("core", ("extra", found[2][1]))
+    assert get_client(LOG, context)[3] is None
+
+
+class Client:
+    """Of ZooKeeper.
+
+    :param connects: when it is listened to.
+    """
+
+    def __init__(self, connected: bool, connects: bool = False) -> None:
+        self.connected = connected
+        self.connects = connects
+        self.kazoo = object()
+        self.tell: Callable[[str], None] = lambda _: None
+
+    def add_session_listener(self, listener: Callable[[str], None]) -> None:
+        self.connected = self.connected or self.connects
+        self.tell = listener
+
+
+class User(ZooKeeperBase):
+    def __init__(self, client: Any) -> None:
+        self.seen: list[str] = []
+        super().__init__(client)
+
+    def _onConnect(self) -> None:
+        self.seen.append("connect")
+
+    def _onDisconnect(self) -> None:
+        self.seen.append("disconnect")
+
+    def _onReconnect(self) -> None:
+        self.seen.append("reconnect")
+
+
+@pytest.mark.parametrize("client", [Client(True), Client(False), Client(False, connects=True)])
+def test_hooks_of_a_connection(client: Client) -> None:
+    """Connected before, later, or while it begins: it is not missed."""
+    user = User(client)
+    if not client.connected:
+        assert user.seen == []
+        client.tell("connected")
+    for state in ("suspended", "connected", "lost", "connected"):
+        client.tell(state)
+    assert user.seen == ["connect", "disconnect", "reconnect", "disconnect", "reconnect"]
+    assert user.kazoo_client is client.kazoo
+
+
+@pytest.mark.parametrize("ask", ["hasBuildRequest", "getBuildRequest", "removeBuildRequest", "getImagePaused"])
+def test_lost_session(ask: str) -> None:
+    """It is an error of ours, and Kazoo's, too; a lost connection is tried again."""
+    errors: list[type[Exception]] = []
+
+    def lost(*_: Any, **__: Any) -> Any:
+        raise errors.pop(0)
+
+    def retry(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        while True:
+            try:
+                return call(*arguments, **options)
+            except ConnectionLoss:
+                continue
+
+    kazoo = SimpleNamespace(retry=retry, **dict.fromkeys(("get", "exists", "delete", "get_children"), lost))
+    zk = ReleasedImages(cast(Any, SimpleNamespace(kazoo=kazoo)), None)
+    errors += [SessionExpiredError] * 3
+    with pytest.raises(ZKException) as raised:
+        getattr(zk, ask)("debian")
+    assert isinstance(raised.value, SessionExpiredError)
+
+
+def section(name: str, **keys: Any) -> Any:
+    pools = [{"name": "main", "labels": [{"name": "small"}]}]
+    made = Drivers.get("fake").getProviderConfig({"name": name, "driver": "fake", "pools": pools, **keys})
+    made.load(cast(Any, SimpleNamespace(labels={"small": SimpleNamespace(pools=[])}, diskimages={})))
+    return made
+
+
+def test_provider_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts providers anew whose section has changed; only those with images, if a builder wants it so."""
+    zk: Any = MemoryZooKeeper()
+    config: Any = SimpleNamespace(providers={"a": section("a"), "b": section("b")})
+    ProviderManager.reconfigure(None, config, zk)
+    before = dict(config.provider_managers)
+    assert sorted(before) == ["a", "b"]
+    assert before["a"].zk is zk
+    changed: Any = SimpleNamespace(providers={"a": section("a"), "b": section("b", priority=7)})
+    ProviderManager.reconfigure(config, changed, zk)
+    assert [changed.provider_managers[name] is before[name] for name in "ab"] == [True, False]
+    ProviderManager.stopProviders(changed)
+    monkeypatch.setattr(type(section("a")), "manage_images", property(lambda provider: provider.name == "a"))
+    ProviderManager.reconfigure(None, config, zk, only_image_manager=True)
+    assert list(config.provider_managers) == ["a"]
+    ProviderManager.stopProviders(config)
+
+
+@pytest.mark.parametrize(
+    ("item", "wanted"), [(None, []), ("a", ["a"]), (["a"], ["a"]), (0, []), ({"a": 1}, [{"a": 1}])]
+)
+def test_configuration(item: Any, wanted: list[Any], tmp_path: Path) -> None:
+    assert as_list(item) == wanted
+    made = get_provider_config({"name": "lab", "driver": "static"})
+    assert isinstance(made, StaticProviderConfig)
+    assert made.name == "lab"
+    path = tmp_path / "nodepool.yaml"
+    tls = "zookeeper-tls: {cert: a, key: b, ca: c}"
+    path.write_text(f"zookeeper-servers: [{{host: localhost}}]\n{tls}\nlabels: [{{name: small}}]\n")
+    assert list(loadConfig(str(path)).labels) == ["small"]
+    one, other = DriverConfig(), DriverConfig()
+    one.name = "mine"
+    assert one != other
+    other.name = "mine"
+    assert one == other
+
+
+def test_labels_in_order() -> None:
+    recorder = LabelRecorder()
+    for label, node_id in (("a", "1"), ("a", "2"), ("b", "3")):
+        recorder.add(label, node_id)
+    assert recorder.labels() == ["a", "a", "b"]
+    assert recorder.pop("a") == "1"
+    recorder.removeNode("3")
+    recorder.removeNode("4")
+    assert recorder.labels() == ["a"]
+    with pytest.raises(KeyError):
+        recorder.pop("b")
+
+
+@pytest.mark.parametrize(("host", "v4", "v6"), [("127.0.0.1", "127.0.0.1", None), ("::1", None, "::1")])
+def test_nodes(host: str, v4: str | None, v6: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Addresses of a name; numbers until a time is over, and then the error of the caller; durations in the log."""
+    node = SimpleNamespace(hostname=host, connection_port=22, public_ipv4=None, public_ipv6=None)
+    set_node_ip(node)
+    assert (node.public_ipv4, node.public_ipv6) == (v4, v6)
+    counts = iterate_timeout(30, KeyError, "a machine", interval=0)
+    assert [next(counts), next(counts), next(counts)] == [1, 2, 3]
+    with pytest.raises(KeyError, match="Timeout waiting for a machine"):
+        next(iterate_timeout(0, KeyError, "a machine"))
+    with caplog.at_level(logging.DEBUG), Timer(LOG, "Listed servers"):
+        assert vars(Attributes(a=1, b=2)) == {"a": 1, "b": 2}
+    assert caplog.messages[-1].startswith("Listed servers in ")
+
+
+def test_rates_and_counts() -> None:
+    """Calls wait and are logged; launches are counted, and what the launcher counts itself is not."""
+    slept, lines = list[float](), list[tuple[Any, ...]]()
+    limiter = RateLimiter("cloud", 2, clock=lambda: 5.0, sleep=slept.append)
+    for _ in range(2):
+        with RateLimitInstance(limiter, lambda *args: lines.append(args), "Listed"):
+            pass
+    assert (slept, [line[2] for line in lines]) == ([0.5], ["Listed", "Listed"])
+    with pytest.raises(KeyError), RateLimitInstance(RateLimiter("cloud", 0), lambda *_: None, "Listed"):
+        raise KeyError
+    before = REGISTRY.snapshot()
+    reporter = StatsReporter(None)
+    reporter.provider_config, reporter.node = SimpleNamespace(name="cloud"), SimpleNamespace(az="az1")
+    reporter.handler = SimpleNamespace(request=SimpleNamespace(requestor="zuul"))
+    reporter.recordLaunchStats("ready", 250)
+    for name in ("updateNodeRequestStats", "updateNodeStats", "updateProviderLimits", "updateTenantLimits"):
+        assert getattr(reporter, name)(None) is None
+    assert REGISTRY.snapshot().keys() - before.keys() == {LAUNCH.series("ready", "cloud", "az1", "zuul")}
+    assert normalize_statsd_name("a.b:c d/e") == "a_b_c d/e"
+
+
+def test_registries() -> None:
+    """Of components, with the version of Zuul's model; of the launcher, with its providers; of releases."""
+    registry, provider = GlobalRegistry(), object()
+    client, zk = object(), cast(Any, object())
+    assert registry.model_api == MODEL_API
+    assert registry.create(SimpleNamespace(client=client)) is client
+    registry.clearRegistry()
+    assert registry.model_api == MODEL_API
+    view = LauncherView(zk, cast(Any, {"cloud": provider}.get))
+    assert (view.getZK(), view.zk) == (zk, zk)
+    assert view.getProviderManager("cloud") is provider
+    with pytest.raises(KeyError, match="other"):
+        view.getProviderManager("other")
+    assert version_info.release_string() == release_string()
+    assert release_string().startswith(str(version_info))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration files of a test, with the keys of ZooKeeper that each needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+import pytest
+
+from nodepool.config.loader import load_config
+from nodepool.config.objects import Config
+from nodepool.config.problems import Problem
+from nodepool.config.validator import validate, validate_here
+from nodepool.driver.registry import Drivers
+from nodepool.exceptions import ConfigError
+from tests.support.odd_driver import write_odd_driver
+
+#: The first two lines of each file.
+HEAD: Final = "zookeeper-servers: [{host: zk}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
+
+
+class Files:
+    """``f.yaml``, and a secure file ``s.yaml``; texts have no directories."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.main, self.secure = directory / "f.yaml", directory / "s.yaml"
+
+    def write(self, text: str, secure: str | None = None) -> tuple[str, str | None]:
+        """Paths of the files; a text that has no ``zookeeper-servers`` stands below `HEAD`."""
+        self.main.write_text(text if "zookeeper-servers" in text else HEAD + text, encoding="utf-8")
+        if secure is None:
+            return str(self.main), None
+        self.secure.write_text(secure, encoding="utf-8")
+        return str(self.main), str(self.secure)
+
+    def load(self, text: str, secure: str | None = None) -> Config:
+        """As a daemon does."""
+        return load_config(*self.write(text, secure))
+
+    def refused(self, text: str, secure: str | None = None, *, strict: bool = True) -> list[str]:
+        """Lines of the error."""
+        with pytest.raises(ConfigError) as caught:
+            load_config(*self.write(text, secure), strict=strict)
+        return self.short(str(caught.value)).splitlines()
+
+    def problems(self, text: str, secure: str | None = None) -> list[Problem]:
+        return validate(*self.write(text, secure))
+
+    def here(self, text: str, secure: str | None = None) -> list[str]:
+        """What ``config-validate`` prints."""
+        return [self.short(f"{one.severity.value}: {one}") for one in validate_here(*self.write(text, secure))]
+
+    def short(self, text: str) -> str:
+        return text.replace(f"{self.directory}/", "")
+
+
+class OddDriver(Protocol):
+    """Makes a driver ``odd`` whose methods do what the test says."""
+
+    def __call__(self, load: str = ..., schema: str = ..., config: str = ...) -> None: ...
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+@pytest.fixture
+def odd_driver(tmp_path: Path) -> Iterator[OddDriver]:
+    def make(
+        load: str = "pass", schema: str = "return {str: object}", config: str = "return Config_(provider)"
+    ) -> None:
+        write_odd_driver(tmp_path / "drivers", load, schema, config)
+
+    yield make
+    Drivers.load([])
+    sys.modules.pop("nodepool.driver.odd", None)

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated project, held to Google's own description of its APIs (discovery documents), clients and logins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import requests
+from google.api_core.exceptions import Forbidden, NotFound, TooManyRequests, Unauthorized
+from google.auth import compute_engine, identity_pool
+from google.auth.compute_engine import _metadata
+from google.auth.exceptions import RefreshError
+from google.auth.transport.requests import AuthorizedSession, Request
+from google.cloud import compute_v1
+from google.oauth2 import service_account
+
+from simulators.gce import GceBootRule, GceSettings, GceSimulator, ZoneCapacity, catalog
+from simulators.gce.compute_api import PREFIX
+from simulators.gce.links import PROJECT
+from tests.support.manual_clock import ManualClock
+
+ZONE: Final = "us-central1-a"
+SCOPES: Final = ["https://www.googleapis.com/auth/cloud-platform"]
+WHERE: Final = {"project": PROJECT, "zone": ZONE}
+Description = dict[str, Any]
+
+
+class Project:
+    """A project whose time passes when the test says so, and Google's clients with the key of its account."""
+
+    def __init__(self, simulator: GceSimulator, clock: ManualClock) -> None:
+        self.simulator = simulator
+        self.passes = clock.pass_seconds
+        self._account: Any = service_account.Credentials
+        self.instances = self.client("Instances")
+
+    def client(self, name: str, **key: str) -> Any:
+        """For example of ``Instances``.
+
+        :param key: changes of the account's key.
+        """
+        credentials = self._account.from_service_account_info(self.simulator.key | key, scopes=SCOPES)
+        options = {"api_endpoint": self.simulator.url}
+        return getattr(compute_v1, f"{name}Client")(credentials=credentials, client_options=options)
+
+    def insert(self, name: str, **more: Any) -> Any:
+        """Its operation. The types of the client refuse what does not have Google's shape."""
+        disk = compute_v1.AttachedDiskInitializeParams(
+            source_image="projects/debian-cloud/global/images/family/debian-12",
+            disk_size_gb=20,
+            disk_type=f"zones/{ZONE}/diskTypes/pd-ssd",
+            labels={"nodepool_node_id": "1"},
+        )
+        external = compute_v1.AccessConfig(type_="ONE_TO_ONE_NAT", name="External NAT")
+        interface = compute_v1.NetworkInterface(network="global/networks/default", access_configs=[external])
+        instance = compute_v1.Instance(
+            name=name,
+            machine_type=f"zones/{ZONE}/machineTypes/n2-standard-2",
+            labels={"nodepool_node_id": "1"},
+            metadata=compute_v1.Metadata(items=[compute_v1.Items(key="ssh-keys", value="zuul:ssh-ed25519 AAAA")]),
+            disks=[compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=disk)],
+            network_interfaces=[interface],
+            **more,
+        )
+        return self.instances.insert_unary(**WHERE, instance_resource=instance)
+
+    def operation(self, made: Any) -> Any:
+        return self.client("ZoneOperations").get(**WHERE, operation=made.name)
+
+
+@pytest.fixture
+def project() -> Iterator[Project]:
+    clock = ManualClock(1_800_000_000.0)
+    with GceSimulator(GceSettings(page_limit=2, token_seconds=1e9), clock=clock) as simulator:
+        yield Project(simulator, clock)
+        assert not simulator.state()["bugs"]
+
+
+SPOT: Final = compute_v1.Scheduling(provisioning_model="SPOT", instance_termination_action="STOP")
+
+
+def test_life_of_an_instance(project: Project) -> None:
+    """From the insert to the end, with operation, disk, console and labels."""
+    operation = project.insert("np1", scheduling=SPOT)
+    assert (operation.status, operation.operation_type) == (compute_v1.Operation.Status.PENDING, "insert")
+    project.passes(1.0)
+    done = project.operation(operation)
+    assert done.status == compute_v1.Operation.Status.DONE
+    assert not done.error.errors
+    instance = project.instances.get(**WHERE, instance="np1")
+    assert (instance.name, instance.status, dict(instance.labels)) == ("np1", "RUNNING", {"nodepool_node_id": "1"})
+    assert (instance.scheduling.provisioning_model, instance.scheduling.preemptible) == ("SPOT", True)
+    (interface,) = instance.network_interfaces
+    assert interface.network_i_p.startswith("10.128.")
+    assert interface.access_configs[0].nat_i_p.startswith("127.64.")
+    assert [(item.key, item.value) for item in instance.metadata.items] == [("ssh-keys", "zuul:ssh-ed25519 AAAA")]
+    disk = project.client("Disks").get(**WHERE, disk="np1")
+    assert (disk.size_gb, list(disk.users), dict(disk.labels)) == (20, [instance.self_link], {"nodepool_node_id": "1"})
+    console = project.instances.get_serial_port_output(**WHERE, instance="np1")
+    assert console.contents.startswith("Booting np1")
+    labels = compute_v1.InstancesSetLabelsRequest(labels={"a": "b"}, label_fingerprint=instance.label_fingerprint)
+    project.instances.set_labels_unary(**WHERE, instance="np1", instances_set_labels_request_resource=labels)
+    assert dict(project.instances.get(**WHERE, instance="np1").labels) == {"a": "b"}
+    project.instances.delete_unary(**WHERE, instance="np1")
+    project.passes(1.0)
+    with pytest.raises(NotFound):
+        project.instances.get(**WHERE, instance="np1")
+    kinds = [entry.operation_type for entry in project.client("ZoneOperations").list(**WHERE)]
+    assert kinds == ["insert", "setLabels", "delete"]
+
+
+def test_failed_operation(project: Project) -> None:
+    """The error is in the operation, with details."""
+    project.simulator.change(quotas={"PREEMPTIBLE_CPUS": 1})
+    first = project.insert("np1", scheduling=SPOT)
+    project.simulator.change(quotas={}, boots=[GceBootRule(code="ZONE_RESOURCE_POOL_EXHAUSTED", status=503)])
+    second = project.insert("np2", scheduling=SPOT)
+    project.passes(1.0)
+    (error,) = project.operation(first).error.errors
+    info = error.error_details[0].quota_info
+    assert (error.code, info.metric_name, info.limit) == (
+        *("QUOTA_EXCEEDED", "compute.googleapis.com/preemptible_cpus", 1.0),
+    )
+    done = project.operation(second)
+    reasons = [entry.error_info.reason for entry in done.error.errors[0].error_details if "error_info" in entry]
+    assert (done.http_error_status_code, reasons) == (503, ["resource_availability"])
+
+
+def test_lists(project: Project) -> None:
+    """The client goes through all pages, of one zone and of all."""
+    names = [f"np{number}" for number in range(5)]
+    for name in names:
+        project.insert(name)
+    project.passes(1.0)
+    assert [instance.name for instance in project.instances.list(**WHERE)] == names
+    request = compute_v1.AggregatedListInstancesRequest(project=PROJECT, filter="labels.nodepool_node_id=1")
+    found = [one.name for _scope, part in project.instances.aggregated_list(request) for one in part.instances]
+    assert found == names
+    assert len(list(project.client("Disks").list(**WHERE))) == 5
+    assert not list(project.client("Addresses").list(project=PROJECT, region="us-central1"))
+
+
+def test_errors(project: Project) -> None:
+    """The client knows them by status, and shows reason and domain; a key of another account is refused."""
+    rate = {"operation": "instances.list", "kind": "403", "reason": "rateLimitExceeded", "count": 1}
+    project.simulator.change(errors=[rate, {"operation": "instances.list", "kind": "429", "count": 1}])
+    with pytest.raises(Forbidden) as caught:
+        list(project.instances.list(**WHERE))
+    assert caught.value.errors[0]["reason"] == "rateLimitExceeded"
+    with pytest.raises(TooManyRequests):
+        list(project.instances.list(**WHERE))
+    project.simulator.change(denied=["instances.*"])
+    with pytest.raises(Forbidden, match=r"compute\.instances\.list"):
+        list(project.instances.list(**WHERE))
+    with pytest.raises(Unauthorized):
+        list(project.client("Instances", client_email="other@example.com").list(**WHERE))
+
+
+def description(name: str) -> Description:
+    documents = resources.files("googleapiclient.discovery_cache") / "documents"
+    found: Description = json.loads((documents / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def compute() -> Description:
+    return description("compute.v1")
+
+
+def method_of(compute: Description, name: str) -> Description:
+    collection, _, method = name.partition(".")
+    found: Description = compute["resources"][collection]["methods"][method]
+    return found
+
+
+def test_methods(compute: Description) -> None:
+    """Each has the name, the HTTP method and the path that Google says; quotas have names that there are."""
+    assert compute["rootUrl"] + compute["servicePath"] == f"https://compute.googleapis.com{PREFIX}"
+    table = GceSimulator().application.compute.table
+    assert len(table) > 40
+    for name, (method, template) in table.items():
+        described = method_of(compute, name)
+        parts = ["{}" if part.startswith("{") else part for part in described["path"].split("/")]
+        assert (name, method, template) == (name, described["httpMethod"], "/".join(parts))
+    known = compute["schemas"]["Quota"]["properties"]["metric"]["enum"]
+    assert {*catalog.REGION_QUOTAS, *catalog.PROJECT_QUOTAS} <= set(known)
+
+
+def faults(compute: Description, schema: Description, content: Any, where: str) -> list[str]:
+    """What of an answer is not as described: fields that there are not, and values of another kind."""
+    if "$ref" in schema:
+        return faults(compute, compute["schemas"][schema["$ref"]], content, where)
+    kind = schema.get("type")
+    kinds: dict[Any, Any] = {"string": str, "integer": int, "boolean": bool, "number": (int, float), "array": list}
+    if not isinstance(content, kinds.get(kind, dict)):
+        return [f"{where} is {content!r}, not {kind}"]
+    if kind == "string" and schema.get("enum") and content not in schema["enum"]:
+        return [f"{where} is {content!r}"]
+    if kind == "array":
+        return [fault for entry in content for fault in faults(compute, schema["items"], entry, f"{where}[]")]
+    if kind != "object":
+        return []
+    properties, more = schema.get("properties", {}), schema.get("additionalProperties")
+    found = []
+    for name, value in content.items():
+        inner = properties.get(name, more)
+        found += [f"{where}.{name}"] if inner is None else faults(compute, inner, value, f"{where}.{name}")
+    return found
+
+
+def test_answers(compute: Description, project: Project) -> None:
+    """Every field of every answer is one that Google has, of its kind; also in Cloud Storage."""
+    project.simulator.change(page_limit=500)
+    account = compute_v1.ServiceAccount(email="default", scopes=[])
+    operation = project.insert("np1", service_accounts=[account])
+    project.insert("np2", scheduling=SPOT, tags=compute_v1.Tags(items=["ssh"]))
+    project.passes(1.0)
+    project.simulator.change(capacity=[ZoneCapacity(room=2)])
+    project.insert("np3")
+    project.simulator.change(quotas={"INSTANCES": 3})
+    project.insert("np4")
+    project.passes(1.0)
+    with project.simulator.cloud() as cloud:
+        cloud.add_address("a1")
+        cloud.images.add("built", "ours", {"a": "b"})
+        (instance,) = [one for one in cloud.instances.all() if one.spec.spot]
+        cloud.instances.preempt(instance)
+        stored = cloud.objects.put("nodepool-images", "o", b"abc", {"metadata": {"a": "b"}})
+    assert faults(description("storage.v1"), {"$ref": "Object"}, stored, "object") == []
+    values = {"region": "us-central1", "machineType": "e2-micro", "network": "default", "subnetwork": "default"}
+    values |= {"instance": "np1", "disk": "np1", "address": "a1", "image": "built", "family": "ours"}
+    values |= {"zone": ZONE, "operation": operation.name, "project": PROJECT}
+    session = AuthorizedSession(account_of(project.simulator))  # type: ignore[no-untyped-call]
+    with session:
+        session.trust_env = False
+        for name, (method, _template) in project.simulator.application.compute.table.items():
+            # Those are as zoneOperations.get.
+            if method == "GET" and name not in ("globalOperations.get", "regionOperations.get"):
+                described = method_of(compute, name)
+                path = described["path"].format(**values, resourceId="np1")
+                with session.get(f"{project.simulator.url}{PREFIX}{path}") as answer:
+                    assert answer.status_code == 200, (name, answer.text)
+                    assert faults(compute, described["response"], answer.json(), name) == []
+
+
+def account_of(simulator: GceSimulator, path: Path | None = None, **changes: Any) -> Any:
+    """Credentials of the account's key, or of a file."""
+    if path is None:
+        maker: Any = service_account.Credentials
+        return maker.from_service_account_info(simulator.key, scopes=SCOPES)
+    document = json.loads(path.read_text(encoding="utf-8")) | changes
+    path.write_text(json.dumps(document), encoding="utf-8")
+    kinds: dict[str, Any] = {
+        "service_account": service_account.Credentials.from_service_account_file,
+        "external_account": identity_pool.Credentials.from_file,
+    }
+    return kinds[document["type"]](str(path), scopes=SCOPES)
+
+
+def status(simulator: GceSimulator, credentials: Any) -> int:
+    """Of a list. Texts are sent as they are."""
+    where = f"{simulator.url}{PREFIX}projects/{PROJECT}/zones/{ZONE}/instances"
+    kind: Any = requests.Session() if isinstance(credentials, str) else None
+    if kind is None:
+        kind = AuthorizedSession(credentials, refresh_status_codes=())  # type: ignore[no-untyped-call]
+    with kind as session:
+        session.trust_env = False
+        headers = {"Authorization": credentials} if isinstance(credentials, str) else {}
+        with session.get(where, headers=headers) as answer:
+            assert answer.status_code == 200 or answer.json()["error"]["status"] == "UNAUTHENTICATED"
+            return int(answer.status_code)
+
+
+def test_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a key, for a token that ends; by workload identity, for another token; by the metadata server."""
+    with GceSimulator() as simulator:
+        path = simulator.write_key_file(tmp_path / "key.json")
+        credentials = account_of(simulator, path)
+        assert status(simulator, credentials) == 200
+        assert simulator.state()["calls"]["tokens.post"] == 1
+        with simulator.cloud() as cloud:
+            email = cloud.email
+            simulator.application.tokens.end_all()
+        assert status(simulator, credentials) == 401
+        subject, identity = tmp_path / "subject", tmp_path / "identity.json"
+        subject.write_text("foreign", encoding="utf-8")
+        account = f"{simulator.url}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
+        document = {
+            "type": "external_account",
+            "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/x",
+            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+            "token_url": f"{simulator.url}/v1/token",
+            "service_account_impersonation_url": account,
+            "credential_source": {"file": str(subject)},
+        }
+        identity.write_text(json.dumps(document), encoding="utf-8")
+        assert status(simulator, account_of(simulator, identity)) == 200
+        # Private: Google's library reads its variable once, when it is imported.
+        monkeypatch.setattr(_metadata, "_GCE_METADATA_HOST", simulator.url.removeprefix("http://"))
+        assert status(simulator, compute_engine.Credentials()) == 200  # type: ignore[no-untyped-call]
+        request = Request()
+        assert _metadata.get_project_id(request) == PROJECT  # type: ignore[no-untyped-call]
+        request.session.close()
+        for given in ("", "Bearer x", "Bearer a.b.c", "Basic x"):
+            assert status(simulator, given) == 401
+        with pytest.raises(RefreshError, match="account not found"):
+            status(simulator, account_of(simulator, path, client_email="other@example.com"))
+        simulator.change(errors=[{"operation": "tokens.post", "kind": "403", "message": "no"}])
+        with pytest.raises(RefreshError):
+            status(simulator, account_of(simulator, path, client_email=email))
+        assert not simulator.state()["bugs"]

@@ -1,0 +1,445 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts about IBM Cloud, each with its source: what the simulated region says, and what the driver makes of it.
+
+Sources: models and signatures of IBM's client ``ibm-vpc``, which is made of the definition of the API; pages of
+https://cloud.ibm.com/docs/vpc; answers that users of IBM Cloud published.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import requests
+import yaml
+from ibm_cloud_sdk_core import ApiException
+from ibm_cloud_sdk_core.authenticators import (
+    BearerTokenAuthenticator,
+    ContainerAuthenticator,
+    IAMAssumeAuthenticator,
+    IAMAuthenticator,
+    NoAuthAuthenticator,
+    VPCInstanceAuthenticator,
+)
+from ibm_platform_services import GlobalTaggingV1, ResourceControllerV2, ResourceManagerV2
+from ibm_vpc import VpcV1
+from ibm_vpc import vpc_v1 as models
+
+from nodepool.driver.framework.cloud_errors import CloudNoCapacity, CloudQuota, CloudRefused
+from nodepool.driver.ibmvpc.errors import (
+    BUSY,
+    CAPACITY,
+    DENIED,
+    EXISTS,
+    LOGIN,
+    PREEMPTED,
+    QUOTA,
+    THROTTLED,
+    IbmError,
+    errors_in,
+    meaning,
+)
+from nodepool.driver.ibmvpc.types import AVAILABLE, DELETING, FAILED, PENDING, RUNNING, STOPPED, USABLE_IMAGES
+from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
+from simulators.ibmvpc.core import ACCOUNT
+from simulators.ibmvpc.iam_api import CR_TOKEN, PROFILE_ID
+from simulators.ibmvpc.images import IMAGE_NAME
+from simulators.ibmvpc.network import KEY_NAME
+from tests.support.manual_clock import ManualClock
+
+ZONE: Final = "us-south-1"
+VERSION: Final = "2026-10-06"
+Refusal = tuple[int, str]
+
+
+@cache
+def _first(kind: Any) -> Any:
+    """A client that others are copies of. Each of its own would read all certificates of the machine: 0.1 s."""
+    return kind(*((VERSION,) if kind is VpcV1 else ()), authenticator=NoAuthAuthenticator())
+
+
+class Caller:
+    """A region and IBM's clients. ``clock`` is the region's; its time passes only when the test says so."""
+
+    def __init__(self, simulator: IbmVpcSimulator, clock: ManualClock) -> None:
+        self.simulator = simulator
+        self.clock = clock
+        self.login: Any = IAMAuthenticator(IbmVpcSettings.api_key, url=simulator.url)
+        self.vpc: Any = self.client()
+        self.groups: Any = self.service(ResourceManagerV2)
+
+    def client(self, login: Any = None, version: str = VERSION) -> Any:
+        """A client of the VPC API."""
+        service = self.service(VpcV1, login, "/v1")
+        service.version = version
+        return service
+
+    def service(self, kind: Any, login: Any = None, path: str = "") -> Any:
+        service = copy.copy(_first(kind))
+        service.authenticator = login or self.login
+        service.set_service_url(self.simulator.url + path)
+        return service
+
+    def id_of(self, kind: str, name: str) -> str:
+        """The id of something that is there, whatever lists show."""
+        with self.simulator.cloud() as cloud:
+            found = cloud.resources.named(kind, name)
+        assert found is not None
+        return found.id
+
+    def create(self, name: str = "np1", **more: Any) -> models.Instance:
+        """An instance; what is wrong with its shape is an error."""
+        subnet = {"id": self.id_of("subnets", f"ci-{ZONE}")}
+        prototype = {
+            "name": name,
+            "profile": {"name": "cx2-2x4"},
+            "zone": {"name": ZONE},
+            "image": {"id": self.id_of("images", IMAGE_NAME)},
+            "keys": [{"id": self.id_of("keys", KEY_NAME)}],
+            "primary_network_interface": {"name": "eth0", "subnet": subnet},
+            **more,
+        }
+        return models.Instance.from_dict(self.vpc.create_instance(prototype).get_result())
+
+    def interface(self, name: str = "np1") -> Any:
+        """That of a new instance."""
+        return self.create(name).primary_network_interface
+
+    def bind(self, name: str, interface: Any) -> Any:
+        """A new floating IP of an interface."""
+        return self.vpc.create_floating_ip({"name": name, "target": {"id": interface.id}}).get_result()
+
+    def names(self, kind: str, **filters: Any) -> list[str]:
+        """Of a list, in its order."""
+        return [found["name"] for found in getattr(self.vpc, f"list_{kind}")(**filters).get_result()[kind] or ()]
+
+    def addresses(self) -> list[models.FloatingIP]:
+        # A list without entries may have null for them.
+        found = self.vpc.list_floating_ips().get_result()["floating_ips"]
+        return [models.FloatingIP.from_dict(one) for one in found or ()]
+
+
+@pytest.fixture
+def caller() -> Iterator[Caller]:
+    # IBM's clients look at the time of the machine: whether their token has ended.
+    clock = ManualClock(time.time())
+    with IbmVpcSimulator(IbmVpcSettings(by_turns=False), clock=clock) as simulator:
+        yield Caller(simulator, clock)
+        for kind in (VpcV1, ResourceManagerV2, ResourceControllerV2, GlobalTaggingV1):
+            _first(kind).http_client.close()
+        assert simulator.state()["bugs"] == []
+
+
+def refused(call: Callable[..., Any], *arguments: Any, **named: Any) -> Refusal:
+    """Status and IBM's code of a call that is refused."""
+    with pytest.raises(ApiException) as caught:
+        call(*arguments, **named)
+    assert caught.value.http_response is not None
+    content = caught.value.http_response.json()
+    told = content["errors"][0]["code"] if "errors" in content else content.get("error_code", "")
+    return caught.value.status_code, told
+
+
+def with_group_name(image: dict[str, Any]) -> dict[str, Any]:
+    """An image of a list, as IBM's client wants it.
+
+    In the client (``ibm_vpc.vpc_v1.ResourceGroupReference``), which is made of the definition of the API, the name of
+    a resource group is required. IBM's list of images has only its id, as Nodepool 11.0.0 says of it
+    (``ibmvpc/adapter.py``).
+    """
+    assert set(image["resource_group"]) == {"href", "id"}
+    return {**image, "resource_group": {**image["resource_group"], "name": "Default"}}
+
+
+#: Lists -> the models of the list and of its entries.
+LISTS: Final = {
+    "vpcs": (models.VPCCollection, models.VPC),
+    "subnets": (models.SubnetCollection, models.Subnet),
+    "keys": (models.KeyCollection, models.Key),
+    "images": (models.ImageCollection, models.Image),
+    "instance_profiles": (models.InstanceProfileCollection, None),
+    "operating_systems": (models.OperatingSystemCollection, None),
+    "instances": (models.InstanceCollection, models.Instance),
+    "volumes": (models.VolumeCollection, models.Volume),
+    "floating_ips": (models.FloatingIPCollection, models.FloatingIP),
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_no_property_is_invented(caller: Caller, kind: str) -> None:
+    """``ibm-vpc``: the model has each property, at all depths, and those that must be there are; one of images is not,
+    see `with_group_name`.
+    """
+    caller.bind("ip-1", caller.interface())
+    whole, one = LISTS[kind]
+    answer = getattr(caller.vpc, f"list_{kind}")(limit=100).get_result()
+    if kind == "images":
+        answer["images"] = list(map(with_group_name, answer["images"]))
+    assert whole.from_dict(answer).total_count > 0
+    for document in answer[kind] if one is not None else ():
+        assert _paths(document) <= _paths(one.from_dict(document).to_dict())
+
+
+def _paths(document: Any, at: str = "") -> set[str]:
+    """Names of properties, at all depths."""
+    if isinstance(document, list):
+        return {path for entry in document for path in _paths(entry, at)}
+    if not isinstance(document, dict):
+        return {at}
+    return {at} | {path for name, value in document.items() for path in _paths(value, f"{at}.{name}")}
+
+
+#: States that the driver names -> the enumeration of IBM's client.
+STATES: Final = (
+    ((RUNNING, FAILED, DELETING, *STOPPED), models.Instance.StatusEnum),
+    ((AVAILABLE, FAILED, DELETING), models.FloatingIP.StatusEnum),
+    ((AVAILABLE, PENDING, FAILED, DELETING, *USABLE_IMAGES), models.Image.StatusEnum),
+    ((PREEMPTED, "cannot_start_compute"), models.InstanceStatusReason.CodeEnum),
+    (sorted(code for code in CAPACITY if code.startswith("cannot_start")), models.InstanceStatusReason.CodeEnum),
+    (("image_data_corrupted", "image_request_in_progress"), models.ImageStatusReason.CodeEnum),
+)
+
+
+@pytest.mark.parametrize(("names", "enumeration"), STATES)
+def test_states_are_those_of_the_api(names: tuple[str, ...], enumeration: Any) -> None:
+    """``ibm-vpc``: values of its enumerations."""
+    assert set(names) <= {state.value for state in enumeration}
+
+
+#: https://cloud.ibm.com/docs/vpc?topic=vpc-instance-status-messages: reasons -> what the driver does.
+REASONS: Final = {
+    "cannot_start": CloudRefused,
+    "cannot_start_capacity": CloudNoCapacity,
+    "cannot_start_compute": CloudNoCapacity,
+    "cannot_start_ip_address": CloudNoCapacity,
+    "cannot_start_network": CloudRefused,
+    "cannot_start_placement_group": CloudNoCapacity,
+    "cannot_start_reservation_capacity": CloudNoCapacity,
+    "cannot_start_reservation_expired": CloudNoCapacity,
+    "cannot_start_storage": CloudRefused,
+    "encryption_key_deleted": CloudRefused,
+    "stopped_by_host_failure": CloudRefused,
+    "stopped_by_preemption": CloudRefused,
+    "stopped_for_image_creation": CloudRefused,
+}
+
+
+def test_each_reason_is_known() -> None:
+    """``ibm-vpc``: a new one must be decided about. That of a preemption `IbmCreation` looks at itself."""
+    assert REASONS.keys() == {reason.value for reason in models.InstanceStatusReason.CodeEnum}
+    for code, kind in REASONS.items():
+        assert type(meaning("head", [IbmError(code, "")])) is kind
+
+
+def _same_name(caller: Caller) -> None:
+    caller.create("np1")
+    caller.create("np1")
+
+
+def _no_address(caller: Caller) -> None:
+    caller.simulator.change(quotas={"floating_ips": 0})
+    caller.vpc.create_floating_ip({"name": "ip-1", "zone": {"name": ZONE}})
+
+
+def _no_memory(caller: Caller) -> None:
+    caller.simulator.change(quotas={"memory": 1})
+    caller.create()
+
+
+#: Errors that IBM answered somebody: ``recorded_errors.yaml`` has the sources. Kind -> what it is for the driver.
+KINDS: Final = {"refused": CloudRefused, "quota": CloudQuota}
+RECORDED: Final = yaml.safe_load((Path(__file__).parent / "recorded_errors.yaml").read_text(encoding="utf-8"))
+PROVOKE: Final = {"same name": _same_name, "no address": _no_address, "no memory": _no_memory}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_errors(caller: Caller, name: str) -> None:
+    """The region answers with the same status, code, properties and words; the driver knows what it means."""
+    recorded = RECORDED[name]
+    (error,) = errors_in(recorded["body"])
+    assert type(meaning("head", [error], recorded["status"])) is KINDS[recorded["kind"]]
+    with pytest.raises(ApiException) as caught:
+        PROVOKE[name](caller)
+    response = caught.value.http_response
+    assert isinstance(response, requests.Response)
+    assert response.status_code == recorded["status"]
+    assert _paths(response.json()) == _paths(recorded["body"])
+    told = response.json()["errors"][0]
+    assert told["code"] == error.code
+    assert _words(told["message"]) == _words(error.message)
+
+
+def _words(text: str) -> str:
+    """Of a message, without what differs: numbers, and what is in brackets."""
+    return re.sub(r"\d+|\([^)]*\)", "", text)
+
+
+def test_what_the_api_cannot_do(caller: Caller) -> None:
+    """``ibm-vpc``: other things take ``If-Match``, floating IPs do not. So launchers claim them by their names. A
+    floating IP is bound only to what has none; what it is bound to itself does not count.
+
+    https://cloud.ibm.com/docs/vpc?topic=vpc-rias-error-messages: codes are lower case and underscores.
+    """
+    assert "if_match" in inspect.signature(VpcV1.update_instance).parameters
+    for change in (VpcV1.update_floating_ip, VpcV1.delete_floating_ip):
+        assert "if_match" not in inspect.signature(change).parameters
+    first, second = caller.interface("np1"), caller.interface("np2")
+    made = caller.bind("ip-1", first)
+    assert refused(caller.bind, "ip-2", first) == (409, "network_interface_in_use")
+    moved = caller.vpc.update_floating_ip(made["id"], {"target": {"id": second.id}}).get_result()
+    assert moved["target"]["id"] == second.id
+    for code in frozenset().union(QUOTA, CAPACITY, EXISTS, THROTTLED, LOGIN, DENIED, BUSY):
+        assert code == code.lower()
+        assert code.replace("_", "").isalnum()
+
+
+def test_logins(caller: Caller, tmp_path: Path) -> None:
+    """API key, token of a container, instance identity (both versions), a profile that is assumed; each with something
+    wrong; and tokens that IAM did not give, or that have ended.
+    """
+    right, wrong = tmp_path / "token", tmp_path / "other"
+    right.write_text(CR_TOKEN)
+    wrong.write_text("other")
+    url, key, name = caller.simulator.url, IbmVpcSettings.api_key, "nodepool"
+    kinds: list[Any] = [
+        IAMAuthenticator(key, url=url),
+        ContainerAuthenticator(cr_token_filename=str(right), iam_profile_name=name, url=url),
+        IAMAssumeAuthenticator(apikey=key, iam_profile_id=PROFILE_ID, url=url),
+        VPCInstanceAuthenticator(url=url),
+        VPCInstanceAuthenticator(iam_profile_id=PROFILE_ID, url=url),
+        VPCInstanceAuthenticator(url=url, service_version="2025-08-26"),
+    ]
+    for kind in kinds:
+        assert caller.client(kind).list_vpcs().get_result()["total_count"] == 1
+    bad: list[Any] = [
+        IAMAuthenticator("other", url=url),
+        ContainerAuthenticator(cr_token_filename=str(wrong), iam_profile_name=name, url=url),
+        IAMAssumeAuthenticator(apikey=key, iam_profile_id="other", url=url),
+        VPCInstanceAuthenticator(iam_profile_id="other", url=url),
+    ]
+    assert [refused(caller.client(kind).list_vpcs)[0] for kind in bad] == [400] * 4
+    assert refused(caller.client(BearerTokenAuthenticator("other")).list_vpcs) == (401, "not_authenticated")
+    held = caller.client(BearerTokenAuthenticator(str(caller.login.token_manager.get_token())))
+    held.list_vpcs()
+    caller.clock.pass_seconds(3601)
+    assert refused(held.list_vpcs) == (401, "not_authenticated")
+
+
+def test_lists(caller: Caller) -> None:
+    """IBM's own pager finds all; filters by name, group, zone, visibility and status; images of older versions, which
+    said in another way who owns them.
+    """
+    caller.simulator.change(page_limit=2)
+    for number in range(5):
+        caller.create(f"np{number}")
+    pager = models.InstancesPager(client=caller.vpc, limit=100)
+    assert [found["name"] for found in pager.get_all()] == ["np4", "np3", "np2", "np1", "np0"]
+    for arguments in ({"limit": 0}, {"limit": 101}, {"start": "other"}):
+        assert refused(caller.vpc.list_instances, **arguments) == (400, "invalid_value")
+    caller.simulator.change(page_limit=100)
+    with caller.simulator.cloud() as cloud:
+        cloud.add_instance("np7", "np_somewhere_main")
+        cloud.add_image("npimage1", "npimages_somewhere")
+    group = caller.groups.list_resource_groups(name="np_somewhere_main").get_result()["resources"][0]
+    assert caller.names("instances", resource_group_id=group["id"]) == ["np7"]
+    assert caller.names("instances", resource_group_id="other") == []
+    assert caller.names("images", visibility="private") == ["npimage1"]
+    assert caller.names("images", name="npimage1", status=["failed", "pending"]) == []
+    assert caller.names("subnets", zone_name="us-south-2") == ["ci-us-south-2"]
+    older = caller.client(version="2025-06-01").list_images().get_result()["images"]
+    assert {found["owner_type"] for found in older} == {"user", "provider"}
+    assert [found["name"] for found in older if found["owner_type"] == "user"] == ["npimage1"]
+
+
+def test_floating_ips(caller: Caller) -> None:
+    """Made on an interface, freed with it, bound to the next one, deleted; names, zones and quota of a zone."""
+    caller.simulator.change(address_seconds=[1, 1])
+    first, second = caller.create("np1"), caller.interface("np2")
+    interface = first.primary_network_interface
+    caller.bind("np1", interface)
+    for status in ("pending", "available"):
+        (address,) = caller.addresses()
+        bound = models.FloatingIPTargetNetworkInterfaceReference.from_dict(address.target)
+        assert (address.status, bound.id, address.zone.name) == (status, interface.id, ZONE)
+        assert bound.primary_ip.address == interface.primary_ip.address
+        caller.clock.pass_seconds(1)
+    caller.vpc.delete_instance(first.id)
+    caller.clock.pass_seconds(1)
+    assert caller.addresses()[0].target is None
+    assert refused(caller.bind, "ip", interface) == (400, "not_found")
+    caller.vpc.update_floating_ip(address.id, {"name": "np2", "target": {"id": second.id}})
+    (address,) = caller.addresses()
+    bound = models.FloatingIPTargetNetworkInterfaceReference.from_dict(address.target)
+    assert (address.name, bound.id) == ("np2", second.id)
+    create = caller.vpc.create_floating_ip
+    there = create({"name": "there", "zone": {"name": "us-south-2"}}).get_result()
+    assert refused(create, {"name": "there", "zone": {"name": ZONE}}) == (400, "validation_unique_failed")
+    assert refused(caller.vpc.update_floating_ip, there["id"], {"target": {"id": caller.interface("np3").id}}) == (
+        400,
+        "invalid_zone",
+    )
+    caller.simulator.change(quotas={"floating_ips": 1})
+    assert refused(create, {"name": "more", "zone": {"name": ZONE}}) == (400, "over_quota")
+    create({"name": "elsewhere", "zone": {"name": "us-south-3"}})
+    caller.vpc.delete_floating_ip(address.id)
+    assert refused(caller.vpc.delete_floating_ip, address.id) == (409, "invalid_state")
+    caller.clock.pass_seconds(1)
+    assert len(caller.addresses()) == 2
+
+
+def test_floating_ip_as_the_released_driver_binds_it(caller: Caller) -> None:
+    """Made for a zone, then attached to the interface."""
+    made = caller.create()
+    address = caller.vpc.create_floating_ip({"name": "np1", "zone": {"name": ZONE}}).get_result()
+    place = {"instance_id": made.id, "network_interface_id": made.primary_network_interface.id}
+    caller.vpc.add_instance_network_interface_floating_ip(id=address["id"], **place)
+    bound = caller.vpc.list_instance_network_interface_floating_ips(**place).get_result()
+    models.FloatingIPUnpaginatedCollection.from_dict(bound)
+    assert [found["id"] for found in bound["floating_ips"]] == [address["id"]]
+    interfaces = caller.vpc.list_instance_network_interfaces(made.id).get_result()["network_interfaces"]
+    assert models.NetworkInterface.from_dict(interfaces[0]).floating_ips[0].id == address["id"]
+    caller.vpc.remove_instance_network_interface_floating_ip(id=address["id"], **place)
+    assert caller.addresses()[0].target is None
+
+
+def test_account(caller: Caller) -> None:
+    """Groups are made once, and listed late, or never to this client; the CRN of object storage names the account; tags
+    of volumes are shown with the volume.
+    """
+    caller.simulator.change(group_lag_seconds=[5, 5])
+    create, listed = caller.groups.create_resource_group, caller.groups.list_resource_groups
+    made = create(name="np_somewhere_main", account_id=ACCOUNT).get_result()
+    assert refused(create, name="np_somewhere_main", account_id=ACCOUNT) == (409, "RESGROUP_DUPLICATE")
+    assert refused(create, name="x", account_id="other") == (400, "RESGROUP_BAD_REQUEST")
+    assert [group["name"] for group in listed().get_result()["resources"]] == ["Default"]
+    caller.clock.pass_seconds(5)
+    caller.simulator.state()
+    found = {group["name"]: group["id"] for group in listed(account_id=ACCOUNT).get_result()["resources"]}
+    assert found["np_somewhere_main"] == made["id"]
+    instance = caller.create(resource_group={"id": made["id"]})
+    assert instance.resource_group.name == "np_somewhere_main"
+    resources = caller.service(ResourceControllerV2).list_resource_instances
+    (storage,) = resources(name="storage", type="service_instance").get_result()["resources"]
+    assert storage["crn"].startswith("crn:v1:bluemix:public:cloud-object-storage:global:a/")
+    assert resources(name="other").get_result()["resources"] == []
+    (volume,) = caller.vpc.list_volumes().get_result()["volumes"]
+    tagging = caller.service(GlobalTaggingV1)
+    for crn in (instance.crn, volume["crn"]):
+        of = [{"resource_id": crn}]
+        results = tagging.attach_tag(tag_names=["a:b", "c:d"], resources=of).get_result()["results"]
+        assert [one["is_error"] for one in results] == [False]
+        tagging.detach_tag(tag_names=["c:d"], resources=of)
+        assert [one["name"] for one in tagging.list_tags(attached_to=crn).get_result()["items"]] == ["a:b"]
+    assert (caller.names("volumes", tag="a:b"), caller.names("volumes", tag="c:d")) == ([volume["name"]], [])
+    with caller.simulator.cloud() as cloud:
+        cloud.add_instance("np7", "secret", hidden_group=True)
+    (hidden,) = caller.vpc.list_instances(name="np7").get_result()["instances"]
+    assert models.Instance.from_dict(hidden).resource_group.name == "secret"
+    assert len(listed().get_result()["resources"]) == 2
