@@ -1,21 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of one request in its handler (rules A, L, N, Q; reference/driver 3)."""
+"""The life of one request in its handler, also while it waits for room (rules A, L, N, Q; reference/driver 3)."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.driver.handler import ABORT, DeadlockAvoidance, NodeRequestHandler
+from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
-from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, quota_used_up
+from nodepool.model.request import NodeRequest
+from nodepool.plan.nodes import PATIENCE_SECONDS
+from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import ImpossibleMove, Progress
 from nodepool.plan.request_stage import Stage as RequestStage
 from nodepool.plan.triage import PoolInfo
-from tests.support.scripted_driver import ScriptedHandler, Stage
+from tests.support.manual_clock import ManualClock, monotonic_clock
+from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
+
+FREE = [(states.READY, None, False)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    modules = [sys.modules[owner.__module__] for owner in (NodeRequestHandler, DeadlockAvoidance)]
+    return monotonic_clock(monkeypatch, *modules)
+
+
+def raises(error: Exception) -> Any:
+    def method(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return method
+
+
+def ended(stage: Stage, handler: ScriptedHandler) -> tuple[str | None, list[str]]:
+    """State of the request, and who declined it."""
+    request = stage.request(handler)
+    return request.state, request.declined_by
 
 
 def test_fulfilled(stage: Stage) -> None:
@@ -28,50 +55,42 @@ def test_fulfilled(stage: Stage) -> None:
     assert handler.poll()
     assert handler.done
     request = stage.request(handler)
-    assert request.state == states.FULFILLED
-    assert request.nodes == [node.id for node in handler.launched]
+    assert (request.state, request.nodes) == (states.FULFILLED, [node.id for node in handler.launched])
     assert stage.nodes() == [(states.READY, request.id, False)] * 2
     assert not stage.zk.requests.table.is_locked(request.key)
     assert handler.poll(), "still finished"
+    with pytest.raises(ImpossibleMove, match="cannot go from done to gathering"):
+        handler.done = False
 
 
-def test_own_poll(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """reference/driver 3: a driver may have a `poll` of its own; the pool begins that."""
-    calls = []
-
-    class Watching(ScriptedHandler):
-        def poll(self) -> bool:
-            calls.append(super().poll())
-            return calls[-1]
-
-    handler = stage.begin("small")
-    handler.__class__ = Watching
-    assert handler.begin_poll() is None
-    handler.end(0, states.READY)
-    assert handler.begin_poll() is None
-    assert calls == [False, True]
-    assert handler.done
-
-
-def test_failed_launch(stage: Stage) -> None:
-    """L-6, A-14, A-15: declined once, nodes unlocked, failed because nobody else is there."""
-    handler = stage.begin("small", "small")
+@pytest.mark.parametrize(
+    ("other", "state"), [("none", states.FAILED), *((o, states.REQUESTED) for o in ("here", "away"))]
+)
+def test_failed_launch(stage: Stage, monkeypatch: pytest.MonkeyPatch, other: str, state: str) -> None:
+    """L-6, L-8, A-14, A-15: a failure wins; declined once, failed unless another pool is there, or may come."""
+    if other == "here":
+        stage.zk.pools.append(PoolComponent("localhost", "test"))
+        stage.zk.pools[-1].id = "other"
+    elif other == "away":
+        away = PoolInfo("away", "two", frozenset({"small"}), 100, paused=False)
+        monkeypatch.setattr(stage, "absent_pools", lambda: [away])
+    handler = stage.begin("small", "small", "small")
     handler.end(0, states.FAILED)
+    handler.end(1, states.ABORTED)
     assert not handler.poll(), "the other launch still runs"
-    handler.end(1, states.READY)
+    handler.end(2, states.READY)
     assert handler.poll()
-    request = stage.request(handler)
-    assert (request.state, request.declined_by) == (states.FAILED, [stage.launcher_id])
-    assert stage.nodes() == [(states.FAILED, None, False), (states.READY, None, False)]
+    assert ended(stage, handler) == (state, [stage.launcher_id])
+    assert [found for found in stage.nodes() if found[0] != states.ABORTED] == [(states.FAILED, None, False), *FREE]
 
 
 def test_lines_of_a_request_that_fails(
     stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """J-3: the cause, whose request it is, and what other pools said."""
+    """J-3: the cause, whose request it is, and what other pools found."""
     caplog.set_level("INFO")
-    said = {"lab/main": Reason(ReasonCode.LABEL_UNKNOWN, "label(s) small not available in this pool")}
-    monkeypatch.setattr(stage, "declines_of_others", lambda request_id: said)
+    others = {"lab/main": Reason(ReasonCode.LABEL_UNKNOWN, "label(s) small not available in this pool")}
+    monkeypatch.setattr(stage, "declines_of_others", lambda request_id: others)
     handler = stage.begin("small")
     handler.request.requestor_data = {"job_name": "unit"}
     handler.end(0, states.FAILED)
@@ -88,61 +107,36 @@ def test_lines_of_a_request_that_fails(
     assert {(vars(record)["provider"], vars(record)["pool"]) for record in lines} == {tuple(place.split("/"))}
 
 
-def test_other_pools_may_still_serve(stage: Stage) -> None:
-    """A-15"""
-    other = PoolComponent("localhost", "test")
-    other.id = "other"
-    stage.zk.pools.append(other)
-    handler = stage.begin("small")
-    handler.end(0, states.FAILED)
-    assert handler.poll()
-    assert stage.request(handler).state == states.REQUESTED
-
-
-def test_pools_that_may_come_back(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-15: a launch fails while the launcher that could do better is being restarted."""
-    away = PoolInfo("away", "two", frozenset({"small"}), 100, paused=False)
-    monkeypatch.setattr(stage, "absent_pools", lambda: [away])
-    handler = stage.begin("small")
-    handler.end(0, states.FAILED)
-    assert handler.poll()
-    request = stage.request(handler)
-    assert (request.state, request.declined_by) == (states.REQUESTED, [stage.launcher_id])
-
-
-def test_failure_wins(stage: Stage) -> None:
-    """L-8"""
-    handler = stage.begin("small", "small")
-    handler.end(0, states.ABORTED)
-    handler.end(1, states.FAILED)
-    assert handler.poll()
-    assert stage.request(handler).state == states.FAILED
-
-
-def test_cancelled_while_launching(stage: Stage) -> None:
-    """L-11: when the launches are complete ready nodes go to the pool."""
-    handler = stage.begin("small")
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("launched", [False, True])
+def test_cancelled(stage: Stage, paused: bool, launched: bool) -> None:
+    """L-11, Q-13: a node that is launched just now is not let go before it is known; then it is for all."""
+    stage.provider.room = int(launched) if paused else 2
+    handler = stage.begin("small", "small") if paused else stage.begin("small")
     stage.zk.deleteNodeRequest(handler.request)
-    assert not handler.poll()
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert stage.nodes() == [(states.READY, None, False)]
+    if paused:
+        handler.run()
+        assert (handler.is_paused(), handler.done) == (False, not launched)
+    if handler.launched:
+        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
+        assert not handler.poll()
+        handler.end(0, states.READY)
+        assert handler.poll()
+        assert stage.nodes() == FREE
 
 
 def test_error_while_serving(stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A-16: declined; nodes that are launched already go when that is over."""
+    """A-16: declined; nodes that are launched already are free when that is over."""
     answers = iter([True])
     monkeypatch.setattr(ScriptedHandler, "hasRemainingQuota", lambda handler, label: next(answers))
     handler = stage.begin("small", "small")
     assert "Declining the request because of an error" in caplog.text
-    assert not handler.done
+    assert (handler.done, handler.unfinished) == (False, False)
     assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
-    assert not handler.unfinished
     handler.end(0, states.READY)
     assert handler.poll()
-    request = stage.request(handler)
-    assert (request.state, request.declined_by) == (states.FAILED, [stage.launcher_id])
-    assert stage.nodes() == [(states.READY, None, False)]
+    assert ended(stage, handler) == (states.FAILED, [stage.launcher_id])
+    assert stage.nodes() == FREE
 
 
 def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,8 +153,7 @@ def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.Monke
         stage.begin("small", "small")
     handler = stage.handler
     handler.end(0, states.READY)
-    assert handler.unfinished
-    assert not handler.poll()
+    assert (handler.unfinished, handler.poll()) == (True, False)
     assert stage.request(handler).state == states.PENDING
     handler.run()
     handler.end(1, states.READY)
@@ -168,91 +161,29 @@ def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.Monke
     assert len(set(stage.request(handler).nodes)) == 2
 
 
-def test_node_taken_from_us_before_its_launch(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-16 is not for this: the request goes back to `requested` at once, not a minute later."""
+def test_nodes_that_are_taken_from_us(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-16 is not for this: before a launch, or at the end: the request is `requested` at once, other nodes are free.
 
-    def conflict(node: Any, identifier: str = "", under: Any = None) -> None:
-        raise ZKConflict("it is gone")
-
-    monkeypatch.setattr(stage.zk.nodes, "lock_and_save", conflict)
-    handler = stage.begin("small")
-    assert handler.done
-    request = stage.request(handler)
-    assert (request.state, request.declined_by) == (states.REQUESTED, [])
-
-
-def test_node_deleted_before_it_is_handed_out(stage: Stage) -> None:
-    """A node znode deleted under us: the request is given back, the other nodes are free."""
+    Data of a driver that cannot be stored fail it, and keep no lock.
+    """
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.zk.nodes, "lock_and_save", raises(ZKConflict("it is gone")))
+        handler = stage.begin("small")
+    assert (handler.done, ended(stage, handler)) == (True, (states.REQUESTED, []))
     handler = stage.begin("small", "small")
     for number in range(2):
         handler.end(number, states.READY)
     stage.zk.deleteRawNode(handler.launched[0].key)
     assert handler.poll()
-    request = stage.request(handler)
-    assert (request.state, request.nodes) == (states.REQUESTED, [])
-    assert stage.nodes() == [(states.READY, None, False)]
-
-
-def test_node_that_cannot_be_stored(stage: Stage) -> None:
-    """Bad data of a driver wedges neither the request nor the locks."""
-    handler = stage.begin("small", "small")
+    assert (ended(stage, handler), stage.request(handler).nodes) == ((states.REQUESTED, []), [])
+    assert stage.nodes()[1:] == FREE
+    handler = stage.begin("big", "big")
     handler.end(1, states.READY)
     handler.launched[0].driver_data = object()
     handler.end(0, states.FAILED, stored=False)
     assert handler.poll()
     assert stage.request(handler).state == states.FAILED
-    assert stage.nodes() == [(states.BUILDING, handler.request.id, False), (states.READY, None, False)]
-
-
-def test_give_back_when_launched(stage: Stage) -> None:
-    """G-6: a request of a pool that goes waits for its launches, then for another pool."""
-    handler = stage.begin("small")
-    handler.give_back_when_launched()
-    assert not handler.done
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert stage.request(handler).state == states.REQUESTED
-    assert stage.nodes() == [(states.READY, None, False)]
-
-
-def test_unlock_logs_and_goes_on(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """reference/driver 3: errors are logged, not raised."""
-    handler = stage.begin("small", "small")
-    stage.zk.deleteRawNode(handler.launched[0].key)
-    handler.unlockNodeSet(clear_allocation=True)
-    assert stage.nodes() == [(states.BUILDING, None, False)]
-    assert "is gone" in caplog.text
-
-
-def test_no_place_for_the_tenant(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-8, Q-15: others were faster; what is there is freed for them, when its launch has ended, and counts no more."""
-    places = iter([True, False])
-    monkeypatch.setattr(stage, "tenant_has_place", lambda node, *, reused=False: next(places))
-    handler = stage.begin("small", "small", tenant_name="poor")
-    assert len(handler.launched) == 1
-    assert [state for state, _, _ in stage.nodes()] == [states.BUILDING], "the second one is gone"
-    assert not handler.poll(), "the launch still runs"
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert stage.request(handler).state == states.REQUESTED
-    assert stage.nodes() == [(states.READY, None, False)]
-    (node,) = stage.zk.nodeIterator()
-    assert node.tenant_name is None
-
-
-def test_stages(stage: Stage) -> None:
-    """One request from its lock to its end: each flag of reference/driver 3 follows from the stage."""
-    stage.provider.room = 1
-    handler = stage.begin("small", "small")
-    assert (handler.progress.stage, handler.paused, handler.launching) == (RequestStage.PAUSED, True, False)
-    stage.provider.room = 2
-    handler.run()
-    seen: list[RequestStage] = [handler.progress.stage]
-    for number in range(2):
-        handler.end(number, states.READY)
-    assert handler.poll()
-    seen.append(handler.progress.stage)
-    assert seen == [RequestStage.LAUNCHING, RequestStage.DONE]
+    assert stage.nodes()[2:] == [(states.BUILDING, handler.request.id, False), *FREE]
 
 
 @pytest.mark.parametrize(
@@ -271,29 +202,189 @@ def test_stages(stage: Stage) -> None:
 def test_flags_that_a_driver_sets(
     stage: Stage, where: RequestStage, flag: dict[str, bool], after: RequestStage
 ) -> None:
-    """reference/driver 3: handlers of drivers written for 11.0.0 set `paused` and `done`."""
-    handler = stage.begin("small")
+    """reference/driver 3: handlers of drivers written for 11.0.0 set `paused` and `done`, and assign `nodeset`."""
+    handler = stage.begin("small", "large")
     handler.progress = Progress(handler.request.key, 0.0)
     handler.progress.stage = where
     for name, value in flag.items():
         setattr(handler, name, value)
     assert handler.progress.stage is after
+    handler.nodeset = [node := Node("small", id="7")]
+    assert (handler.nodeset, handler.node_set.next_label()) == ([node], "large")
 
 
-def test_request_that_ended_is_not_begun_again(stage: Stage) -> None:
+# -- launches that are aborted
+
+
+def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
+    """L-7: not declined; the node goes, another one is launched later, with growing pauses."""
     handler = stage.begin("small")
+    for attempt in range(8):
+        handler.end(attempt, states.ABORTED)
+        assert not handler.poll()
+        assert (handler.is_paused(), handler.unfinished) == (True, True)
+        assert stage.nodes()[attempt] == (states.ABORTED, handler.request.id, False)
+        handler.run()
+        assert len(handler.launched) == attempt + 1, "not at once"
+        clock.pass_seconds(ABORT.pause(attempt + 1))
+        handler.run()
+        assert (len(handler.launched), handler.is_paused()) == (attempt + 2, False)
+    handler.end(8, states.READY)
+    assert handler.poll()
+    assert ended(stage, handler) == (states.FULFILLED, [])
+
+
+def test_trouble_with_an_aborted_node(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-7, L-9: it may be taken already, if our session is over. The request is not fulfilled without another one."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedHandler, "let_go_of_aborted", raises(ZKConflict("the lock is lost")))
+        handler = stage.begin("small")
+        handler.end(0, states.ABORTED)
+        assert not handler.poll()
+        assert (handler.is_paused(), handler.nodeset) == (True, [])
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    handler.end(1, states.ABORTED)
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedHandler, "let_go_of_aborted", raises(ZKConnectionError("connection loss")))
+        with pytest.raises(ZKConnectionError):
+            handler.poll()
+    for _ in range(2):
+        assert not handler.poll()
+        assert stage.request(handler).state == states.PENDING
+        handler.run()
+    assert stage.nodes()[2] == (states.ABORTED, handler.request.id, False)
+
+
+@pytest.mark.parametrize(("error", "replaced"), [(QuotaException("full"), False), (RuntimeError("was stopped"), True)])
+def test_launch_that_is_refused_at_once(stage: Stage, error: Exception, replaced: bool) -> None:
+    """L-7: a quota error. G-5: what a provider that was replaced refuses is no failed launch."""
+    stage.provider.launch_error, stage.replaced = error, replaced
+    handler = stage.begin("small")
+    assert (handler.poll(), handler.is_paused()) == (False, True)
+    assert [state for state, _, _ in stage.nodes()] == [states.ABORTED]
+
+
+# -- room
+
+
+def test_no_room(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-8, Q-10, N-9: paused, with an eviction; what is gathered stays, and the rest follows.
+
+    E-2: what is missing is counted anew in each pass. A-16: if it cannot be told that costs no request.
+    """
+    found = [quota_used_up("pool main", "instances", limit=4, used=used, needed=1) for used in (4, 5)]
+    answers = iter(found)
+    monkeypatch.setattr(ScriptedHandler, "why_no_room", lambda *_: next(answers))
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    assert (handler.progress.stage, handler.paused, handler.launching) == (RequestStage.PAUSED, True, False)
+    assert (stage.evictions, stage.request(handler).state) == (1, states.PENDING)
+    seen, since = [handler.progress.reason], handler.progress.since
+    handler.end(0, states.READY)
+    assert not handler.poll()
+    handler.run()
+    assert ([*seen, handler.progress.reason], handler.progress.since) == (found, since)
+    monkeypatch.setattr(ScriptedHandler, "why_no_room", raises(RuntimeError("the cloud is away")))
+    handler.run()
+    assert (handler.is_paused(), handler.progress.reason, ended(stage, handler)[1]) == (True, NO_ROOM, [])
+    stage.provider.room = 2
+    handler.run()
+    assert handler.progress.stage is RequestStage.LAUNCHING
+    handler.end(1, states.READY)
+    assert handler.poll()
+    assert len(stage.zk.getNodes()) == 2
+
+
+def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None:
+    """Q-10, Q-12: each waits for what the other holds; the later one is given back, and makes room."""
+    first = stage.submit("big", "big")
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.READY)
+    assert not handler.poll()
+    stage.add_ready("big", allocated_to=first.id)
+    first.state = states.PENDING
+    stage.zk.requests.lock_and_save(first)
+    handler.run()
+    assert handler.is_paused(), "the other one may have room in a moment"
+    clock.pass_seconds(PATIENCE_SECONDS)
+    handler.run()
+    assert (handler.done, ended(stage, handler)) == (True, (states.REQUESTED, []))
+    assert stage.nodes()[0] == (states.DELETING, None, False), "the first one wants another label"
+
+
+class WithoutPauses(ScriptedProvider):
+    PAUSE_AT_QUOTA = False
+
+
+@pytest.mark.parametrize(
+    ("make", "fields", "room"), [(ScriptedProvider, {"requestor": MIN_READY_REQUESTOR}, 0), (WithoutPauses, {}, 1)]
+)
+def test_no_room_and_no_pause(make: type[ScriptedProvider], fields: dict[str, Any], room: int) -> None:
+    """Q-7, M-7, Q-12: given back as it was, without an eviction; when its launches are over, with free nodes."""
+    stage = Stage(make)
+    stage.provider.room = room
+    handler = stage.begin(*["small"] * (room + 1), **fields)
+    assert (handler.is_paused(), handler.done, stage.evictions) == (False, room == 0, 0)
+    if room:
+        handler.end(0, states.READY)
+        assert handler.poll()
+        assert stage.nodes() == FREE
+    assert (ended(stage, handler), stage.request(handler).nodes) == ((states.REQUESTED, []), [])
+
+
+@pytest.mark.parametrize("launched", [False, True])
+def test_can_never_fit_any_more(stage: Stage, launched: bool) -> None:
+    """Q-11: a paused request is declined when a reload made it impossible; nodes are free when their launch is over."""
+    stage.provider.room = 1 if launched else 0
+    handler = stage.begin("small", "small")
+    assert handler.is_paused()
+    stage.provider.limit = 1
+    handler.run()
+    assert not handler.is_paused()
+    if launched:
+        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
+        assert not handler.poll()
+        handler.end(0, states.READY)
+        assert handler.poll()
+        assert stage.nodes() == FREE
+    assert stage.request(handler).state == states.FAILED
+
+
+def test_launch_that_ends_while_the_request_waits_for_room(stage: Stage) -> None:
+    """L-6: a set that is lost already waits for nothing. L-7: an aborted node does not use up the room for the next."""
+    stage.provider.room = 1
+    handler = stage.begin("small", "small")
+    handler.end(0, states.FAILED)
+    handler.run()
+    assert (handler.done, stage.request(handler).state, len(handler.launched)) == (True, states.FAILED, 1)
+    handler = stage.begin("small", "small")
+    handler.end(0, states.ABORTED)
+    handler.run()
+    assert (handler.is_paused(), len(handler.launched)) == (True, 1)
+    stage.provider.room = 3
+    handler.run()
+    assert len(handler.launched) == 3
+
+
+def test_decline_is_not_stored_and_its_reason_goes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-15, A-16: the last decline fails a request. The connection was lost over it, and now the pool can serve it."""
+
+    def lost(request: NodeRequest, *_args: Any, **_options: Any) -> None:
+        request.to_dict(1.0)
+        raise ZKConnectionError("connection loss")
+
+    stage.provider.room = 0
+    handler = stage.begin("small")
+    with monkeypatch.context() as patch:
+        patch.setattr(ScriptedHandler, "getDeclinedReasons", lambda _handler: ["no image"])
+        patch.setattr(stage.zk.requests, "finish", lost)
+        with pytest.raises(ZKConnectionError):
+            handler.run()
+    assert handler.request.state == states.FAILED
+    stage.provider.room = 1
+    handler.run()
     handler.end(0, states.READY)
     assert handler.poll()
-    with pytest.raises(ImpossibleMove, match="cannot go from done to gathering"):
-        handler.done = False
-
-
-def test_nodeset_can_be_assigned(stage: Stage) -> None:
-    """Drivers written for 11.0.0 do so; what is missing then is gathered."""
-    handler = stage.begin("small", "large")
-    node = Node("small", id="7")
-    handler.nodeset = [node]
-    assert handler.nodeset == [node]
-    assert handler.node_set.next_label() == "large"
-    handler.nodeset = []
-    assert handler.node_set.next_label() == "small"
+    assert stage.request(handler).state == states.FULFILLED

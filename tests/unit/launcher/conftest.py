@@ -3,17 +3,48 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 import pytest
+from kazoo.recipe.lock import Lock
 
-from tests.support.local_launcher import launcher_settings
+from nodepool.driver.fake.cloud import FakeCloud
+from tests.support.local_launcher import fake_provider, launcher_settings
+from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.zookeeper import ZooKeeperServer
 
 Still = Callable[..., StillLauncher]
+Patch = pytest.MonkeyPatch
+Log = pytest.LogCaptureFixture
+
+
+def home(of: Any) -> ModuleType:
+    """The module of a class or function, where its constants are."""
+    return sys.modules[of.__module__]
+
+
+@contextmanager
+def locked(znodes: PoolZnodes, *paths: str) -> Iterator[None]:
+    """Another client holds these locks, such as ``nodes/0000000001/lock``."""
+    with ExitStack() as held:
+        for path in paths:
+            held.enter_context(Lock(znodes.kazoo, f"/nodepool/{path}"))
+        yield
+
+
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    """A method of something that does not work."""
+
+    def method(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    return method
 
 
 @pytest.fixture
@@ -32,3 +63,9 @@ def still(tmp_path: Path, zookeeper: ZooKeeperServer, chroot: str, monkeypatch: 
     yield make
     for launcher in launchers:
         launcher.stop()
+
+
+@pytest.fixture
+def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
+    """With the pool ``main`` of a provider ``one``."""
+    return still([fake_provider("one", cloud=cloud_name)])

@@ -3,23 +3,32 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.statemachine import StateMachineProvider, inventory, lost_creations
+from nodepool.driver.handler import NodeRequestHandler
+from nodepool.driver.statemachine import Instance, StateMachine, StateMachineProvider
+from nodepool.driver.statemachine.inventory import Patience
+from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.plan import launch as plan
-from nodepool.plan import retries
-from nodepool.plan.retries import Backoff
+from nodepool.plan.launch import after_failure
+from nodepool.plan.retries import Backoff, CircuitBreaker
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.driver_site import DriverSite
-from tests.support.machine_driver import MachineAdapter, MachineDriver
+from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineDriver, MachineInstance
 from tests.support.wait import DEADLINE_SECONDS
+
+
+def home(of: Any) -> ModuleType:
+    """The module of a class or function, where its constants are."""
+    return sys.modules[of.__module__]
 
 
 class Site(DriverSite):
@@ -40,12 +49,62 @@ class Site(DriverSite):
         super().__init__(MachineDriver(), section, zk)
         self.adapter = cast(MachineAdapter, self.provider.adapter)
         self.cloud = self.adapter.cloud
+        #: Results of launches as they end.
+        self.results: list[str] = []
+        note: Callable[..., None] = lambda node, result, text="": self.results.append(result)  # noqa: E731
+        self.worker.launch_ended = note  # type: ignore[method-assign]
+
+    def accept(self, *labels: str) -> NodeRequestHandler:
+        """The handler of a new request, which has begun."""
+        return self.worker.accept(self.worker.submit(*labels))
+
+    def is_fulfilled(self, handler: NodeRequestHandler) -> bool:
+        """In the end."""
+        return self.worker.finish(handler, DEADLINE_SECONDS).state == states.FULFILLED
 
     def delete(self, node: Node) -> None:
         """As the launcher's deletion worker does; waits for the end."""
         node.state = states.DELETING
         self.zk.nodes.lock_and_save(node)
         self.provider.startNodeCleanup(node).join(DEADLINE_SECONDS)
+
+    def before_creation(self, call: Callable[[Any], Any]) -> None:
+        """Called before each step of a machine that creates: a test can block there, or raise."""
+
+        def hook(machine: StateMachine) -> None:
+            if isinstance(machine, CreateMachine):
+                call(machine)
+
+        self.adapter.hooks.append(hook)
+
+    def fail_creations(self, *errors: BaseException) -> None:
+        """The next steps of machines that create raise these."""
+        left = list(errors)
+
+        def fail(_: Any) -> None:
+            if left:
+                raise left.pop(0)
+
+        self.before_creation(fail)
+
+    def sweep(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.provider.cleanupLeakedResources()
+
+    def ids(self) -> list[str]:
+        """Of the instances that there are."""
+        return [instance.id for instance in self.cloud.instances()]
+
+
+def loads(patch: pytest.MonkeyPatch, **fields: Any) -> None:
+    """Instances say this of themselves, besides what the cloud shows."""
+    plain = MachineInstance.load
+
+    def load(self: Instance, found: Any) -> None:
+        plain(self, found)  # type: ignore[arg-type]
+        vars(self).update(fields)
+
+    patch.setattr(MachineInstance, "load", load)
 
 
 MakeSite = Callable[..., Site]
@@ -54,11 +113,11 @@ MakeSite = Callable[..., Site]
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that only matter to a real cloud."""
-    monkeypatch.setattr(plan, "RETRY", Backoff(0.01, 8.0))
-    monkeypatch.setattr(plan, "PACE", Backoff(0.1, 0.1))
-    monkeypatch.setattr(lost_creations, "LOOK_SECONDS", (0.01, 0.02))
-    monkeypatch.setattr(retries, "PROBE", Backoff(0.1, 30.0))
-    monkeypatch.setattr(inventory, "ERROR_SECONDS", 0.1)
+    monkeypatch.setattr(home(after_failure), "RETRY", Backoff(0.01, 8.0))
+    monkeypatch.setattr(home(after_failure), "PACE", Backoff(0.1, 0.1))
+    monkeypatch.setattr(home(InstanceFinder), "LOOK_SECONDS", (0.01, 0.02))
+    monkeypatch.setattr(home(CircuitBreaker), "PROBE", Backoff(0.1, 30.0))
+    monkeypatch.setattr(home(Patience), "ERROR_SECONDS", 0.1)
 
 
 @pytest.fixture

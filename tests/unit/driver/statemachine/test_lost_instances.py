@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes whose instance is gone although nobody deleted it (D-9); on all clouds: `LostMachineContract`."""
+"""Nodes whose instance is not there although no launcher deleted it (D-9); on all clouds: `LostMachineContract`."""
 
 from __future__ import annotations
 
@@ -9,401 +9,260 @@ from typing import Any
 import pytest
 
 from nodepool.driver import gateway
-from nodepool.driver.statemachine import lost_instances
-from nodepool.driver.statemachine.lost_instances import UNPROVED_SECONDS, LostInstances
+from nodepool.driver.statemachine.lost_instances import HELD_SECONDS, UNPROVED_SECONDS, LostInstances
 from nodepool.exceptions import CloudUnavailableException
-from nodepool.metrics import reports as metrics
+from nodepool.metrics.catalog import INSTANCES_ENDED
 from nodepool.model import states
 from nodepool.model.node import Node
-from tests.support.machine_driver import MachineAdapter, MachineInstance
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.counted import Counted
+from tests.support.machine_driver import MachineAdapter
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.statemachine.conftest import MakeSite, Site
 
 REASON = ("SpotEviction", "the cloud wanted it back")
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    monkeypatch.setattr(metrics, "report_end", lambda provider, reason: found.append((provider, reason)))
-    return found
+class Losing:
+    """A site, and a judge of lists with a clock; ``answer`` is what the cloud says of an instance alone.
 
+    :param lag: of the lists. ``proves``: can the driver look at one instance? Those written for 11.0.0 cannot.
+    """
 
-class Answers:
-    """What the cloud says of an instance alone: an error, or whether it is gone."""
+    site: Site
 
-    def __init__(self) -> None:
-        self.answer: bool | Exception | None = True
+    def __init__(self, make: MakeSite, patch: pytest.MonkeyPatch, lag: float = 0.0, *, proves: bool = True) -> None:
+        self.answer: bool | Exception = True
         self.asked: list[Any] = []
+        if proves:
+            patch.setattr(MachineAdapter, "whyLost", lambda _self, _external_id: REASON)
+            patch.setattr(MachineAdapter, "isGone", lambda _self, external_id: self._is_gone(external_id))
+        self.site, self.clock = make(), ManualClock()
+        self.lost = LostInstances(self.site.provider, self.site.provider.log, lag, self.clock)
 
-    def is_gone(self, external_id: Any) -> bool | None:
+    def _is_gone(self, external_id: Any) -> bool:
         self.asked.append(external_id)
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
+    def idle(self, *labels: str) -> list[Node]:
+        """Ready nodes of no request."""
+        nodes = self.site.serve(*labels)
+        for node in nodes:
+            node.allocated_to = None
+            self.site.zk.storeNode(node)
+        return nodes
+
+    def look(self, *listed: Any, times: int = 1) -> bool:
+        """Is there to be another look soon?"""
+        return [self.lost.look(self.lost.alive(), list(listed)) for _ in range(times)][-1]
+
+    def listed(self, *nodes: Node, **fields: Any) -> list[Any]:
+        """What the cloud shows of nodes."""
+        ids = {node.external_id for node in nodes}
+        found = [one for one in self.site.provider.listNodes() if one.external_id in ids]
+        for one in found:
+            vars(one).update(fields)
+        return found
+
+    def states(self, *nodes: Node) -> set[tuple[str, bool]]:
+        """Of nodes, and whether their instances are in doubt."""
+        stored = [self.site.zk.getNode(node.key) for node in nodes]
+        return {(node.state, self.lost.in_doubt(node.key)) for node in stored if node is not None}
+
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
-    made = Answers()
-    monkeypatch.setattr(MachineAdapter, "whyLost", lambda _self, _external_id: REASON)
-    monkeypatch.setattr(MachineAdapter, "isGone", lambda _self, external_id: made.is_gone(external_id))
-    return made
+def losing(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Losing:
+    return Losing(make_site, monkeypatch)
 
 
-@pytest.fixture
-def site(make_site: MakeSite, answers: Answers) -> Site:
-    return make_site()
+WELL, IN_DOUBT, LOST = (states.READY, False), (states.READY, True), states.DELETING
 
 
-def idle(site: Site) -> Node:
-    """A ready node that is for nobody."""
-    (node,) = site.serve("small")
-    node.allocated_to = None
-    site.zk.storeNode(node)
-    return node
+def test_idle_node(losing: Losing) -> None:
+    """D-9: two lists and a look: not handed out after the first, deleted and noted after the second, once.
 
-
-def state(site: Site, node: Node) -> str | None:
-    found = site.zk.getNode(node.key)
-    return None if found is None else found.state
-
-
-def look(site: Site, listed: list[Any], lost: LostInstances | None = None) -> bool:
-    judge = lost or site.provider.lost
-    return judge.look(judge.alive(), listed)
-
-
-def test_idle_node(site: Site, answers: Answers, counted: list[tuple[str, str]]) -> None:
-    """Two lists and a look: not handed out after the first, deleted and told of after the second, once."""
-    node = idle(site)
+    A node that we delete is no loss.
+    """
+    site, counted = losing.site, Counted(INSTANCES_ENDED)
+    (node,) = losing.idle("small")
     site.cloud.delete(node.external_id)
-    site.provider.cleanupLeakedResources()
-    assert (state(site, node), site.provider.lostInstances(), answers.asked) == (states.READY, [], [])
+    site.sweep()
+    assert (losing.states(node), site.provider.lostInstances(), losing.asked) == ({WELL}, [], [])
     (other,) = site.serve("small")
     assert other.key != node.key
-    for _ in range(2):
-        site.provider.cleanupLeakedResources()
-    (told,) = site.provider.lostInstances()
-    assert (told.node_id, told.code) == (node.key, REASON[0])
-    assert told.text == f"{REASON[1]}; the node is deleted"
-    assert (state(site, node), state(site, other)) == (states.DELETING, states.READY)
-    assert answers.asked == [node.external_id]
-    assert (site.provider.lostInstances(), counted) == ([], [("nowhere", "SpotEviction")])
+    site.sweep(2)
+    (lost,) = site.provider.lostInstances()
+    assert (lost.node_id, lost.code, lost.text) == (node.key, REASON[0], f"{REASON[1]}; the node is deleted")
+    assert {state for state, _ in losing.states(node)} == {LOST}
+    assert (losing.states(other), losing.asked) == ({WELL}, [node.external_id])
+    site.delete(other)
+    site.sweep(3)
+    assert (site.provider.lostInstances(), counted.new()) == ([], {("nowhere", "SpotEviction"): 1})
 
 
-@pytest.mark.parametrize("used_as", [states.IN_USE, states.HOLD, states.READY])
-def test_node_in_use(site: Site, used_as: str) -> None:
-    """It is only told of, also one that is ready and for a request; it is deleted when it is ready and for nobody."""
-    (node,) = site.serve("small")
-    node.state = used_as
-    site.zk.storeNode(node)
-    for _ in range(3):
-        look(site, [])
-    assert state(site, node) == used_as
-    (told,) = site.provider.lostInstances()
-    assert told.text.endswith(f"; the node is {used_as}")
+@pytest.mark.parametrize("used_as", [states.IN_USE, states.HOLD, states.READY, "locked"])
+def test_node_in_use(losing: Losing, used_as: str) -> None:
+    """D-9: it is only noted, also when it is ready and for a request, or just taken. It goes when it is for none."""
+    (node,) = losing.idle("small") if used_as == "locked" else losing.site.serve("small")
+    node.state = states.READY if used_as == "locked" else used_as
+    losing.site.zk.storeNode(node)
+    if used_as == "locked":
+        losing.site.zk.lockNode(node.copy())
+    losing.look(times=3)
+    (lost,) = losing.lost.take()
+    assert lost.text.endswith(f"; the node is {node.state}")
+    assert {state for state, _ in losing.states(node)} == {node.state}
     if used_as == states.READY:
         node.allocated_to = None
-        site.zk.storeNode(node)
-        look(site, [])
-        assert (state(site, node), site.provider.lostInstances()) == (states.DELETING, [])
+        losing.site.zk.storeNode(node)
+        losing.look()
+        assert ({state for state, _ in losing.states(node)}, losing.lost.take()) == ({LOST}, [])
 
 
-def test_backing_node(site: Site) -> None:
-    """T-15: the provider that has its nodes on it learns from ``user_data``, although it holds the lock."""
-    (node,) = site.serve("small")
-    node.state = states.IN_USE
-    node.user_data = json.dumps({"owner": "NodePool:metastatic:shared", "slots": 2, "nodes": ["1", None], "more": 1})
-    site.zk.storeNode(node)
-    site.zk.lockNode(node)
-    for _ in range(3):
-        look(site, [])
-    found = site.zk.getNode(node.key)
+OWNED = {"owner": "NodePool:metastatic:shared", "slots": 2, "nodes": ["1", None], "more": 1}
+
+
+@pytest.mark.parametrize("user_data", [json.dumps(OWNED), None, "no JSON", "[]", '{"owner": "x"}', {"owner": "a dict"}])
+def test_data_of_a_node(losing: Losing, zk: MemoryZooKeeper, user_data: Any) -> None:
+    """T-15: the provider that has its nodes on it learns from ``user_data``, although it holds the lock.
+
+    What Zuul or another user has in a node stays as it is.
+    """
+    (node,) = losing.site.serve("small")
+    node.state, node.user_data = states.IN_USE, user_data
+    zk.storeNode(node)
+    zk.lockNode(node)
+    losing.look(times=3)
+    found = zk.getNode(node.key)
     assert found is not None
-    assert json.loads(found.user_data) == {
-        **json.loads(node.user_data),
-        "failed": True,
-        "lost": list(REASON),
-    }
     assert found.state == states.IN_USE
+    if user_data == json.dumps(OWNED):
+        assert json.loads(found.user_data) == {**OWNED, "failed": True, "lost": list(REASON)}
+    else:
+        assert (found.user_data, found.version) == (user_data, node.version)
 
 
-@pytest.mark.parametrize("user_data", [None, "no JSON", "[]", '{"owner": "somebody"}', {"owner": "a dict"}])
-def test_data_of_others(site: Site, user_data: Any) -> None:
-    """What Zuul or another user has in a node stays as it is."""
-    (node,) = site.serve("small")
-    node.state = states.IN_USE
-    node.user_data = user_data
-    site.zk.storeNode(node)
+@pytest.mark.parametrize(
+    ("lists", "answer", "seen", "asked"),
+    [
+        ([0, 1, 0, 1], True, [IN_DOUBT, WELL, IN_DOUBT, WELL], 0),
+        ([0, 0, 0, 0], False, [IN_DOUBT, WELL, WELL, WELL], 1),
+        ([0, 0, 0], CloudUnavailableException("no answer"), [IN_DOUBT] * 3, 2),
+        ([2, 2, 2], True, [WELL] * 3, 0),
+        ([3], True, [(LOST, True)], 0),
+        ([4], True, [(LOST, True)], 0),
+    ],
+)
+def test_lists_and_looks(
+    losing: Losing, lists: list[int], answer: bool | Exception, seen: list[Any], asked: int
+) -> None:
+    """D-9: one list says nothing; the cloud is asked for the instance alone. Until it answers, that is in doubt.
+
+    :param lists: 0 = lacks it, 1 = shows it, 2 = without its metadata, 3 = as ending, with a reason, 4 = as deleted.
+    """
+    (node,) = losing.idle("small")
+    losing.answer = answer
+    shown: list[dict[str, Any]] = [{}, {}, {"metadata": {}}, {"ends": REASON}, {"deleted": True}]
+    for kind, expected in zip(lists, seen, strict=True):
+        losing.look(*(losing.listed(node, **shown[kind]) if kind else []))
+        assert {state for state, _ in losing.states(node)} == {expected[0]}
+        assert expected[0] == LOST or losing.states(node) == {expected}
+    assert len(losing.asked) == asked
+    if isinstance(answer, Exception):
+        losing.answer = True
+        losing.look()
+        assert {state for state, _ in losing.states(node)} == {LOST}
+
+
+def test_what_a_list_cannot_say(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-9: of an instance that was made meanwhile; nor one that fails; two must be further apart than the lag."""
+    site = losing.site
+    before = losing.lost.alive()
+    (node,) = losing.idle("small")
     for _ in range(3):
-        look(site, [])
-    found = site.zk.getNode(node.key)
-    assert found is not None
-    assert (found.user_data, found.version) == (user_data, node.version)
-
-
-def test_deleted_by_us(site: Site, counted: list[tuple[str, str]]) -> None:
-    """A node that is being deleted, or gone, is nobody's loss."""
-    (node,) = site.serve("small")
-    site.delete(node)
-    for _ in range(3):
-        site.provider.cleanupLeakedResources()
-    assert (site.provider.lostInstances(), counted) == ([], [])
-
-
-def test_seen_again(site: Site, answers: Answers) -> None:
-    """One list that lacks it says nothing: lists may be late."""
-    node = idle(site)
-    listed = site.provider.listNodes()
-    for shown in ([], listed, [], listed):
-        look(site, shown)
-        assert site.provider.lost.in_doubt(node.key) == (not shown)
-    assert (state(site, node), answers.asked) == (states.READY, [])
-
-
-def test_there_although_lists_lack_it(site: Site, answers: Answers) -> None:
-    """The cloud shows it when it is asked for it alone: it can be used, and is not asked for with each list."""
-    node = idle(site)
-    answers.answer = False
-    for _ in range(4):
-        look(site, [])
-    assert answers.asked == [node.external_id]
-    assert (state(site, node), site.provider.lost.in_doubt(node.key)) == (states.READY, False)
-
-
-def test_cloud_that_does_not_answer(site: Site, answers: Answers) -> None:
-    """Whether it is gone is not known: it stays, and is not handed out, until the cloud says so."""
-    node = idle(site)
-    answers.answer = CloudUnavailableException("no answer")
-    for _ in range(3):
-        look(site, [])
-    assert (state(site, node), site.provider.lost.in_doubt(node.key)) == (states.READY, True)
-    answers.answer = True
-    look(site, [])
-    assert state(site, node) == states.DELETING
-
-
-def test_list_that_fails(site: Site, answers: Answers) -> None:
-    """What was not listed is not missing."""
-    node = idle(site)
+        losing.lost.look(before, [])
+    assert losing.states(node) == {WELL}
     site.cloud.set(down=True)
     for _ in range(3):
         with pytest.raises(CloudUnavailableException):
-            site.provider.cleanupLeakedResources()
+            site.sweep()
     site.cloud.set(down=False)
-    site.provider.cleanupLeakedResources()
-    assert (state(site, node), site.provider.lost.in_doubt(node.key)) == (states.READY, False)
+    site.sweep()
+    assert losing.states(node) == {WELL}
+    losing = Losing(lambda: site, monkeypatch, 10.0)
+    assert (losing.look(), losing.look(), losing.asked) == (True, False, [])
+    losing.clock.pass_seconds(10)
+    losing.look()
+    assert len(losing.asked) == 1
 
 
-def test_ready_after_the_list_began(site: Site) -> None:
-    """A list says nothing of an instance that was made meanwhile."""
-    before = site.provider.lost.alive()
-    node = idle(site)
+def test_driver_of_11(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D-9: it has lists only: in doubt at once, lost after two minutes, without a reason. Never listed says nothing."""
+    losing = Losing(make_site, monkeypatch, proves=False)
+    (node,) = losing.idle("small")
     for _ in range(3):
-        site.provider.lost.look(before, [])
-    assert (state(site, node), site.provider.lost.in_doubt(node.key)) == (states.READY, False)
-
-
-def test_lists_that_lag(site: Site, answers: Answers) -> None:
-    """The two lists must be further apart than the lag."""
-    idle(site)
-    clock = ManualClock()
-    lost = LostInstances(site.provider, site.provider.log, 10.0, clock)
-    assert look(site, [], lost)
-    assert not look(site, [], lost)
-    assert answers.asked == []
-    clock.pass_seconds(10)
-    look(site, [], lost)
-    assert len(answers.asked) == 1
-
-
-def test_listed_as_ending(site: Site, answers: Answers) -> None:
-    """A spot instance that is being taken away is lost at once, with the reason that its record gives."""
-    node = idle(site)
-    (found,) = site.provider.listNodes()
-    found.ends = REASON
-    look(site, [found])
-    assert (state(site, node), answers.asked) == (states.DELETING, [])
-    assert [told.code for told in site.provider.lostInstances()] == [REASON[0]]
-
-
-def test_without_metadata(site: Site) -> None:
-    """An instance whose metadata somebody removed is there all the same."""
-    node = idle(site)
-    (found,) = site.provider.listNodes()
-    found.metadata = {}
+        losing.look()
+        losing.clock.pass_seconds(UNPROVED_SECONDS)
+    assert losing.states(node) == {WELL}
+    losing.look(*losing.listed(node))
     for _ in range(3):
-        look(site, [found])
-    assert (state(site, node), site.provider.lost.in_doubt(node.key)) == (states.READY, False)
+        assert {state for state, _ in losing.states(node)} == {states.READY}
+        losing.look()
+        assert losing.lost.in_doubt(node.key)
+        losing.clock.pass_seconds(UNPROVED_SECONDS / 2)
+    assert {state for state, _ in losing.states(node)} == {LOST}
+    assert [lost.code for lost in losing.lost.take()] == ["NotFound"]
 
 
-def test_taken_just_now(site: Site) -> None:
-    """A request was faster: the node is left to it, and told of."""
-    node = idle(site)
-    taken = site.zk.getNode(node.key)
-    assert taken is not None
-    site.zk.lockNode(taken)
-    for _ in range(2):
-        look(site, [])
-    assert state(site, node) == states.READY
-    assert [told.text for told in site.provider.lostInstances()] == [f"{REASON[1]}; the node is ready"]
+# -- all at once: another project or region may be listed by mistake, and the loss is held
 
 
-def test_many(site: Site, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cloud is asked for a few at a time; the others stay in doubt."""
-    monkeypatch.setattr(lost_instances, "MOST_LOOKS", 1)
-    nodes = [idle(site) for _ in range(1)]
-    (second,) = site.serve("large")
-    look(site, [])
-    assert look(site, [])
-    assert len(answers.asked) == 1
-    assert all(site.provider.lost.in_doubt(node.key) for node in (*nodes, second))
-    look(site, [])
-    assert len(answers.asked) == 2
+@pytest.fixture
+def nodes(losing: Losing) -> list[Node]:
+    return losing.idle("small", "small", "small")
 
 
-class TestAllAtOnce:
-    """Complete lists lack all: another project or region may be listed by mistake. The loss is held."""
-
-    @pytest.fixture
-    def nodes(self, site: Site) -> list[Node]:
-        nodes = list(site.serve("small", "small", "small"))
-        for node in nodes:
-            node.allocated_to = None
-            site.zk.storeNode(node)
-        return nodes
-
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock()
-
-    @pytest.fixture
-    def lost(self, site: Site, clock: ManualClock) -> LostInstances:
-        return LostInstances(site.provider, site.provider.log, 0.0, clock)
-
-    def states(self, site: Site, nodes: list[Node]) -> set[str | None]:
-        return {state(site, node) for node in nodes}
-
-    def test_held(
-        self, site: Site, nodes: list[Node], lost: LostInstances, clock: ManualClock, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        """They are named and not used, whatever is launched in the wrong place. Then they are lost."""
-        before = site.provider.listNodes()
-        for _ in range(3):
-            look(site, [], lost)
-        assert (self.states(site, nodes), lost.take()) == ({states.READY}, [])
-        assert all(lost.in_doubt(node.key) for node in nodes)
-        assert lost.held.keys() == {node.key for node in nodes}
-        assert caplog.text.count("shows no instance of 3 nodes any more") == 1
-        (new,) = site.serve("large")
-        listed = [
-            one for one in site.provider.listNodes() if one.external_id not in [old.external_id for old in before]
-        ]
-        until = lost.held
-        clock.pass_seconds(lost_instances.HELD_SECONDS - 1)
-        look(site, listed, lost)
-        assert (self.states(site, nodes), lost.held, lost.in_doubt(new.key)) == ({states.READY}, until, False)
-        clock.pass_seconds(1)
-        look(site, listed, lost)
-        assert (self.states(site, nodes), lost.held) == ({states.DELETING}, {})
-        assert len(lost.take()) == 3
-        assert state(site, new) == states.READY
-
-    def test_place_is_right(self, site: Site, nodes: list[Node], lost: LostInstances) -> None:
-        """A list shows one of them again: the others are lost as any other."""
-        first, *others = nodes
-        listed = [one for one in site.provider.listNodes() if one.external_id == first.external_id]
-        for _ in range(2):
-            look(site, [], lost)
-        look(site, listed, lost)
-        assert (state(site, first), self.states(site, others)) == (states.READY, {states.DELETING})
-        assert (lost.held, lost.in_doubt(first.key)) == ({}, False)
-
-    def test_there_when_it_is_asked_for(
-        self, site: Site, nodes: list[Node], lost: LostInstances, answers: Answers
-    ) -> None:
-        """The lists lack them, but the cloud has one: the place is right, and the others are asked for, too."""
-        answers.answer = False
-        for _ in range(3):
-            look(site, [], lost)
-        assert (lost.held, len(answers.asked)) == ({}, 3)
-        assert not any(lost.in_doubt(node.key) for node in nodes)
-
-    def test_fewer_are_left(self, site: Site, nodes: list[Node], lost: LostInstances) -> None:
-        """It stays held when one of them is deleted, e.g. after its use; and ends with the last one."""
-        for _ in range(2):
-            look(site, [], lost)
-        site.delete(nodes[0])
-        look(site, [], lost)
-        assert (self.states(site, nodes[1:]), len(lost.held)) == ({states.READY}, 2)
-        for node in nodes[1:]:
-            site.delete(node)
-        look(site, [], lost)
-        assert lost.held == {}
-
-    def test_others_of_their_age_are_there(self, site: Site, nodes: list[Node], lost: LostInstances) -> None:
-        """Three of four: the place is right."""
-        (fourth,) = site.serve("large")
-        first = nodes[0]
-        listed = [one for one in site.provider.listNodes() if one.external_id == first.external_id]
-        for _ in range(2):
-            look(site, listed, lost)
-        assert (self.states(site, nodes[1:]), lost.held) == ({states.DELETING}, {})
-        assert state(site, fourth) == states.READY
-
-    def test_ends_that_are_listed(self, site: Site, nodes: list[Node], lost: LostInstances) -> None:
-        """Spot instances that the cloud takes away together are lost at once."""
-        listed = site.provider.listNodes()
-        for one in listed:
-            one.ends = REASON
-        look(site, listed, lost)
-        assert (self.states(site, nodes), lost.held) == ({states.DELETING}, {})
-
-    def test_provider_shows_them(self, site: Site, nodes: list[Node]) -> None:
-        """For the status record."""
-        for node in nodes:
-            site.cloud.delete(node.external_id)
-        for _ in range(2):
-            site.provider.cleanupLeakedResources()
-        assert gateway.missing_instances(site.provider).keys() == {node.key for node in nodes}
+def test_held(losing: Losing, nodes: list[Node], caplog: pytest.LogCaptureFixture) -> None:
+    """D-9: they are named and not used, whatever is launched in the wrong place. Then they are lost."""
+    losing.look(times=3)
+    assert (losing.states(*nodes), losing.lost.take()) == ({IN_DOUBT}, [])
+    assert losing.lost.held.keys() == {node.key for node in nodes}
+    assert caplog.text.count("shows no instance of 3 nodes any more") == 1
+    (new,) = losing.site.serve("large")
+    until = losing.lost.held
+    losing.clock.pass_seconds(HELD_SECONDS - 1)
+    losing.look(*losing.listed(new))
+    assert (losing.states(*nodes), losing.lost.held, losing.states(new)) == ({IN_DOUBT}, until, {WELL})
+    losing.clock.pass_seconds(1)
+    losing.look(*losing.listed(new))
+    assert ({state for state, _ in losing.states(*nodes)}, losing.lost.held) == ({LOST}, {})
+    assert (len(losing.lost.take()), losing.states(new)) == (3, {WELL})
 
 
-class TestReleasedDriver:
-    """A driver written for 11.0.0 has lists only."""
+@pytest.mark.parametrize("how", ["one is listed again", "one was listed", "the cloud has one", "ends are listed"])
+def test_not_held(losing: Losing, nodes: list[Node], how: str) -> None:
+    """D-9: the place is right: the others are lost, or asked for, as any other."""
+    first, *others = nodes
+    if how == "ends are listed":
+        losing.look(*losing.listed(*nodes, ends=REASON))
+        others = nodes
+    elif how == "the cloud has one":
+        losing.answer = False
+        losing.look(times=3)
+        assert (losing.states(*nodes), len(losing.asked), losing.lost.held) == ({WELL}, 3, {})
+        return
+    else:
+        losing.look(*(losing.listed(first) if how == "one was listed" else []), times=2)
+        losing.look(*losing.listed(first))
+        assert losing.states(first) == {WELL}
+    assert ({state for state, _ in losing.states(*others)}, losing.lost.held) == ({LOST}, {})
 
-    @pytest.fixture
-    def site(self, make_site: MakeSite) -> Site:
-        return make_site()
 
-    def test_lists_alone(self, site: Site) -> None:
-        """In doubt at once, and lost after two minutes; the text says that no reason is known."""
-        node = idle(site)
-        clock = ManualClock()
-        lost = LostInstances(site.provider, site.provider.log, 0.0, clock)
-        look(site, site.provider.listNodes(), lost)
-        for _ in range(3):
-            assert state(site, node) == states.READY
-            look(site, [], lost)
-            assert lost.in_doubt(node.key)
-            clock.pass_seconds(UNPROVED_SECONDS / 2)
-        assert state(site, node) == states.DELETING
-        assert [told.code for told in lost.take()] == ["NotFound"]
-
-    def test_never_listed(self, site: Site) -> None:
-        """Lists that do not show its instances, ever, say nothing."""
-        node = idle(site)
-        clock = ManualClock()
-        lost = LostInstances(site.provider, site.provider.log, 0.0, clock)
-        for _ in range(3):
-            look(site, [], lost)
-            clock.pass_seconds(UNPROVED_SECONDS)
-        assert (state(site, node), lost.in_doubt(node.key)) == (states.READY, False)
-
-    def test_listed_as_deleted(self, site: Site) -> None:
-        node = idle(site)
-        (found,) = site.cloud.instances()
-        shown = MachineInstance(found)
-        shown.deleted = True
-        look(site, [shown])
-        assert state(site, node) == states.DELETING
+def test_provider_shows_them(losing: Losing, nodes: list[Node]) -> None:
+    """D-9: for the status record."""
+    for node in nodes:
+        losing.site.cloud.delete(node.external_id)
+    losing.site.sweep(2)
+    assert gateway.missing_instances(losing.site.provider).keys() == {node.key for node in nodes}

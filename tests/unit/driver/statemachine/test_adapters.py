@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adapters of drivers of today and of 11.0.0: how machines are made, images of labels, transfers of images, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.driver import gateway
+from nodepool.driver.statemachine import Adapter, ListedImage, Resource
+from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
+from nodepool.driver.statemachine.inventory import Patience
+from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers
+from nodepool.exceptions import ImageCreateException, NotFound
+from tests.support.manual_executor import ManualExecutor
+from tests.unit.driver.statemachine.conftest import home
+
+# -- both published signatures of getCreateStateMachine work (reference/driver 14)
+
+SEVEN = ("np1", "label", "image", {"a": "b"}, "request", "az", "log")
+FIVE = ("np1", "label", "image", {"a": "b"}, "log")
+
+
+@pytest.mark.parametrize(
+    ("method", "expected"),
+    [
+        (lambda self, hostname, label, image_external_id, metadata, log: FIVE, FIVE),
+        (lambda self, hostname, label, image_external_id, metadata, log, extra=None: extra, None),
+        (lambda self, hostname, label, image_external_id, metadata, request, az, log: (request, az), ("request", "az")),
+        (lambda self, name, label, image, tags, req, zone, logger: (req, zone, logger), ("request", "az", "log")),
+        (lambda self, *arguments: arguments, SEVEN),
+        (lambda self, hostname, label, metadata, log: (label, metadata, log), ("label", {"a": "b"}, "log")),
+    ],
+)
+def test_arguments(method: Any, expected: Any) -> None:
+    """The names decide, wherever the parameters stand; the last one is that of the example of 11.0.0."""
+    adapter: Any = type("Theirs", (Adapter,), {"getCreateStateMachine": method})(None)
+    make: Any = create_machine_of("cloud", adapter)
+    assert make(*SEVEN) == expected
+    assert wants_request(lambda hostname, label, image_external_id, metadata, request, log: None)
+
+
+# -- transfers of images
+
+KEYS = {"nodepool_build_id": "b1", "nodepool_upload_id": "0000000001"}
+OURS = {**KEYS, "nodepool_provider_name": "cloud"}
+
+
+class ReleasedAdapter(Adapter):
+    """As drivers written for 11.0.0 have it: images are among the resources."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.error: Exception | None = None
+        self.resources: list[Resource] = []
+
+    def uploadImage(self, *arguments: Any, **options: Any) -> str:
+        self._note("upload", *arguments, options)
+        return "i-1"
+
+    def deleteImage(self, external_id: str) -> None:
+        self._note("delete", external_id)
+
+    def listResources(self) -> Iterator[Resource]:
+        yield from self.resources
+
+    def deleteResource(self, resource: Resource) -> None:
+        self._note("delete resource", resource)
+
+    def _note(self, *call: Any) -> None:
+        self.calls.append(call)
+        if self.error is not None:
+            raise self.error
+
+
+class Transfers(ImageTransfers):
+    def __init__(self, adapter: Adapter) -> None:
+        self.name, self.adapter, self.transfers = "cloud", adapter, RunningTransfers()
+
+
+def test_upload_and_delete() -> None:
+    """D-1, U-5, U-9: as an adapter of 11.0.0 expects it, with the name of the provider; errors reach who called."""
+    adapter = ReleasedAdapter()
+    transfers = Transfers(adapter)
+    options: dict[str, Any] = {"image_type": "raw", "meta": KEYS, "md5": "m", "sha256": "s"}
+    assert gateway.upload_image(transfers, "image", "n", "/f", **options) == "i-1"
+    expected = {"image_format": "raw", "metadata": OURS, "md5": "m", "sha256": "s"}
+    assert adapter.calls == [("upload", "image", "n", "/f", expected)]
+    for adapter.error in (None, NotFound("i-1")):
+        gateway.delete_image(transfers, "n", "i-1")
+    assert adapter.calls[1:] == [("delete", "i-1")] * 2
+    adapter.error = ImageCreateException("too slow")
+    with pytest.raises(ImageCreateException, match="too slow"):
+        gateway.delete_image(transfers, "n", "i-1")
+    with pytest.raises(ImageCreateException, match="too slow"):
+        gateway.upload_image(transfers, "image", "n", "/f")
+    stops: list[str] = []
+    transfers.transfers.stop_after(lambda: stops.append("stop"))
+    assert stops == ["stop"], "a transfer that failed is over"
+
+
+def test_list() -> None:
+    """D-3: of drivers written for 11.0.0 the images are found, and deleted, as the resources that they are."""
+    listed = ListedImage("i-1", "fedora-1", OURS)
+    listing: Any = type("Listing", (ReleasedAdapter,), {"listImages": lambda self: iter([listed])})()
+    assert gateway.list_images(Transfers(listing)) == [listed]
+    adapter = ReleasedAdapter()
+    image = Resource(OURS, "image")
+    image.id = "ami-1"  # type: ignore[attr-defined]
+    others = [Resource({"nodepool_provider_name": "other", **KEYS}, "image"), Resource({}, "image")]
+    adapter.resources = [*others, image, Resource({"nodepool_provider_name": "cloud", "nodepool_node_id": "1"}, "vm")]
+    transfers = Transfers(adapter)
+    (found,) = gateway.list_images(transfers)
+    assert (found.id, found.shown_id, dict(found.metadata)) == (image, "ami-1", OURS)
+    gateway.delete_image(transfers, found.name, found.id)
+    assert adapter.calls == [("delete resource", image)]
+    with pytest.raises(NotImplementedError):
+        gateway.list_images(Transfers(Adapter(cast(Any, None))))
+
+
+def test_stop() -> None:
+    """L-17: an upload of a provider that was replaced is finished first; a daemon that ends does not wait. Once."""
+    stops: list[str] = []
+    transfers = RunningTransfers()
+    with transfers:
+        with transfers:
+            transfers.stop_after(lambda: stops.append("stop"))
+        assert stops == []
+    with transfers:
+        transfers.stop_now()
+    assert stops == ["stop"]
+    transfers = RunningTransfers()
+    with transfers:
+        transfers.stop_after(lambda: stops.append("now"))
+        transfers.stop_now()
+        assert stops == ["stop", "now"]
+    transfers.stop_after(lambda: stops.append("again"))
+    assert stops == ["stop", "now", "again"]
+
+
+# -- images of labels, and what ``nodepool check`` says
+
+
+def label(name: str, diskimage: str | None, cloud_image: str | None = None) -> Any:
+    images = [None if image is None else SimpleNamespace(name=image) for image in (diskimage, cloud_image)]
+    return SimpleNamespace(name=name, diskimage=images[0], cloud_image=images[1])
+
+
+def test_images_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W-4: what is missing is shown until it is there. As long as nothing is known it counts as there."""
+    monkeypatch.setattr(home(LabelImages), "AGE_SECONDS", 0.0)
+    executor = ManualExecutor(eager=False)
+    built, listed = label("built", "disk"), label("listed", None, "debian")
+    pool = SimpleNamespace(name="main", labels={"built": built, "listed": listed})
+    built.pool = listed.pool = pool
+    uploads, cloud, lines = set[str](), set[Any](), list[str]()
+    log = SimpleNamespace(warning=lambda text, *args: lines.append(text % args), debug=lambda *args: None)
+    images = LabelImages(
+        "cloud",
+        cast(Any, {"main": pool}),
+        uploaded=uploads.__contains__,
+        ask=lambda label: label.name in cloud,
+        executor=executor,
+        patience=Patience(0.0),
+        log=cast(Any, log),
+    )
+    assert [images.ready(each) for each in ("built", built, "unknown", "listed")] == [False, False, False, True]
+    missing = images.missing()["built"]
+    assert (missing.code, list(images.missing())) == ("image.missing", ["built"])
+    assert missing.text.startswith("there is no ready upload of image disk;")
+    assert lines == [f"provider cloud, label built: {missing.text}"]
+    uploads.add("disk")
+    assert (images.missing(), images.ready("built")) == ({}, True)
+    executor.run()
+    assert not images.ready("listed")
+    assert "no usable image for cloud-image 'debian'" in images.missing()["listed"].text
+    cloud.add("listed")
+    assert not images.ready("listed")
+    executor.run()
+    assert images.missing() == {}

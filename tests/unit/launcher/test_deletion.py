@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The deletion worker by its single pass (rules X, C-8 to C-10)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
+from nodepool.driver.framework.rate import HeldTime
+from nodepool.exceptions import ZKConnectionError
+from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
+from nodepool.plan.retries import Backoff
+from nodepool.zk.nodes import NodeStore
+from nodepool.zk.reply import Reply
+from tests.support.manual_clock import monotonic_clock
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import home, locked, raising
+
+
+class Task:
+    """A deletion that ends when the test says so; ``held`` is how long it waited for a limit of our own."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, over: bool = False) -> None:
+        self.over = threading.Event()
+        if over:
+            self.over.set()
+        self.held = HeldTime(clock)
+        self.error: object = None
+
+    def is_alive(self) -> bool:
+        return not self.over.is_set()
+
+    def join(self, timeout: float | None = None) -> None:
+        """It does not end for that."""
+
+
+class Deletion:
+    """The worker of a launcher with a provider ``one``, whose deletions may be replaced."""
+
+    def __init__(
+        self, launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.launcher, self.znodes, self.cloud, self.patch = launcher, znodes, cloud, patch
+        self.worker = launcher.nodepool.deletion.current
+        self.begun: list[str] = []
+        self.plain: Callable[..., Any] = FakeProvider.startNodeCleanup
+        self.begin: Callable[..., Any] = self.plain
+
+        def begin(provider: FakeProvider, node: Any) -> Any:
+            self.begun.append(node.id)
+            return self.begin(provider, node)
+
+        patch.setattr(FakeProvider, "startNodeCleanup", begin)
+        self.clock = monotonic_clock(patch, home(DeletedNodeWorker), now=time.monotonic())
+
+    def used(self, count: int = 1) -> list[str]:
+        """Nodes that are not needed any more, with instances."""
+        made = [self.cloud.create("np", metadata={}, resources={}) for _ in range(count)]
+        return [self.znodes.add_node("used", external_id=instance.id) for instance in made]
+
+    def run(self, later: float = 0.0) -> float | None:
+        self.clock.pass_seconds(later)
+        self.launcher.settle()
+        return self.worker.run_once()
+
+    def until(self, what: str, look: Callable[[], Any]) -> None:
+        wait_for(what, lambda: (self.run(CHECK_SECONDS), look())[1])
+
+    def gone(self, *node_ids: str) -> None:
+        self.until("they are gone", lambda: not any(map(self.znodes.node, node_ids)))
+
+    def is_locked(self, node_id: str) -> bool:
+        return bool(self.znodes.node_lockers(node_id))
+
+
+@pytest.fixture
+def deletion(
+    launcher: StillLauncher, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Deletion]:
+    with monkeypatch.context() as patch:
+        yield Deletion(launcher, znodes, cloud, patch)
+
+
+def test_driver_that_raises(deletion: Deletion, caplog: pytest.LogCaptureFixture) -> None:
+    """X-7, X-5: the node is unlocked, stays `deleting`, and is tried again, later and later. Some failures are events.
+
+    Q-9: its time is that of the first attempt.
+    """
+    deletion.begin = raising(RuntimeError("no way"))
+    node_id = deletion.znodes.add_node("deleting", external_id="x", state_time=1000.0)
+    for attempt in range(1, 6):
+        deletion.run()
+        assert len(deletion.begun) == attempt
+        assert not deletion.is_locked(node_id)
+        node = deletion.znodes.node(node_id) or {}
+        assert (node["state"], node["state_time"]) == ("deleting", 1000.0)
+        assert 0 < (deletion.run() or 0) <= RETRY.pause(attempt)
+        assert len(deletion.begun) == attempt, "not at once"
+        deletion.clock.pass_seconds(RETRY.pause(attempt))
+    assert "no way" in caplog.text
+    events = [event for event in deletion.launcher.nodepool.events.last(10) if event.subject == f"node {node_id}"]
+    assert [event.text for event in events] == [f"deletion failed {count} times: no way" for count in (2, 4)]
+    deletion.begin = deletion.plain
+    deletion.patch.setattr(FakeProvider, "pausedReason", raising(ZeroDivisionError()))
+    deletion.gone(node_id)
+
+
+def test_cloud_answers_again(deletion: Deletion) -> None:
+    """X-5: what failed while a cloud was away is deleted as soon as it is back: until then it takes up quota."""
+    deletion.patch.setattr(home(DeletedNodeWorker), "RETRY", Backoff(5000.0, 6000.0))
+    (node_id,) = deletion.used()
+    deletion.cloud.set(down=True)
+    deletion.patch.setattr(FakeProvider, "pausedReason", lambda _: "the cloud does not answer")
+    deletion.until("it failed", lambda: deletion.begun and not deletion.is_locked(node_id))
+    deletion.run(CHECK_SECONDS)
+    assert deletion.run() == CHECK_SECONDS, "it looks again soon enough to see the end of it"
+    deletion.cloud.set(down=False)
+    deletion.patch.setattr(FakeProvider, "pausedReason", lambda _: None)
+    deletion.run(CHECK_SECONDS)
+    assert len(deletion.begun) == 2
+    deletion.gone(node_id)
+
+
+@pytest.mark.parametrize("what", ["locked", "hold"])
+def test_nothing_to_do_any_more(deletion: Deletion, what: str) -> None:
+    """X-2, X-1: a failed node that is locked, or on hold, meanwhile is left alone, without a busy loop."""
+    deletion.begin = raising(RuntimeError("no way"))
+    node_id = deletion.znodes.add_node("used", external_id="x")
+    deletion.run()
+    paths = [f"nodes/{node_id}/lock"] if what == "locked" else []
+    with locked(deletion.znodes, *paths):
+        if what == "hold":
+            deletion.znodes.change_node(node_id, state="hold")
+        deletion.run(RETRY.pause(1))
+        assert deletion.run() is None
+    assert len(deletion.begun) == 1
+
+
+@pytest.mark.parametrize("end", ["dies", "takes too long", "was held"])
+def test_deletion_that_does_not_end_well(deletion: Deletion, end: str) -> None:
+    """X-5: after its time the lock is free, and it begins anew. A wait for a limit of our own does not count."""
+    task = Task(deletion.clock)
+    deletion.begin = lambda *_: task
+    node_id = deletion.znodes.add_node("used", external_id="x")
+    deletion.run()
+    assert deletion.is_locked(node_id)
+    assert deletion.run(CHECK_SECONDS) == CHECK_SECONDS, "no busy loop"
+    # What happens to it meanwhile is no reason to look.
+    deletion.worker.node_changed(node_id)
+    assert deletion.run() == CHECK_SECONDS
+    if end == "dies":
+        task.over.set()
+    elif end == "takes too long":
+        deletion.run(DELETE_TIMEOUT_SECONDS - CHECK_SECONDS - 1)
+        assert deletion.is_locked(node_id)
+    else:
+        task.held.begin()
+        deletion.run(1000)
+        task.held.end()
+        deletion.run(DELETE_TIMEOUT_SECONDS - CHECK_SECONDS - 1)
+        assert deletion.is_locked(node_id)
+    deletion.run(2)
+    assert not deletion.is_locked(node_id)
+    assert (deletion.znodes.node(node_id) or {})["state"] == "deleting"
+    deletion.begin = deletion.plain
+    deletion.gone(node_id)
+
+
+def test_nodes_of_requests_that_end(deletion: Deletion) -> None:
+    """C-9, C-10: what a cancelled request had is free again, an `init` node of a finished one goes; others stay."""
+    znodes = deletion.znodes
+    cancelled, finished, other = (
+        znodes.submit(["small"], state=state) for state in ("fulfilled", "pending", "pending")
+    )
+    mine, theirs = (znodes.add_node("ready", allocated_to=owner) for owner in (cancelled, other))
+    init = znodes.add_node("init", allocated_to=finished)
+    deletion.run()
+    assert znodes.node(init) is not None
+    znodes.delete_request(cancelled)
+    znodes.change_request(finished, state="fulfilled")
+    deletion.gone(init)
+    deletion.until("it is free", lambda: (znodes.node(mine) or {})["allocated_to"] is None)
+    assert (znodes.node(theirs) or {})["allocated_to"] == other
+
+
+# -- many at once
+
+
+def lost_answer() -> Reply:
+    reply = Reply()
+    reply.set_exception(ConnectionLoss())
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("trouble", "order"),
+    [(None, "LLLSSSLLSS"), (lost_answer, "LLLSS"), (raising(ZKConnectionError("not connected to ZooKeeper")), "LLS")],
+)
+def test_locks_are_sent_together(deletion: Deletion, trouble: Callable[[], Reply] | None, order: str) -> None:
+    """X-2, X-7: answers are waited for together, in parts. Whatever becomes of one, what is locked is deleted."""
+    ids = deletion.used(5)
+    seen: list[str] = []
+    send = NodeStore.send_lock_and_save
+
+    def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
+        seen.append("L")
+        return trouble() if trouble is not None and node.id == ids[1] else send(store, node, exists)
+
+    def begin(provider: FakeProvider, node: Any) -> Any:
+        seen.append("S")
+        return start(provider, node)
+
+    start, deletion.begin = deletion.begin, begin
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(home(DeletedNodeWorker), "SENT_TOGETHER", 3)
+        patch.setattr(NodeStore, "send_lock_and_save", sent)
+        if trouble is None:
+            deletion.run()
+        else:
+            with pytest.raises(ZKConnectionError):
+                deletion.run()
+    assert "".join(seen) == order
+    deletion.worker.node_changed("")
+    # The cache may be behind: directories of locks that are there are not known, or those that are not.
+    deletion.patch.setattr(NodeStore, "has_lock_dir", lambda *_: True)
+    deletion.gone(*ids)

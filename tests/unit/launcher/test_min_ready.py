@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that are kept ready, by single passes of the worker (rules M)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
+from nodepool.exceptions import ZKConnectionError
+from nodepool.launcher.min_ready_worker import PACE_SECONDS, MinReadyWorker
+from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.request import NodeRequest
+from tests.support.local_launcher import fake_provider
+from tests.support.manual_clock import ManualClock, monotonic_clock
+from tests.support.pool_znodes import REQUESTS, PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import Still, home, raising
+
+
+class Kept:
+    """A launcher that keeps two nodes of the label ``small``, and none of two others."""
+
+    def __init__(self, launcher: StillLauncher, znodes: PoolZnodes, clock: ManualClock) -> None:
+        self.launcher, self.znodes, self.clock = launcher, znodes, clock
+        self.worker = launcher.nodepool.min_ready.current
+
+    def run(self) -> list[dict[str, Any]]:
+        """The requests after a change and a pass."""
+        self.clock.pass_seconds(PACE_SECONDS)
+        self.worker.changed()
+        self.launcher.settle()
+        self.worker.run_once()
+        return [self.znodes.request(request_id) or {} for request_id in self.ids()]
+
+    def ids(self) -> list[str]:
+        return self.znodes.children(REQUESTS)
+
+
+@pytest.fixture
+def kept(still: Still, cloud_name: str, cloud: FakeCloud, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> Kept:
+    monkeypatch.setattr(home(MinReadyWorker), "LINGER_SECONDS", 0.0)
+    labels = {"small": {"min-ready": 2}, "a": {"min-ready": 0}, "b": {"min-ready": -1}}
+    launcher = still([fake_provider("one", tuple(labels), cloud=cloud_name)], labels=labels)
+    return Kept(launcher, znodes, monotonic_clock(monkeypatch, home(MinReadyWorker)))
+
+
+def test_requests(kept: Kept) -> None:
+    """M-1, M-2, M-5, M-6: one request for each missing node, ephemeral, of the lowest priority, for new nodes; once.
+
+    They go with the launcher.
+    """
+    for provider in kept.launcher.nodepool.providers.running.values():
+        for pool in provider.provider.pools.values():
+            del pool.provider  # M-3: drivers of other people need not have it
+    for _ in range(3):
+        found = kept.run()
+        facts = [(request["node_types"], request["reuse"], request["requestor"]) for request in found]
+        assert facts == [(["small"], False, "NodePool:min-ready")] * 2
+    assert all(request["event_id"] for request in found)
+    assert all(request_id.startswith("900-") for request_id in kept.ids())
+    assert all(kept.znodes.kazoo.get(f"{REQUESTS}/{i}")[1].ephemeralOwner for i in kept.ids())
+    kept.worker.on_stop()
+    assert kept.ids() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("labelReady", lambda *_: False),
+        ("labelReady", raising(ZeroDivisionError())),
+        ("heldLabels", lambda *_: {"small": Reason(ReasonCode.BACKING_HELD, "its cloud is paused")}),
+    ],
+)
+def test_nothing_that_cannot_be_built(kept: Kept, name: str, answer: Callable[..., Any]) -> None:
+    """M-3, MT-7, MT-11: only when a pool could launch it now; an error of a driver is a no."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeProvider, name, answer)
+        assert kept.run() == []
+        patch.setattr(FakeProvider, "heldLabels", lambda *_: {"a": Reason(ReasonCode.BACKING_HELD, "another one")})
+        patch.setattr(FakeProvider, "labelReady", lambda *_: True)
+        assert len(kept.run()) == 2
+
+
+def test_life(kept: Kept, cloud: FakeCloud) -> None:
+    """M-4: their nodes are free for all, the requests go, and that is it."""
+    pool = kept.launcher.worker()
+    kept.run()
+    served: Callable[[], bool] = lambda: {kept.znodes.request_state(i) for i in kept.ids()} == {"fulfilled"}  # noqa: E731
+    kept.launcher.passes(pool, "served", served)
+    wait_for("no request is left", lambda: not kept.run())
+    assert len(kept.znodes.free_nodes()) == 2
+    assert [kept.run() for _ in range(3)] == [[]] * 3
+    assert cloud.calls["create"] == 2
+
+
+def test_pace(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M-1: a thousand changes a second do not wake the worker a thousand times; none of them is forgotten."""
+    woken: list[bool] = []
+    monkeypatch.setattr(kept.worker, "wake", lambda: woken.append(True))
+    kept.run()
+    woken.clear()
+    for request_id in ("", "200-0000000000"):
+        kept.worker.changed(request_id)
+    assert woken == []
+    assert kept.worker.run_once() == PACE_SECONDS
+    kept.worker.changed(kept.ids()[0])
+    assert woken, "the end of our own request is seen at once"
+    kept.znodes.delete_request(kept.ids()[0])
+    kept.clock.pass_seconds(PACE_SECONDS)
+    kept.launcher.settle()
+    assert kept.worker.run_once() == PACE_SECONDS, "it is counted"
+    assert len(kept.ids()) == 2
+
+    def wait() -> float:
+        kept.clock.pass_seconds(PACE_SECONDS)
+        return kept.worker.run_once() or 0
+
+    wait_for("nothing changes, and nothing is counted", lambda: wait() > PACE_SECONDS)
+
+
+def test_request_whose_creation_gave_no_answer(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M-4: it has an owner, also when our server hears of it only now; one that was not made is forgotten."""
+
+    def made_without_an_answer(request: NodeRequest, priority: str) -> None:
+        kept.znodes.submit_raw(json.dumps(request.to_dict(0.0)).encode(), priority)
+        raise ZKConnectionError("no answer")
+
+    with monkeypatch.context() as patch:
+        for outcome in (made_without_an_answer, raising(ZKConnectionError("away"))):
+            patch.setattr(kept.launcher.nodepool.zk, "storeNodeRequest", outcome)
+            with pytest.raises(ZKConnectionError):
+                kept.run()
+    with monkeypatch.context() as unread:
+        unread.setattr(kept.launcher.nodepool.cache, "wait_settled", lambda seconds: False)
+        with pytest.raises(ZKConnectionError, match="not read in time"):
+            kept.worker.run_once()
+    assert len(kept.run()) == 2
+    kept.worker.on_stop()
+    assert kept.ids() == []

@@ -1,0 +1,406 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pool serves requests: the passes of its worker, by their effects in ZooKeeper (rules A, L, N, Q, G-6, G-14)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
+from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS
+from nodepool.launcher.pool.intake import Declines, Intake
+from nodepool.launcher.pool.view import PassContext
+from nodepool.launcher.pool.worker import PoolWorker
+from nodepool.metrics.catalog import REQUEST_WAIT
+from nodepool.model.reasons import ERROR_JUDGING, Reason, ReasonCode
+from nodepool.model.request import NodeRequest
+from nodepool.zk.reply import Reply
+from nodepool.zk.request_store import RequestStore
+from tests.support.counted import Counted
+from tests.support.local_launcher import fake_provider
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import Log, Patch, Still, home, locked, raising
+
+
+@pytest.fixture
+def worker(launcher: StillLauncher) -> PoolWorker:
+    return launcher.worker()
+
+
+def fulfil(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, *request_ids: str) -> list[list[str]]:
+    """The nodes of each."""
+    for request_id in request_ids:
+        done: Callable[[], bool] = lambda: znodes.request_state(request_id) == "fulfilled"  # noqa: B023, E731
+        launcher.passes(worker, f"{request_id} is fulfilled", done)
+    return [(znodes.request(request_id) or {})["nodes"] for request_id in request_ids]
+
+
+def reason(worker: PoolWorker, request_id: str) -> Reason:
+    """Why a request waits."""
+    found = worker.desk.explain(request_id)
+    assert found is not None, "it is not known"
+    return found.reason
+
+
+def code(worker: PoolWorker, request_id: str) -> ReasonCode:
+    return reason(worker, request_id).code
+
+
+# -- what is taken
+
+
+@pytest.mark.parametrize(("ready", "limit"), [(0, "MAX_LAUNCHED"), (5, "MAX_FULFILLED")])
+def test_order_and_size_of_passes(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, ready: int, limit: str
+) -> None:
+    """A-1, A-18: priority, then relative priority, then age; a pass takes some, and the next one comes at once."""
+    monkeypatch.setattr(home(Intake), limit, 2)
+    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
+    for _ in range(ready):
+        znodes.add_node("ready")
+    places = [("300", 0), ("200", 2), ("200", 1), ("200", 1), ("100", 9)]
+    ids = [znodes.submit(["small"], priority, relative_priority=relative) for priority, relative in places]
+    expected = [ids[i] for i in (4, 2, 3, 1, 0)]
+    launcher.knows_requests(5)
+    counted = Counted(REQUEST_WAIT)
+    for first in (0, 2, 4):
+        assert (worker.run_once() == 0.0) == (first < 4)
+        left = [request_id for request_id in expected if znodes.request_state(request_id) == "requested"]
+        assert left == expected[first + 2 :]
+    assert len({node for nodes in fulfil(launcher, worker, znodes, *ids) for node in nodes}) == 5
+    # WP-77: the time until the answer is noted.
+    assert sum(counted.new().values()) == 5
+
+
+def test_work_follows_the_kinds_not_the_queue(
+    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: Patch
+) -> None:
+    """A-7, A-9: of requests that are alike the first one is looked at in a pass, and none while the pool is paused."""
+    launcher = still([fake_provider("one", ("small", "big"), cloud=cloud_name, pool_max_servers=1)])
+    worker, made = launcher.worker(), []
+    fulfil(launcher, worker, znodes, znodes.submit(["small"]))
+    make = FakeProvider.getRequestHandler
+
+    def note(provider: FakeProvider, pool: Any, request: NodeRequest) -> Any:
+        made.append(request.id)
+        return make(provider, pool, request)
+
+    monkeypatch.setattr(FakeProvider, "getRequestHandler", note)
+    ids = [znodes.submit([label]) for label in ["small", "big"] * 10]
+    launcher.passes(worker, "one waits", lambda: worker.desk.paused and len(worker.queue) == 19)
+    worker.run_once()
+    assert set(made) <= {*ids[:4]}
+    assert {code(worker, request_id) for request_id in ids[1:]} == {ReasonCode.WAIT_ORDER, ReasonCode.WAIT_POOL_PAUSED}
+
+
+@pytest.mark.parametrize("raised", [True, False])
+def test_driver_that_declines(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, raised: bool
+) -> None:
+    """A-13, A-16: a request is declined for what its driver says or raises; those behind it have their turn."""
+
+    make = FakeProvider.getRequestHandler
+
+    def judge(handler: FakeRequestHandler) -> list[str]:
+        return ["no flavor", "no image"] if handler.request.id == bad else []
+
+    def make_or_raise(provider: FakeProvider, pool: Any, request: NodeRequest) -> Any:
+        if request.id == bad:
+            raise RuntimeError("no way")
+        return make(provider, pool, request)
+
+    if raised:
+        monkeypatch.setattr(FakeProvider, "getRequestHandler", make_or_raise)
+    else:
+        monkeypatch.setattr(FakeRequestHandler, "getDeclinedReasons", judge)
+    bad, good = znodes.submit(["small"]), znodes.submit(["small"], requestor="someone else", tenant_name="other")
+    fulfil(launcher, worker, znodes, good)
+    assert znodes.request_state(bad) == "failed"
+    said = Reason(ReasonCode.DRIVER_DECLINED, "no flavor; no image")
+    assert worker.declined(bad) == (ERROR_JUDGING if raised else said)
+
+
+def test_provider_that_was_replaced_in_the_middle(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch
+) -> None:
+    """G-5: its errors decline nothing; its successor judges."""
+    request_id = znodes.submit(["small"])
+    launcher.settle()
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeProvider, "getRequestHandler", raising(RuntimeError("was stopped")))
+        patch.setattr(PassContext, "provider_replaced", lambda _: True)
+        worker.run_once()
+    fulfil(launcher, worker, znodes, request_id)
+
+
+def test_requests_that_others_may_serve(
+    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, caplog: Log, monkeypatch: Patch
+) -> None:
+    """A-15: just after its start a launcher fails nothing that is older than it is. J-3: the lines say who and why."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(home(Declines), "BATCH", 2)
+    launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
+    workers = [launcher.worker(name) for name in ("one", "two")]
+    old, *new = (znodes.submit(["smal"], created_time=at, event_id="E") for at in (1.0, 1e12, 1e12))
+    for worker in workers:
+        launcher.passes(worker, "all are judged", lambda: worker.declined(new[1]) and not worker.queue)  # noqa: B023
+        assert code(worker, old) is ReasonCode.WAIT_OTHER_LAUNCHERS
+    assert [znodes.request_state(request_id) for request_id in (old, *new)] == ["requested", "failed", "failed"]
+    hint = "no pool has smal, did you mean 'small'?"
+    lines = [text.partition("] ")[2] for text in caplog.messages if f"[node_request: {new[0]}] " in text]
+    cause = f"label(s) smal not available in this pool; {hint}"
+    assert [line.rpartition("] ")[2] for line in lines] == [
+        f"Declining node request: {cause} (smal; job job, tenant tenant)",
+        f"Declining node request: {cause} (smal; job job, tenant tenant)",
+        f"Failing node request: every pool declined it: one/main, two/main: {cause} (smal; job job, tenant tenant)",
+    ]
+
+
+# -- locks and answers
+
+
+@pytest.mark.parametrize("how", ["launch", "ready node", "decline"])
+def test_request_that_another_holds(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, how: str
+) -> None:
+    """A-11: it is looked at again in a moment; its ready node serves those behind it, whose passes go on."""
+    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
+    held, behind = (znodes.submit(["gpu" if how == "decline" else "small"]) for _ in range(2))
+    if how == "ready node":
+        ready = znodes.add_node("ready")
+    with locked(znodes, f"requests-lock/{held}"):
+        launcher.settle()
+        launcher.passes(worker, "it is known as held", lambda: code(worker, held) is ReasonCode.REQUEST_LOCKED)
+        if how == "ready node":
+            assert ready in worker.free_nodes.ready
+        if how == "decline":
+            assert znodes.request_state(behind) == "failed"
+        else:
+            fulfil(launcher, worker, znodes, behind)
+        assert znodes.request_state(held) == "requested"
+    end = "failed" if how == "decline" else "fulfilled"
+    launcher.passes(worker, "it has its turn", lambda: znodes.request_state(held) == end)
+
+
+@pytest.mark.parametrize("how", ["ready node", "decline"])
+def test_lock_directory_that_was_left(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, how: str
+) -> None:
+    """A-11: it has no contender: the request is not put off for it."""
+    if how == "ready node":
+        znodes.add_node("ready")
+    request_id = znodes.submit(["small" if how == "ready node" else "gpu"])
+    launcher.settle()
+    znodes.kazoo.create(f"/nodepool/requests-lock/{request_id}")
+    for _ in range(2):
+        launcher.settle()
+        worker.run_once()
+    assert znodes.request_state(request_id) == ("fulfilled" if how == "ready node" else "failed")
+
+
+def lost_answer(_store: RequestStore, *_: Any, **__: Any) -> Reply:
+    reply = Reply()
+    reply.set_exception(ConnectionLoss())
+    return reply
+
+
+@pytest.mark.parametrize(
+    ("method", "trouble"),
+    [
+        ("send_lock", raising(ZKConnectionError("away"))),
+        ("send_lock", lambda *_: raising(ZKConnectionError("away"))),
+        ("send_unlocked", raising(ZKConnectionError("away"))),
+        ("send_unlocked", lost_answer),
+    ],
+)
+def test_lost_connection(
+    launcher: StillLauncher,
+    worker: PoolWorker,
+    znodes: PoolZnodes,
+    monkeypatch: Patch,
+    method: str,
+    trouble: Callable[..., Any],
+) -> None:
+    """A-19: of requests that are taken together the second one has no answer. What is ours stays; all are served."""
+    ids = [znodes.submit(["small"]) for _ in range(4)]
+    if method == "send_unlocked":
+        for _ in ids:
+            znodes.add_node("ready")
+    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
+    plain, calls = getattr(RequestStore, method), []
+
+    def shaky(store: RequestStore, request: Any, *rest: Any, **more: Any) -> Any:
+        calls.append(request.id)
+        return (trouble if len(calls) == 2 else plain)(store, request, *rest, **more)
+
+    monkeypatch.setattr(RequestStore, method, shaky)
+    launcher.settle()
+    with pytest.raises(ZKConnectionError):
+        [worker.run_once() for _ in range(2)]
+    assert len({node for nodes in fulfil(launcher, worker, znodes, *ids) for node in nodes}) == 4
+    assert not worker.handlers
+
+
+@pytest.mark.parametrize("check", [lambda *_: False, raising(RuntimeError("no way"))])
+def test_ready_node_that_is_of_no_use(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, check: Callable[..., bool]
+) -> None:
+    """N-2: one that the driver refuses keeps neither a request waiting nor the worker busy."""
+    refused = znodes.add_node("ready")
+    launcher.passes(worker, "the node is known", lambda: refused in worker.free_nodes.ready)
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeRequestHandler, "checkReusableNode", check)
+        (nodes,) = fulfil(launcher, worker, znodes, znodes.submit(["small"]))
+        assert nodes != [refused]
+        launcher.settle()
+        worker.run_once()
+        assert (worker.run_once() or 0) > 1.0
+        assert refused not in worker.free_nodes.ready
+
+
+def test_node_that_changes_all_the_time(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch
+) -> None:
+    """A-11: after a conflict a request is tried again at once; after a second one in a moment."""
+    plain = RequestStore.send_unlocked
+    replies: list[Reply] = []
+
+    def changed(store: RequestStore, *arguments: Any, **options: Any) -> Reply:
+        if len(replies) == 2:
+            return plain(store, *arguments, **options)
+        replies.append(Reply())
+        replies[-1].set_exception(ZKConflict("changed"))
+        return replies[-1]
+
+    monkeypatch.setattr(RequestStore, "send_unlocked", changed)
+    znodes.add_node("ready")
+    request_id = znodes.submit(["small"])
+    launcher.passes(worker, "two conflicts", lambda: len(replies) == 2)
+    assert code(worker, request_id) is ReasonCode.REQUEST_CHANGED
+    monkeypatch.setattr(FakeRequestHandler, "nodeReusedNotification", raising(RuntimeError("no way")))
+    fulfil(launcher, worker, znodes, request_id)
+    assert not znodes.node_lockers(next(iter(znodes.nodes())))
+
+
+# -- what is launched
+
+
+def test_polls(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, cloud: FakeCloud, monkeypatch: Patch, caplog: Log
+) -> None:
+    """A-19: who tells the end of its launches is not asked; an error of one handler stops no other."""
+    bad, silent, good = (znodes.submit(["small"]) for _ in range(3))
+    complete = FakeRequestHandler.launchesComplete
+
+    def asked(handler: FakeRequestHandler) -> bool:
+        if handler.request.id == bad:
+            raise RuntimeError("no way")
+        assert handler.request.id != silent
+        return complete(handler)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeRequestHandler, "awaits_launches", property(lambda handler: handler.request.id == silent))
+        patch.setattr(FakeRequestHandler, "launchesComplete", asked)
+        fulfil(launcher, worker, znodes, good)
+        assert [znodes.request_state(i) for i in (bad, silent)] == ["pending"] * 2
+        assert "Error while polling" in caplog.text
+        assert worker.run_once() == POLL_SECONDS
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeRequestHandler, "awaits_launches", True)
+        assert worker.run_once() == LAUNCHES_SECONDS
+    fulfil(launcher, worker, znodes, bad, silent)
+
+
+# -- the end of a pool
+
+
+def test_pool_that_retires(
+    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: Patch
+) -> None:
+    """G-6, L-17, Q-12: it unregisters at once, finishes its launches, then gives back what waits, with free nodes."""
+    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=2)])
+    worker = launcher.worker()
+    fulfil(launcher, worker, znodes, znodes.submit(["small"]))
+    cloud.set(hang=True)
+    waiting = znodes.submit(["small", "small"])
+    launcher.passes(worker, "it waits", lambda: worker.desk.paused and worker.own_launches())
+    assert worker.run_once() == POLL_SECONDS
+    [building] = znodes.nodes("building")
+    worker.retire()
+    with monkeypatch.context() as patch:
+        patch.setattr(launcher.nodepool.client.kazoo, "delete", raising(ConnectionLoss()))
+        with pytest.raises(ZKConnectionError):
+            worker.run_once()
+    worker.run_once()
+    assert znodes.pools() == []
+    assert znodes.node_lockers(building)
+    assert not worker.desk.paused
+    assert not worker.stopping
+    cloud.set(hang=False)
+    launcher.passes(worker, "it ends", lambda: worker.stopping)
+    request = znodes.request(waiting) or {}
+    assert (request["state"], request["declined_by"], request["nodes"]) == ("requested", [], [])
+    node = znodes.node(building) or {}
+    assert (node["state"], node["allocated_to"]) == ("ready", None)
+    assert not znodes.request_lockers(waiting)
+    assert not any(map(znodes.node_lockers, znodes.nodes()))
+
+
+@pytest.mark.parametrize("launch", ["runs", "ends", "vanishes", "its driver raises"])
+def test_stop(
+    launcher: StillLauncher,
+    worker: PoolWorker,
+    znodes: PoolZnodes,
+    cloud: FakeCloud,
+    monkeypatch: Patch,
+    caplog: Log,
+    launch: str,
+) -> None:
+    """G-14, L-12: others serve the request, with its free ready node, unless its launch ends at the last moment.
+
+    What is being made for its node is not known yet: that stays locked.
+    """
+    ready = znodes.add_node("ready")
+    cloud.set(hang=True)
+    request_id = znodes.submit(["small", "small"])
+    launcher.passes(worker, "one is launched, one is taken", lambda: len(znodes.nodes("building")) == 1)
+    wait_for("its instance is known", lambda: any(node["external_id"] for node in znodes.nodes("building").values()))
+    (building,) = znodes.nodes("building")
+    finish, hand_over = RequestStore.finish, FakeRequestHandler.hand_over
+
+    def late(store: RequestStore, *arguments: Any, **settings: Any) -> None:
+        cloud.set(hang=False)
+        wait_for("both are ready", lambda: len(znodes.nodes("ready")) == 2 and worker.own_launches() == 0)
+        finish(store, *arguments, **settings)
+
+    if launch == "vanishes":
+        znodes.vanish(building)
+    elif launch == "ends":
+        monkeypatch.setattr(RequestStore, "finish", late)
+    elif launch == "its driver raises":
+        monkeypatch.setattr(FakeRequestHandler, "hand_over", raising(RuntimeError("no way")))
+    worker.on_stop()
+    assert znodes.pools() == []
+    if launch == "its driver raises":
+        assert "is left as it is" in caplog.text
+        assert znodes.request_state(request_id) == "pending"
+        monkeypatch.setattr(FakeRequestHandler, "hand_over", hand_over)
+        worker.on_stop()
+    assert znodes.request_state(request_id) == ("fulfilled" if launch == "ends" else "requested")
+    assert znodes.request_lockers(request_id) == []
+    assert znodes.node_lockers(ready) == []
+    if launch != "ends":
+        assert list(znodes.free_nodes()) == [ready]
+    cloud.set(hang=False)
+    wait_for("the launch ended", lambda: worker.own_launches() == 0)
+    if launch == "runs":
+        assert (znodes.node(building) or {})["state"] == "building"
+        assert znodes.node_lockers(building)

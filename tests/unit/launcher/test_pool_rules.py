@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of a pool with edges of their own: limits of tenants, room that is made, whose turn a request is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
+from nodepool.launcher.pool.handlers import ELSEWHERE_SECONDS, EVICTION_SECONDS, Eviction
+from nodepool.launcher.pool.view import (
+    FORGET_SECONDS,
+    MAX_PASSED,
+    SETTLE_SECONDS,
+    TURN_SECONDS,
+    WINDOW,
+    TenantCheck,
+    Turns,
+    has_place,
+)
+from nodepool.launcher.pool_registry import FreeCounts
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import tenant_limit
+from nodepool.model.request import NodeRequest
+from nodepool.plan.nodes import ReadyNodes
+from nodepool.plan.queue import RequestKind
+from nodepool.plan.triage import PoolInfo, first_choice
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.manual_clock import ManualClock
+
+# -- limits of tenants
+
+FULL = tenant_limit("poor", "instances", limit=3, used=3, needed=1)
+ERRORS = {
+    "broken": RuntimeConfigurationException("no flavor"),
+    "unknown": QuotaUnknown("no answer yet"),
+    "away": ZKConnectionError("not connected to ZooKeeper"),
+    "wrong": ValueError("a bug"),
+}
+
+
+class Cloud(QuotaSupport):
+    name = "one"
+
+    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
+        if label in ERRORS:
+            raise ERRORS[label]
+        return QuotaInformation(cores=4 if label == "large" else 1, instances=1)
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        return QuotaInformation()
+
+    def getProviderLimits(self) -> QuotaInformation:
+        return QuotaInformation()
+
+
+class Tenants(TenantCheck):
+    """The check of a pool where the tenant ``poor`` may have 3 instances and 6 cores."""
+
+    pool_name = "main"
+    pool_config = SimpleNamespace(name="main")
+    labels = frozenset({"small", "large", *ERRORS})
+
+    def __init__(self) -> None:
+        self.maxima: dict[str, dict[str, float]] = {"poor": {"instances": 3, "cores": 6}}
+        self.use = QuotaInformation()
+        self.asked = 0
+        self.provider: Any = Cloud()
+        self.requests: list[NodeRequest] = []
+        self.nodes: list[Node] = []
+        values = {name: SimpleNamespace(values=lambda name=name: getattr(self, name)) for name in ("requests", "nodes")}
+        self.cache = SimpleNamespace(**values)
+        super().__init__(cast(Any, self), logging.getLogger("test.tenants"))
+
+    def tenant_limits(self) -> dict[str, dict[str, float]]:
+        return self.maxima
+
+    def tenant_use(self, name: str) -> QuotaInformation:
+        self.asked += 1
+        return self.use.copy()
+
+    def allows(self, *labels: str, tenant: str | None = "poor") -> bool:
+        return self.exceeded(kind(*labels, tenant=tenant)) is None
+
+
+def kind(*labels: str, tenant: str | None = "poor") -> RequestKind:
+    request = NodeRequest()
+    request.node_types, request.tenant_name = list(labels), tenant
+    return RequestKind.of(request)
+
+
+def stored(node_id: str, tenant: str, cores: float) -> Node:
+    node = Node("small", node_id)
+    node.tenant_name, node.resources = tenant, {"cores": cores, "instances": 1}
+    return node
+
+
+@pytest.fixture
+def tenants() -> Tenants:
+    return Tenants()
+
+
+@pytest.mark.parametrize(
+    ("labels", "tenant", "used", "allowed"),
+    [
+        (["small"] * 3, "poor", 0, True),
+        (["small"] * 4, "poor", 0, False),
+        (["large", "small", "small"], "poor", 0, True),
+        (["large", "large"], "poor", 0, False),
+        (["small"], "poor", 3, False),
+        (["small", *["of another pool"] * 10], "poor", 0, True),
+        (["small"] * 100, "rich", 1000, True),
+        (["small"] * 100, None, 1000, True),
+    ],
+)
+def test_limits(tenants: Tenants, labels: list[str], tenant: str | None, used: int, allowed: bool) -> None:
+    """Q-15, Q-16: limits minus use minus need must not be negative. The use is counted once in a pass."""
+    tenants.use = QuotaInformation(instances=used)
+    assert {tenants.allows(*labels, tenant=tenant) for _ in range(10)} == {allowed}
+    assert tenants.asked == (tenant == "poor")
+
+
+def test_accepted_in_this_pass(tenants: Tenants) -> None:
+    """A-8: what was accepted a moment ago counts; the next pass sees it as nodes."""
+    assert tenants.allows("small", "small")
+    tenants.add(kind("small", "small"))
+    assert not tenants.allows("small", "small")
+    assert tenants.allows("small")
+    tenants.begin_pass()
+    assert tenants.allows("small", "small")
+    tenants.add(kind("small", tenant="rich"))
+
+
+def test_error_defers(tenants: Tenants, caplog: pytest.LogCaptureFixture) -> None:
+    """A-8: one line for each error, and again when it had worked meanwhile; what cannot be judged holds up no other."""
+    for label in ("broken", "broken", "unknown", "away", "wrong"):
+        assert not tenants.allows(label)
+    assert caplog.text.count("could not be checked, its requests wait: RuntimeConfigurationException: no flavor") == 1
+    assert "its requests wait: QuotaUnknown: no answer yet" in caplog.text
+    assert caplog.text.count("Traceback") == 1
+    assert tenants.allows("small")
+    assert not tenants.allows("wrong")
+    assert caplog.text.count("Traceback") == 2
+    tenants.reserve(kind("broken"), FULL)
+    assert tenants.reserved_for(kind("small")) is None
+    tenants.provider = object()
+    tenants.begin_pass()
+    assert tenants.allows(*["small"] * 10), "static hosts count with what others use only"
+
+
+def test_what_others_are_about_to_make_counts(tenants: Tenants) -> None:
+    """Q-15: a request that some launcher works on will need room for the nodes that it does not have yet."""
+    for request_id, tenant, labels in (("1", "poor", ["small", "large"]), ("2", "rich", ["large"])):
+        tenants.requests.append(NodeRequest(request_id))
+        tenants.requests[-1].node_types, tenants.requests[-1].tenant_name = labels, tenant
+        tenants.requests[-1].state = states.PENDING
+    assert not tenants.allows("small", "small")
+    assert tenants.allows("small")
+    tenants.begin_pass()
+    large, foreign = stored("01", "poor", 4), stored("02", "rich", 4)
+    large.type, large.allocated_to, foreign.allocated_to = ["large"], "1", "2"
+    tenants.nodes, tenants.use = [large, foreign], QuotaInformation(instances=1, cores=4)
+    assert tenants.allows("small"), "a node that is there counts once"
+    assert not tenants.allows("small", "small")
+    tenants.begin_pass()
+    tenants.requests[0].state = states.FULFILLED
+    assert tenants.allows("small", "small")
+
+
+@pytest.mark.parametrize(("held", "labels", "waits"), [(0, 2, True), (1, 2, True), (2, 2, False), (0, 4, False)])
+def test_order_of_a_tenant(tenants: Tenants, held: int, labels: int, waits: bool) -> None:
+    """A-8: who needs less is not faster. One that needs more than there will be soon stops none behind it."""
+    tenants.nodes = [stored(f"0{number}", "poor", 1) for number in range(3)]
+    for node in tenants.nodes[:held]:
+        node.state = states.HOLD
+    assert tenants.reserved_for(kind("small")) is None
+    tenants.reserve(kind(*["small"] * labels), FULL)
+    assert (tenants.reserved_for(kind("small")) is FULL) == waits
+    assert (
+        tenants.reserved_for(kind("small", tenant="rich")) is tenants.reserved_for(kind("small", tenant=None)) is None
+    )
+    tenants.begin_pass()
+    assert tenants.reserved_for(kind("small")) is None
+    tenants.maxima = {}
+    tenants.reserve(kind("small"), FULL)
+    assert tenants.reserved_for(kind("small")) is None, "A-16: a reload between two looks"
+
+
+@pytest.mark.parametrize(
+    ("node", "reused", "others", "place"),
+    [
+        (("01", "poor", 1), False, "134", True),
+        (("03", "poor", 1), False, "134", True),
+        (("04", "poor", 1), False, "134", False),
+        (("05", "poor", 1), False, "134", False),
+        (("03", "poor", 6), False, "134", False),
+        (("05", "rich", 100), False, "134", True),
+        (("01", "poor", 1), True, "134", False),
+        (("01", "poor", 1), True, "14", True),
+        (("01", "poor", 1), False, "", False),
+        (("05", "rich", 1), False, "", True),
+    ],
+)
+def test_place_of_a_stored_node(node: tuple[str, str, float], reused: bool, others: str, place: bool) -> None:
+    """Q-15: of several launchers that fill the same room the first has its place, by the ids of the nodes.
+
+    :param others: nodes of the tenant with one core; none = the cache does not settle.
+    """
+    limits: dict[str, dict[str, float]] = {"poor": {"instances": 2, "cores": 6}}
+    calls: list[Any] = []
+
+    def settled(seconds: float) -> bool:
+        calls.append(seconds)
+        return bool(others)
+
+    nodes = SimpleNamespace(
+        values=lambda: [stored("02", "rich", 9), *(stored(f"0{number}", "poor", 1) for number in others)],
+        refresh_stale=lambda: calls.append("refresh"),
+        wait_settled=settled,
+    )
+    assert has_place(stored(*node), limits, cast(Any, SimpleNamespace(nodes=nodes)), reused=reused) == place
+    assert calls == ([] if node[1] == "rich" else ["refresh", SETTLE_SECONDS])
+
+
+# -- room that is made
+
+
+class Evicting:
+    """An `Eviction` with what it uses."""
+
+    def __init__(self) -> None:
+        self.zk, self.clock, self.ready = MemoryZooKeeper(), ManualClock(10_000.0), ReadyNodes()
+        self.locked: set[str] = set()
+        free = SimpleNamespace(oldest_unused=self.ready.oldest, ready=self.ready)
+        log = logging.getLogger("test.eviction")
+        self.eviction = Eviction(
+            ("cloud", "main"), cast(Any, free), cast(Any, self.zk), self.locked.__contains__, log, clock=self.clock
+        )
+
+    def add(self, since: float | None, pool: str = "main", state: str = "ready", **fields: Any) -> Node:
+        node = Node("small")
+        node.state, node.provider, node.pool = state, "cloud", pool
+        for name, value in fields.items():
+            setattr(node, name, value)
+        self.zk.storeNode(node)
+        # The first write sets the time itself.
+        node.state_time = since
+        self.zk.storeNode(node)
+        if pool == "main" and state == "ready":
+            self.ready.put(node)
+        return node
+
+    def evict(self, later: float = 0.0, *, shared: bool = False) -> list[str]:
+        """The states of all nodes after it."""
+        self.clock.pass_seconds(later)
+        self.eviction.evict(shared=shared)
+        return [node.state for node in self.zk.nodeIterator()]
+
+
+@pytest.fixture
+def pool() -> Evicting:
+    return Evicting()
+
+
+def test_oldest_goes_and_one_in_five_minutes(pool: Evicting) -> None:
+    """Q-8, Q-9"""
+    assert pool.evict() == []
+    for since in (300.0, 100.0, 200.0):
+        pool.add(since)
+    assert pool.evict() == ["ready", "deleting", "ready"]
+    assert len(pool.ready) == 2
+    assert pool.evict(EVICTION_SECONDS - 0.1) == ["ready", "deleting", "ready"]
+    assert pool.evict(0.1) == ["ready", "deleting", "deleting"]
+
+
+@pytest.mark.parametrize(
+    ("state", "since", "waits"),
+    [
+        ("deleting", 10_001.0 - EVICTION_SECONDS, 1.0),
+        ("deleting", 1e12, EVICTION_SECONDS),
+        ("deleting", None, 0.0),
+        ("deleting", 1.0, 0.0),
+        ("ready", 9_999.0, 0.0),
+    ],
+)
+def test_node_that_went_by_itself(pool: Evicting, state: str, since: float | None, waits: float) -> None:
+    """Q-9: a node of the pool that went to `deleting` lately makes room, too. A wrong clock stops nothing for ever."""
+    pool.add(100.0)
+    seen = Node("small")
+    seen.provider, seen.pool, seen.state, seen.state_time = "cloud", "main", state, since
+    pool.eviction.node_seen(seen)
+    assert pool.evict() == (["ready"] if waits else ["deleting"])
+    assert pool.evict(waits) == ["deleting"]
+
+
+def test_taken_meanwhile(pool: Evicting) -> None:
+    """Q-8: a node that another client takes stays; another one may be tried at once."""
+    node, other = pool.add(100.0), pool.add(200.0)
+    pool.zk.lockNode(node.copy())
+    pool.evict()
+    assert pool.evict() == ["ready", "deleting"]
+    assert other.key not in pool.ready
+
+
+def test_room_that_pools_share(pool: Evicting) -> None:
+    """Q-8, Q-9: a node of another pool of the provider goes when this one has none to give up, and only then."""
+    for since, fields in ((200.0, {}), (100.0, {}), (50.0, {"provider": "x"}), (50.0, {"allocated_to": "100-1"})):
+        pool.add(since, "second", **cast(Any, fields))
+    pool.locked.add(pool.add(50.0, "second").key)
+    going = pool.add(pool.clock.now - 1, "second", "deleting")
+    before = ["ready"] * 5
+    assert pool.evict() == pool.evict(shared=True) == [*before, "deleting"], "another pool makes room already"
+    pool.zk.deleteRawNode(going.key)
+    assert pool.evict(shared=True) == before, "it is looked for now and then"
+    after = ["ready", "deleting", "ready", "ready", "ready"]
+    assert pool.evict(ELSEWHERE_SECONDS, shared=True) == pool.evict(EVICTION_SECONDS - 1, shared=True) == after
+    pool.add(900.0)
+    assert pool.evict(1.0, shared=True) == [*after, "deleting"], "its own first"
+
+
+# -- whose turn a request is
+
+POOLS = [
+    PoolInfo(f"pool-{number}", f"cloud-{number}", frozenset({"small"}), 100, paused=False, name="main")
+    for number in range(3)
+]
+
+
+class Nodes(dict[str, Node]):
+    """The part of the node cache that is asked."""
+
+    def __init__(self) -> None:
+        self.locked: set[str] = set()
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self.tell = listener
+
+    def ids(self) -> list[str]:
+        return list(self)
+
+    def is_locked(self, node_id: str) -> bool:
+        return node_id in self.locked
+
+    def put(self, node_id: str, pool: PoolInfo, *labels: str) -> Node:
+        node = self[node_id] = Node(list(labels or ("small",)), node_id)
+        node.provider, node.pool, node.state = pool.provider_name, pool.name, "ready"
+        self.tell(node_id)
+        return node
+
+
+class Turn(Turns):
+    """Of the first pool, or of another one."""
+
+    def __init__(self, pool: PoolInfo = POOLS[0], clock: ManualClock | None = None) -> None:
+        self.clock, self.nodes = clock or ManualClock(), Nodes()
+        super().__init__(FreeCounts(cast(Any, self.nodes)), self.clock)
+        self.begin_pass(pool.id, POOLS)
+
+    def leaves(self, request: NodeRequest) -> bool:
+        """Does the pool leave a request to others? If so it is passed over."""
+        others = self.of_others(RequestKind.of(request), request)
+        if others:
+            self.pass_over(request, others)
+        return bool(others)
+
+
+def requests_of(owner: PoolInfo) -> Iterator[NodeRequest]:
+    """Requests whose first choice is a pool."""
+    for number in range(100_000):
+        request = NodeRequest(f"200-{number:010}")
+        request.node_types = ["small"]
+        if first_choice(request.key, POOLS) is owner:
+            yield request
+
+
+REQUEST = next(requests_of(POOLS[1]))
+
+
+@pytest.mark.parametrize("owner_has_one", [False, True])
+def test_pool_with_a_node_helps_out_when_its_own_are_served(owner_has_one: bool) -> None:
+    """A-5: not at once: requests of its own come first; nor an owner that has a node itself."""
+    turn = Turn()
+    turn.nodes.put("n0", POOLS[0])
+    if owner_has_one:
+        turn.nodes.put("n1", POOLS[1])
+    assert turn.leaves(REQUEST)
+    assert not turn.leaves(next(requests_of(POOLS[0])))
+    assert turn.end_pass() == ([] if owner_has_one else [REQUEST.id])
+    turn.begin_pass(POOLS[0].id, POOLS)
+    assert turn.leaves(REQUEST) == owner_has_one
+
+
+def test_not_passed_over_for_ever() -> None:
+    """A-5: nor when nothing of its own is near. What was long ago is forgotten."""
+    turn = Turn()
+    for _ in range(MAX_PASSED):
+        assert turn.leaves(REQUEST)
+        turn.clock.pass_seconds(2 * TURN_SECONDS)
+    assert not turn.leaves(REQUEST)
+    turn = Turn()
+    assert [turn.leaves(request) for request in islice(requests_of(POOLS[1]), WINDOW + 1)] == [True] * WINDOW + [False]
+    turn.clock.pass_seconds(2 * FORGET_SECONDS)
+    turn.begin_pass(POOLS[0].id, POOLS)
+    assert turn.leaves(REQUEST)

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The periodic sweeps by single passes of their worker (rules C)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
+from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
+from nodepool.launcher.deletion import (
+    LATER_SECONDS,
+    LOCK_DIR_SECONDS,
+    LOST_SECONDS,
+    SOON_SECONDS,
+    SWEEP_SECONDS,
+    CleanupWorker,
+)
+from nodepool.launcher.pool.intake import START_SECONDS
+from nodepool.model.request import NodeRequest
+from nodepool.plan.nodes import STALLED_SECONDS
+from nodepool.plan.triage import PoolInfo
+from tests.support.local_launcher import fake_provider
+from tests.support.manual_clock import ManualClock, monotonic_clock
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.still_launcher import StillLauncher
+from tests.support.wait import wait_for
+from tests.unit.launcher.conftest import Still, home, locked, raising
+
+
+class Sweeps:
+    """The worker of a launcher with the providers ``one`` to ``three``, and its clock."""
+
+    def __init__(self, launcher: StillLauncher, znodes: PoolZnodes, clock: ManualClock) -> None:
+        self.launcher, self.znodes, self.clock = launcher, znodes, clock
+        self.worker = launcher.nodepool.cleanup.current
+        self.providers = launcher.nodepool.providers.running
+
+    def run(self, later: float = 0.0) -> float:
+        """Makes a pass; the seconds until the next one."""
+        self.clock.pass_seconds(later)
+        self.launcher.settle()
+        return self.worker.run_once() or 0.0
+
+    def state(self, request_id: str) -> str | None:
+        return self.znodes.request_state(request_id)
+
+    def found(self, *node_ids: str) -> list[tuple[str, str | None]]:
+        nodes = [self.znodes.node(node_id) or {} for node_id in node_ids]
+        return [(node["state"], node.get("allocated_to")) for node in nodes]
+
+
+@pytest.fixture
+def sweeps(
+    still: Still, cloud_name: str, cloud: FakeCloud, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> Sweeps:
+    clock = monotonic_clock(monkeypatch, home(CleanupWorker), now=time.monotonic())
+    sections = [fake_provider(name, cloud=cloud_name) for name in ("one", "two", "three")]
+    return Sweeps(still(sections, labels={"small": {"max-ready-age": 500}}, max_hold_age=1000), znodes, clock)
+
+
+def test_launcher_that_went(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-4: its requests are looked at right away, all that it may have left a moment later.
+
+    It has left the registry, but may keep its locks for some seconds: its requests are looked at again.
+    """
+    sweeps.run()
+    ids = [sweeps.znodes.submit(["small"], state="pending") for _ in range(2)]
+    empty = sweeps.znodes.create_node(b"")
+    assert sweeps.run() > SOON_SECONDS
+    with locked(sweeps.znodes, f"requests-lock/{ids[0]}"):
+        sweeps.worker.launcher_went()
+        assert sweeps.run() == pytest.approx(LOST_SECONDS)
+        assert sweeps.run(LOST_SECONDS) == pytest.approx(SOON_SECONDS - LOST_SECONDS)
+        assert [sweeps.state(request_id) for request_id in ids] == ["pending", "requested"]
+        assert sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+        sweeps.run(SOON_SECONDS - LOST_SECONDS)
+        assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+    sweeps.run(LATER_SECONDS[0] - SOON_SECONDS)
+    assert sweeps.state(ids[0]) == "requested"
+    # Another one leaves in the middle of a look: it is not forgotten.
+    values = sweeps.launcher.nodepool.cache.requests.values
+
+    def goes_meanwhile() -> list[NodeRequest]:
+        sweeps.worker.launcher_went()
+        return values()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps.launcher.nodepool.cache.requests, "values", goes_meanwhile)
+        assert sweeps.run(LATER_SECONDS[-1] - LATER_SECONDS[0]) == pytest.approx(LOST_SECONDS)
+    sweeps.run(SOON_SECONDS)
+    assert sweeps.run() == pytest.approx(LATER_SECONDS[0] - SOON_SECONDS)
+
+
+@pytest.mark.parametrize(("held_after", "seconds", "free"), [(False, SWEEP_SECONDS, False), (True, 1.0, True)])
+def test_nodes_of_a_launcher_that_stalls(sweeps: Sweeps, held_after: bool, seconds: float, free: bool) -> None:
+    """C-4, C-10: old releases store a node before they lock it, and unlock it before the request is fulfilled.
+
+    A node that is older than the lock of the request is free after a while: the session of its launcher was lost.
+    """
+    served = sweeps.znodes.submit(["small"], state="pending")
+    with locked(sweeps.znodes, f"requests-lock/{served}"):
+        node_id = sweeps.znodes.add_node("ready", allocated_to=served)
+        sweeps.launcher.settle()
+        sweeps.worker.free_orphans()
+        sweeps.clock.pass_seconds(STALLED_SECONDS - 1 if held_after else seconds)
+        sweeps.worker.free_orphans()
+        assert sweeps.found(node_id) == [("ready", served)]
+        sweeps.clock.pass_seconds(1.0)
+        sweeps.worker.free_orphans()
+        assert sweeps.found(node_id) == [("ready", None if free else served)]
+    sweeps.worker.free_orphans()
+    assert sweeps.found(node_id) == [("ready", None)]
+
+
+def test_nodes_that_are_not_lost(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-4: one that is locked, that Zuul is about to take, that changed, or whose request is fulfilled now."""
+    znodes = sweeps.znodes
+    served, fulfilled, ended = (znodes.submit(["small"], state=state) for state in ("pending", "fulfilled", "pending"))
+    nodes = [znodes.add_node("ready", allocated_to=owner) for owner in (served, fulfilled, served, ended)]
+    with locked(znodes, *(f"requests-lock/{i}" for i in (served, ended)), f"nodes/{nodes[0]}/lock"):
+        sweeps.launcher.settle()
+        sweeps.worker.free_orphans()
+        znodes.change_node(nodes[2], comment="about to be used")
+        requests = sweeps.launcher.nodepool.cache.requests
+        known = {request.id: request.copy() for request in requests.values()}
+        znodes.change_request(ended, state="fulfilled")
+        sweeps.launcher.settle()
+        monkeypatch.setattr(requests, "get", known.get)  # a moment behind
+        sweeps.clock.pass_seconds(SOON_SECONDS)
+        sweeps.worker.free_orphans()
+        assert [owner for _, owner in sweeps.found(*nodes)] == [served, fulfilled, served, ended]
+
+
+def test_tasks_are_independent(
+    sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C-1: one that fails stops no other. C-4: a sweep that a lost connection interrupted comes again soon."""
+    empty, old = sweeps.znodes.create_node(b""), sweeps.znodes.add_node("ready", state_time=1.0)
+    requests = sweeps.launcher.nodepool.zk.requests
+    with monkeypatch.context() as patch:
+        patch.setattr(requests, "lock_dir_ids", raising(RuntimeError("no way")))
+        sweeps.run()
+        assert "cleanup task remove_lock_dirs" in caplog.text
+        assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+        assert sweeps.found(old) == [("deleting", None)]
+        patch.setattr(requests, "lock_dir_ids", raising(ZKConnectionError("away")))
+        with pytest.raises(ZKConnectionError):
+            sweeps.run(SWEEP_SECONDS)
+    assert 0 < sweeps.run() <= SOON_SECONDS
+
+
+def test_refused_by_all_that_are_left(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-15: the pool that had not declined went for good: none would ever look at the request again."""
+    launcher = sweeps.launcher
+    ids = [launcher.worker(name).launcher_id for name in ("one", "two", "three")]
+    requests = [sweeps.znodes.submit(["small"], declined_by=declined) for declined in (ids, ["x"], [])]
+    absent = [PoolInfo("away", "two", frozenset({"small"}), 100, paused=False)]
+    monkeypatch.setattr(launcher.nodepool.pools, "absent", lambda: absent)
+
+    def look() -> list[str | None]:
+        launcher.settle()
+        sweeps.worker.fail_refused_requests()
+        return [sweeps.state(request_id) for request_id in requests]
+
+    waits = ["requested"] * 3
+    assert look() == waits, "others may be on their way, just after the start"
+    sweeps.clock.pass_seconds(START_SECONDS + 1)
+    assert look() == waits, "it may come back"
+    absent.clear()
+    assert look() == ["failed", "requested", "requested"]
+
+
+def test_what_is_left_of_locks(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-8, C-2: empty nodes and directories of locks go, unless one is in it; those of requests after 8 h all the same.
+
+    Never a node with data, however bad, nor the directory of a request that is there.
+    """
+    znodes, root = sweeps.znodes, "/nodepool/requests-lock"
+    _, held, bad = (znodes.create_node(data) for data in (b"", b"", b"no json"))
+    request_id = znodes.submit(["small"])
+    for name in (request_id, "200-0000000090", "200-0000000092"):
+        znodes.kazoo.create(f"{root}/{name}")
+    with locked(znodes, f"nodes/{held}/lock", "requests-lock/200-0000000091"):
+        sweeps.run()
+        assert znodes.children("/nodepool/nodes") == sorted([held, bad])
+        assert znodes.children(root) == [request_id, "200-0000000091"]
+        late = lambda: time.time() + LOCK_DIR_SECONDS + 60  # noqa: E731
+        # The age of a directory is asked of the store, which has a clock of its own.
+        monkeypatch.setattr(sweeps.launcher.nodepool.zk.requests, "_clock", late)
+        sweeps.run(SWEEP_SECONDS)
+        assert znodes.children(root) == [request_id]
+    sweeps.run(SWEEP_SECONDS)
+    assert znodes.children("/nodepool/nodes") == [bad]
+
+
+@pytest.mark.parametrize(
+    ("fields", "goes"),
+    [
+        ({"state": "ready", "age": 501}, True),
+        ({"state": "ready", "age": 501, "allocated_to": "200-0000000000"}, False),
+        ({"state": "ready", "age": 400}, False),
+        ({"state": "ready", "age": 501, "type": ["other"]}, False),
+        ({"state": "ready", "age": 501, "type": ["other", "small"]}, True),
+        ({"state": "ready", "age": 501, "provider": "elsewhere"}, False),
+        ({"state": "hold", "age": 1001}, True),
+        ({"state": "hold", "age": 900}, False),
+        ({"state": "hold", "age": 900, "hold_expiration": "100"}, True),
+        ({"state": "hold", "age": 900, "hold_expiration": "no number"}, False),
+        ({"state": "hold", "age": 1001, "provider": "elsewhere"}, False),
+        ({"state": "testing", "age": 10_000}, False),
+    ],
+)
+def test_ages(sweeps: Sweeps, fields: dict[str, Any], goes: bool) -> None:
+    """C-5, C-6, C-7"""
+    node_id, other = (sweeps.znodes.add_node(**fields, state_time=time.time() - fields["age"]) for _ in range(2))
+    with locked(sweeps.znodes, f"nodes/{other}/lock"):
+        sweeps.launcher.settle()
+        sweeps.worker.expire_nodes()
+    assert [state == "deleting" for state, _ in sweeps.found(node_id, other)] == [goes, False]
+
+
+# -- leaks
+
+
+def test_provider_that_hangs(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-1, C-3: a cloud that does not answer holds up neither the other sweeps nor the other providers."""
+    called: list[str] = []
+    release = threading.Event()
+
+    def look(provider: FakeProvider) -> None:
+        called.append(provider.name)
+        if provider.name == "one":
+            release.wait(30)
+
+    monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
+    sweeps.run()
+    wait_for("all are called", lambda: sorted(called) == ["one", "three", "two"])
+    empty = sweeps.znodes.create_node(b"")
+    sweeps.run(SWEEP_SECONDS)
+    wait_for("the others are called again", lambda: sorted(called) == ["one", "three", "three", "two", "two"])
+    assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
+    release.set()
+    sweeps.worker.on_stop()
+
+
+def test_trouble_of_providers(
+    sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C-3: each is on its own. What a cloud says needs no traceback, nor does ZooKeeper when it is away.
+
+    Also a provider object without ``name``, and one that gets no thread just now.
+    """
+    errors = {
+        "one": RuntimeError("no way"),
+        "two": CloudUnavailableException("it is away"),
+        "three": ZKConnectionError("ZooKeeper: ConnectionClosedError"),
+    }
+    called: list[str] = []
+    names = {id(provider): name for name, provider in sweeps.providers.items()}
+
+    def look(provider: FakeProvider) -> None:
+        called.append(names[id(provider)])
+        raise errors[names[id(provider)]]
+
+    monkeypatch.setattr(FakeProvider, "cleanupLeakedResources", look)
+    sweeps.worker.clean_leaks()
+    sweeps.worker.on_stop()
+    assert sorted(called) == sorted(errors)
+    assert "Provider one: error in cleanupLeakedResources()" in caplog.text
+    assert "Provider two: cleanupLeakedResources(): CloudUnavailableException: it is away" in caplog.text
+    assert "Provider three: cleanupLeakedResources(): ZKConnectionError: ZooKeeper: " in caplog.text
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "Leaks-one":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.delattr(sweeps.providers["two"], "name")
+    called.clear()
+    for _ in range(2):
+        sweeps.worker.clean_leaks()
+        sweeps.worker.on_stop()
+    assert sorted(called) == ["three"] * 2 + ["two"] * 2
+    assert "Provider one: leaked resources are looked for in the next sweep" in caplog.text
