@@ -727,9 +727,7 @@ def _end_processes(note: Note) -> None:
     if _is_ours(note):
         left = end(note.session, LEFTOVER_SECONDS)
         if left:
-            log.error(
-                "Processes %s of an interrupted build do not end", ", ".join(str(one.pid) for one in left)
-            )
+            log.error("Processes %s of an interrupted build do not end", ", ".join(str(one.pid) for one in left))
 
 
 def _is_ours(note: Note) -> bool:

@@ -127,10 +127,6 @@ def program() -> int:
         return main()
 
 
-if __name__ == "__main__":
-    sys.exit(program())
-
-
 # ``nodepool completion``: what a shell completes after the Tab key (reference/commands 2).
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -312,3 +308,7 @@ def _choices(action: argparse.Action) -> list[str]:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+if __name__ == "__main__":
+    sys.exit(program())

@@ -744,7 +744,6 @@ HOST: Final = "localhost"
 PORT: Final = 3000
 
 
-
 class _ThreadOutput(io.TextIOBase):
     """Stands in for ``sys.stdout``: what a console's thread prints goes to its own connection."""
 

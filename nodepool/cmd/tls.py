@@ -285,10 +285,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return app.run(PROG, lambda: _work(options))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # `Authority`: a certificate authority in a directory, for ZooKeeper's servers and clients.
 #
 #     ca.key                   private key of the authority; mode 0600
@@ -589,3 +585,7 @@ def _written(path: Path, data: bytes, mode: int | None) -> Path:
         file.flush()
         os.fsync(file.fileno())
     return beside
+
+
+if __name__ == "__main__":
+    sys.exit(main())

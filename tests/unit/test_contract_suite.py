@@ -19,7 +19,7 @@ import threading
 import pytest
 
 from nodepool.driver.fake import FakeDriver
-from nodepool.driver.fake import handler as fake_handler
+from nodepool.driver.fake import provider as fake_handler
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.fake.provider import FakeRequestHandler

@@ -24,7 +24,7 @@ from typing import Any, Final
 import pytest
 
 from nodepool import log_names
-from nodepool.cmd import daemon
+from nodepool.cmd import app, daemon
 from nodepool.cmd.app import CommandError, Stopped
 from nodepool.cmd.daemon import (
     DebugTools,
@@ -435,27 +435,27 @@ def _garbage_as_before() -> Iterator[None]:
 def test_garbage() -> None:
     """Cycles that were garbage before are collected, and so are those that come later, or are left by a reload."""
     before = weakref.ref(Cycle())
-    daemon.look_less_often()
+    app.look_less_often()
     assert before() is None
     assert gc.get_freeze_count() > 1000
-    assert gc.get_threshold()[0] == daemon.YOUNG_OBJECTS
+    assert gc.get_threshold()[0] == app.YOUNG_OBJECTS
     kept = Cycle()
     reloaded = weakref.ref(kept)
-    daemon.look_less_often()
+    app.look_less_often()
     del kept
     gc.collect()
     assert reloaded() is not None, "it is frozen"
-    daemon.look_less_often()
+    app.look_less_often()
     assert reloaded() is None
     later = weakref.ref(Cycle())
     gc.collect()
     assert later() is None
     gc.unfreeze()
     seen: list[tuple[int, int]] = []
-    with contextlib.suppress(IndexError), daemon.in_a_command():
+    with contextlib.suppress(IndexError), app.in_a_command():
         seen.append((gc.get_threshold()[0], gc.get_freeze_count()))
         seen.pop(2)
-    assert seen == [(daemon.COMMAND_OBJECTS, 0)]
+    assert seen == [(app.COMMAND_OBJECTS, 0)]
     assert gc.get_freeze_count() > 1000
 
 
