@@ -170,6 +170,13 @@ def _make(name: str, path: Path) -> Driver:
         raise DriverUnavailable(
             f"driver {name!r} in {path} cannot be imported: {type(error).__name__}: {error}"
         ) from error
+    # A driver that is not ours may be mended without a restart: it is read anew then.
+    with OnError(lambda _: _take_away(name) if path.parent != BUILTIN else None):
+        return _driver_of(module, name, path)
+
+
+def _driver_of(module: ModuleType, name: str, path: Path) -> Driver:
+    """The driver of an imported package. Raises DriverUnavailable."""
     classes = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)

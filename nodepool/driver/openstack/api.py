@@ -265,7 +265,8 @@ class Api:
         except CloudRefused:
             return ""
         tasks = data.get("tasks") if isinstance(data, dict) else None
-        failed = [task for task in tasks or [] if isinstance(task, dict) and task.get("status") == "failure"]
+        listed = tasks if isinstance(tasks, list) else []
+        failed = [task for task in listed if isinstance(task, dict) and task.get("status") == "failure"]
         return one_line("; ".join(str(task.get("message") or "") for task in failed))
 
     def set_image_properties(self, image_id: str, properties: Mapping[str, Any], replace: bool = False) -> None:

@@ -408,10 +408,11 @@ def test_limits(value: Any, most: float) -> None:
 # -- anything --
 
 LISTS = (Api.servers, Api.flavors, Api.zones, Api.networks, Api.ports, Api.floating_ips, Api.volumes, Api.images)
-#: All that read an answer, but for `Api.image_failures`.
+#: All that read an answer.
 CALLS: list[Callable[[Api], Any]] = [
     *(*LISTS, Api.compute_limits, Api.security_groups, Api.networks_with_gateway, Api.import_methods),
     *(lambda api, name=name: getattr(api, name)("s1") for name in ("server", "console", "flavor", "image")),
+    lambda api: api.image_failures("i"),
     lambda api: api.create_server({}),
     lambda api: api.create_image({}),
     lambda api: api.create_floating_ip("n1", PORT, "10.0.0.1", "note"),
@@ -420,7 +421,7 @@ CALLS: list[Callable[[Api], Any]] = [
 TOPS = st.sampled_from(
     [
         *("servers", "server", "output", "flavors", "flavor", "availabilityZoneInfo", "limits", "networks", "ports"),
-        *("floatingips", "floatingip", "volumes", "images", "import-methods", "security_groups", "subnets"),
+        *("floatingips", "floatingip", "volumes", "images", "import-methods", "security_groups", "subnets", "tasks"),
     ]
 )
 #: Keys of things, so that odd values get where they hurt.
