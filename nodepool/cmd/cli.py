@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from nodepool import log_names, logconfig
@@ -37,6 +40,24 @@ GROUPS: Final[Sequence[tuple[str, str, tuple[str, ...]]]] = (
     ("check", "add_commands", ("check",)),
     ("health", "add_commands", ("health",)),
 )
+#: The commands as the help of the program shows them.
+HEADINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "look": (
+            *("status", "explain", "list", "request-list", "label-list", "providers", "hosts", "launchers", "tenants"),
+            *("events", "info", "health"),
+        ),
+        "change": ("hold", "delete", "pause", "drain", "resume", "quarantine", "release", "maintenance"),
+        "images": (
+            *("image-list", "dib-image-list", "image-status", "image-build", "image-upload", "image-rollback"),
+            *("image-pause", "image-unpause", "image-delete", "dib-image-delete", "image-log", "alien-image-list"),
+        ),
+        "configuration": ("config-validate", "config-diff", "check", "completion"),
+        "repair": ("erase", "installation", "export-image-data", "import-image-data"),
+    }
+)
+#: Columns of the names of commands in the help.
+_NAMES_WIDTH: Final = 24
 #: Options in front of a command, and those of them that have a value.
 _FLAGS, _FILES = ("--debug",), ("-c", "-s", "-l")
 
@@ -50,11 +71,14 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = app.make_parser(PROG, "Shows and changes what Nodepool knows.")
     _add_debug_option(parser)
     parser.set_defaults(debug=False)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", help="one of these:")
+    texts: dict[str, str] = {}
 
     def add(name: str, **settings: Any) -> argparse.ArgumentParser:
         """As ``add_parser``; what may stand before a command may stand after it, too."""
-        settings.setdefault("description", settings.get("help", "").capitalize() + ".")
+        text = settings.pop("help", "")
+        settings.setdefault("description", text.capitalize() + ".")
+        texts[name] = _line(" ".join([name, *(f"({alias})" for alias in settings.get("aliases", ()))]), text)
         command: argparse.ArgumentParser = commands.add_parser(name, **settings)
         app.add_file_options(command)
         _add_debug_option(command)
@@ -65,7 +89,19 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
         getattr(importlib.import_module(f"nodepool.cmd.{module}"), function)(add)
     if not groups:
         add_command(add, parser, commands.choices)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        for heading, names in HEADINGS.items():
+            parser.add_argument_group(heading, "\n".join(texts[name] for name in names))
     return parser
+
+
+def _line(names: str, text: str) -> str:
+    """A command in the help, as wide as the terminal."""
+    indent = " " * _NAMES_WIDTH
+    width = max(60, shutil.get_terminal_size().columns - 4)
+    if len(names) >= _NAMES_WIDTH:
+        return f"{names}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
+    return textwrap.fill(text, width, initial_indent=f"{names:<{_NAMES_WIDTH}}", subsequent_indent=indent)
 
 
 def command_in(arguments: Iterable[str]) -> str | None:

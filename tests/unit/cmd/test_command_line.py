@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,14 @@ from tests.support.tables import rows
 
 PROGRAMS: Final[dict[str, ModuleType]] = {"nodepool": cli, "nodepool-launcher": launcher, "nodepool-builder": builder}
 NAMES: Final = [name for *_, names in cli.GROUPS for name in names]
+
+
+def test_help_has_each_command_once() -> None:
+    shown = [name for names in cli.HEADINGS.values() for name in names]
+    assert sorted(shown) == sorted({*NAMES, "completion"} - {"nodes", "requests"})
+    text = cli.make_parser().format_help()
+    for name in shown:
+        assert len(re.findall(rf"^  {name} ", text, re.MULTILINE)) == 1
 
 
 def ended(main: Callable[[list[str]], int], *arguments: str) -> int:
