@@ -141,7 +141,11 @@ class KeptConnections(HTTPConnectionPool):
 
     def _exchange(self, connection: Any, request: requests.PreparedRequest, timeout: float) -> requests.Response | None:
         answer = _begin(connection, request, timeout)
-        return None if answer is None else _answered(KeptResponse(self), request, answer, answer.read())
+        if answer is None:
+            return None
+        # A body that breaks off leaves it open.
+        with contextlib.closing(answer):
+            return _answered(KeptResponse(self), request, answer, answer.read())
 
 
 def _exchange_bytes(connection: Any, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:

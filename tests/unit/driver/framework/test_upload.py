@@ -1,137 +1,155 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.driver.framework.uploads: segments, parallel work, errors (reference/driver 12)."""
+"""Uploads of images: segments and parts, errors and clean-up, progress, and what the next upload goes on with."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-import sys
+import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.framework import uploads
-from nodepool.driver.framework.rate import HeldTime, TimeLimit
-from nodepool.driver.framework.uploads import ImageUploader, Segment
+from nodepool.builder.image_files import ImageFiles
+from nodepool.driver.framework.images import InterruptedUpload
+from nodepool.driver.framework.uploads import (
+    CountingFile,
+    ImageUploader,
+    Segment,
+    StoredPart,
+    UploadGivenUp,
+    check,
+    checker,
+    crc32_of,
+    is_part,
+    report,
+    watched,
+)
 from nodepool.exceptions import ImageCreateException
 
 LOG = logging.getLogger("test")
-
-
-class Uploader(ImageUploader):
-    """Keeps what it is given; `fail` maps the index of a segment to the errors of its attempts."""
-
-    segment_size = 4
-    retry_pause_seconds = 0.0
-
-    def __init__(self, path: Path, **metadata: Any) -> None:
-        super().__init__("the adapter", LOG, path, "image", metadata)
-        self.steps: list[str] = []
-        self.read = b""
-        self.segments: dict[int, Segment] = {}
-        self.fail: dict[int, list[Exception]] = {}
-        self.attempts: list[int] = []
-        self.lock = threading.Lock()
-
-    def startUpload(self) -> None:
-        self.steps.append("start")
-
-    def uploadSegment(self, segment: Segment) -> None:
-        with self.lock:
-            self.attempts.append(segment.index)
-            errors = self.fail.get(segment.index)
-            if errors:
-                raise errors.pop(0)
-            self.segments[segment.index] = segment
-
-    def finishUpload(self) -> Any:
-        self.steps.append("finish")
-        return "external id"
-
-    def abortUpload(self) -> None:
-        assert self.error is not None, "abortUpload() is told why"
-        self.steps.append("abort")
-
-    def segmentRead(self, segment: Segment) -> None:
-        self.read += segment.data
-
-    @property
-    def content(self) -> bytes:
-        return b"".join(segment.data for _, segment in sorted(self.segments.items()))
+DATA = b"0123456789abcdef0"
+BUILD = "b" * 32
 
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    path = tmp_path / "image.raw"
-    path.write_bytes(b"0123456789abcdef0")
+    path = tmp_path / f"fedora-{BUILD}.raw"
+    path.write_bytes(DATA)
     return path
 
 
-def test_whole_file_in_segments(image: Path) -> None:
-    uploader = Uploader(image, owner="me")
-    assert uploader.upload() == "external id"
+# -- segments --
+
+
+class Uploader(ImageUploader):
+    """Notes steps and segments.
+
+    :ivar errors: of the attempts, by the index of a segment or the name of a step. ``tries``: calls by the same.
+    """
+
+    segment_size = 4
+    retry_pause_seconds = 0.0
+    abort_wait_seconds = 0.0
+
+    def __init__(self, path: Path, **errors: list[BaseException]) -> None:
+        super().__init__("the adapter", LOG, path, "image", {"owner": "me"})
+        self.errors = errors
+        self.tries: list[str] = []
+        self.steps: list[str] = []
+        self.segments: dict[int, Segment] = {}
+        self.read = b""
+        self.lock = threading.Lock()
+
+    def once(self, name: str) -> str:
+        with self.lock:
+            self.tries.append(name)
+            if errors := self.errors.get(name):
+                raise errors.pop(0)
+        return name
+
+    def step(self, name: str) -> str:
+        self.steps.append(name)
+        return self.retry(self.once, name)
+
+    def startUpload(self) -> None:
+        self.step("start")
+
+    def uploadSegment(self, segment: Segment) -> None:
+        # Drivers of old releases retry single calls themselves: attempts do not multiply.
+        self.retry(self.once, f"s{segment.index}")
+        self.segments[segment.index] = segment
+
+    def finishUpload(self) -> Any:
+        return self.step("finish")
+
+    def abortUpload(self) -> None:
+        assert self.error is not None
+        self.step("abort")
+
+    def shouldRetryException(self, exception: BaseException) -> bool:
+        return not isinstance(exception, ValueError)
+
+    def segmentRead(self, segment: Segment) -> None:
+        self.read += segment.data
+
+
+@pytest.mark.parametrize("data", [DATA, b""])
+def test_whole_file(image: Path, data: bytes) -> None:
+    """reference/driver 12: each segment once, in any thread; who watches the thread of the upload sees the progress."""
+    image.write_bytes(data)
+    seen: list[tuple[int, int]] = []
+    with watched(lambda *at: seen.append(at)):
+        uploader = Uploader(image)
+        assert uploader.upload() == "finish"
     assert uploader.steps == ["start", "finish"]
-    assert uploader.content == uploader.read == image.read_bytes()
-    assert [(s.index, s.offset, len(s.data)) for _, s in sorted(uploader.segments.items())] == [
-        (0, 0, 4),
-        (1, 4, 4),
-        (2, 8, 4),
-        (3, 12, 4),
-        (4, 16, 1),
+    found = [segment for _, segment in sorted(uploader.segments.items())]
+    assert b"".join(segment.data for segment in found) == uploader.read == data
+    assert [(s.index, s.offset, len(s.data)) for s in found] == [
+        (index, index * 4, min(4, len(data) - index * 4)) for index in range(-(-len(data) // 4))
     ]
-    assert (uploader.size, uploader.adapter, uploader.metadata) == (17, "the adapter", {"owner": "me"})
-
-
-def test_empty_file(tmp_path: Path) -> None:
-    (tmp_path / "empty").touch()
-    uploader = Uploader(tmp_path / "empty")
-    assert uploader.upload() == "external id"
-    assert uploader.steps == ["start", "finish"]
-
-
-def test_missing_file(tmp_path: Path) -> None:
+    assert (len(seen), max(seen, default=(0, 0))) == (len(found), (len(data), len(data)))
     with pytest.raises(FileNotFoundError):
-        Uploader(tmp_path / "nothing")
+        Uploader(image.parent / "nothing")
 
 
-def test_segment_is_tried_three_times(image: Path) -> None:
-    uploader = Uploader(image)
-    uploader.fail = {2: [OSError("1"), OSError("2")]}
-    assert uploader.upload() == "external id"
-    assert uploader.attempts.count(2) == 3
-    assert uploader.content == image.read_bytes()
+def errors(count: int, kind: type[Exception] = OSError) -> list[BaseException]:
+    return [kind(str(number)) for number in range(count)]
 
 
-def test_error_reaches_the_caller_after_abort(image: Path) -> None:
-    """U-9: a broken upload is never taken for a good one."""
-    uploader = Uploader(image)
-    uploader.fail = {0: [OSError("1"), OSError("2"), OSError("cloud is full")]}
-    with pytest.raises(OSError, match="cloud is full"):
-        uploader.upload()
-    assert uploader.steps == ["start", "abort"]
+@pytest.mark.parametrize(
+    ("failing", "fails", "name", "tries"),
+    [
+        ({"s2": errors(2)}, None, "s2", 3),
+        ({"s2": errors(9)}, OSError, "s2", 3),
+        ({"s1": errors(1, ValueError)}, ValueError, "s1", 1),
+        ({"s1": [SystemExit("no more")]}, RuntimeError, "s1", 1),
+        ({"finish": errors(2)}, None, "finish", 3),
+        ({"start": errors(3)}, OSError, "s0", 0),
+        ({"finish": errors(1, ValueError)}, ValueError, "finish", 1),
+        # An error in the clean-up does not hide the first; it may try again, too.
+        ({"s0": errors(3), "abort": errors(2)}, OSError, "abort", 3),
+        ({"s0": errors(3), "abort": errors(3, KeyError)}, OSError, "abort", 3),
+    ],
+)
+def test_errors(image: Path, failing: Any, fails: type[Exception] | None, name: str, tries: int) -> None:
+    """U-9: a broken upload is never taken for a good one; what was uploaded is removed."""
+    uploader = Uploader(image, **{key: list(value) for key, value in failing.items()})
+    if fails is None:
+        assert uploader.upload() == "finish"
+        assert b"".join(segment.data for _, segment in sorted(uploader.segments.items())) == DATA
+    else:
+        with pytest.raises(fails):
+            uploader.upload()
+        assert (uploader.steps[0], uploader.steps[-1]) == ("start", "abort")
+    assert uploader.tries.count(name) == tries
 
 
-def test_driver_that_wants_to_exit(image: Path) -> None:
-    """An image that lacks a segment is no image."""
-
-    class Exits(Uploader):
-        def uploadSegment(self, segment: Segment) -> None:
-            if segment.index == 1:
-                sys.exit("no more")
-            super().uploadSegment(segment)
-
-    uploader = Exits(image)
-    with pytest.raises(RuntimeError, match="no more"):
-        uploader.upload()
-    assert uploader.steps == ["start", "abort"]
-
-
-def test_no_more_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_threads(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What has begun ends before it is removed."""
-    image = tmp_path / "image.raw"
-    image.write_bytes(b"0123" * 100)
-    uploader = Uploader(image)
     started: list[threading.Thread] = []
     start = threading.Thread.start
 
@@ -141,157 +159,55 @@ def test_no_more_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         started.append(thread)
         start(thread)
 
+    uploader = Uploader(image)
+    monkeypatch.setattr(Uploader, "abort_wait_seconds", 30.0)
     monkeypatch.setattr(threading.Thread, "start", only_one)
-    stop = uploader._stop
     with pytest.raises(RuntimeError, match="can't start new thread"):
         uploader.upload()
     assert uploader.steps == ["start", "abort"]
-    assert stop.is_set()
     assert not started[0].is_alive()
 
 
-def test_error_that_needs_no_retry(image: Path) -> None:
-    class Picky(Uploader):
-        def shouldRetryException(self, exception: BaseException) -> bool:
-            return isinstance(exception, OSError)
-
-    uploader = Picky(image)
-    uploader.fail = {1: [ValueError("bad segment")]}
-    with pytest.raises(ValueError, match="bad segment"):
-        uploader.upload()
-    assert uploader.attempts.count(1) == 1
-
-
-def test_retry_in_a_hook_does_not_multiply(image: Path) -> None:
-    """Drivers of old releases retry single calls themselves."""
-
-    class Careful(Uploader):
-        def uploadSegment(self, segment: Segment) -> None:
-            self.retry(super().uploadSegment, segment)
-
-    uploader = Careful(image)
-    uploader.fail = {1: [OSError(str(n)) for n in range(9)]}
-    with pytest.raises(OSError, match="2"):
-        uploader.upload()
-    assert uploader.attempts.count(1) == 3
-
-
-@pytest.mark.parametrize("hook", ["startUpload", "finishUpload"])
-def test_error_in_another_hook(image: Path, hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise KeyError(hook)
-
-    uploader = Uploader(image)
-    monkeypatch.setattr(uploader, hook, fail)
-    with pytest.raises(KeyError, match=hook):
-        uploader.upload()
-    assert uploader.steps[-1] == "abort"
-
-
-def test_error_in_abort_does_not_hide_the_first(image: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Clumsy(Uploader):
-        def abortUpload(self) -> None:
-            raise KeyError("abort")
-
-    uploader = Clumsy(image)
-    uploader.fail = {0: [OSError("first")] * 3}
-    with pytest.raises(OSError, match="first"):
-        uploader.upload()
-    assert "could not be removed" in caplog.text
-
-
-def test_abort_may_retry(image: Path) -> None:
-    class Stubborn(Uploader):
-        def abortUpload(self) -> None:
-            errors = [OSError("not yet"), OSError("not yet")]
-
-            def remove() -> None:
-                if errors:
-                    raise errors.pop()
-                self.steps.append("removed")
-
-            self.retry(remove)
-
-    uploader = Stubborn(image)
-    uploader.fail = {0: [OSError("first")] * 3}
-    with pytest.raises(OSError, match="first"):
-        uploader.upload()
-    assert uploader.steps == ["start", "removed"]
-
-
-def test_finish_may_retry(image: Path) -> None:
-    """12: single calls of a hook are tried again, also after the segments."""
-
-    class Retrying(Uploader):
-        def finishUpload(self) -> Any:
-            return self.retry(self.once_more)
-
-        def once_more(self) -> str:
-            self.steps.append("try")
-            if self.steps.count("try") < 3:
-                raise OSError("not yet")
-            return "external id"
-
-    uploader = Retrying(image)
-    assert uploader.upload() == "external id"
-    assert uploader.steps == ["start", "try", "try", "try"]
-
-
-def test_up_to_concurrency_segments_at_once(tmp_path: Path) -> None:
+def test_up_to_concurrency_segments_at_once(image: Path) -> None:
     """That many uploads run at once, and no more segments than that are in memory."""
-    path = tmp_path / "image"
-    path.write_bytes(bytes(4 * 30))
-    together = threading.Barrier(10)
-    read: list[int] = []
-    most: list[int] = []
+    image.write_bytes(bytes(4 * 30))
+    together, most, count = threading.Barrier(10), list[int](), [0]
 
     class Parallel(Uploader):
-        def _read_segment(self, file: Any) -> Segment | None:
-            segment = super()._read_segment(file)
-            with self.lock:
-                read.append(1)
-            return segment
+        def segmentRead(self, segment: Segment) -> None:
+            count[0] += 1
 
         def uploadSegment(self, segment: Segment) -> None:
             together.wait(30)
             with self.lock:
-                most.append(len(read) - len(self.segments))
-            super().uploadSegment(segment)
+                most.append(count[0] - len(self.segments))
+                self.segments[segment.index] = segment
 
-    uploader = Parallel(path)
+    uploader = Parallel(image)
     uploader.upload()
     assert len(uploader.segments) == 30
     assert max(most) <= uploader.concurrency == 10
 
 
-def test_timeout(image: Path) -> None:
-    """A segment that hangs does not hold up the caller for ever."""
-    release, hanging = threading.Event(), threading.Event()
+@pytest.mark.parametrize(("hook", "timeout"), [("uploadSegment", 0.05), ("finishUpload", 0.05), ("none", None)])
+def test_time_is_over(image: Path, monkeypatch: pytest.MonkeyPatch, hook: str, timeout: float | None) -> None:
+    """A segment that hangs does not hold up the caller for ever; a hook asks for the time that is left."""
+    release = threading.Event()
+    uploader = Uploader(image)
 
-    class Hanging(Uploader):
-        abort_wait_seconds = 0.0
+    def hang(*_: Any) -> None:
+        while not release.wait(0):
+            if hook == "finishUpload":
+                assert uploader.getTimeout()
 
-        def uploadSegment(self, segment: Segment) -> None:
-            hanging.set()
-            release.wait(30)
-
-    uploader = Hanging(image)
+    if timeout is None:
+        assert (uploader.upload(), uploader.getTimeout()) == ("finish", None)
+        return
+    monkeypatch.setattr(uploader, hook, hang)
     with pytest.raises(ImageCreateException, match=r"longer than 0\.05 s"):
-        uploader.upload(0.05)
-    assert hanging.is_set()
+        uploader.upload(timeout)
     assert uploader.steps == ["start", "abort"]
     release.set()
-
-
-def test_time_is_over_in_a_hook(image: Path) -> None:
-    class Slow(Uploader):
-        def finishUpload(self) -> Any:
-            self.checkTimeout()
-            self._limit = TimeLimit(0.0, HeldTime())
-            self.checkTimeout()
-
-    with pytest.raises(ImageCreateException):
-        Slow(image).upload(1000)
 
 
 def test_file_that_changes_its_size(image: Path) -> None:
@@ -303,30 +219,93 @@ def test_file_that_changes_its_size(image: Path) -> None:
         Shrinking(image).upload()
 
 
-def test_hooks_have_defaults(image: Path) -> None:
-    """reference/driver 12: only the upload of a segment is the driver's."""
-    segments: list[int] = []
-
-    class Least(ImageUploader):
-        segment_size = 8
-
-        def uploadSegment(self, segment: Segment) -> None:
-            segments.append(segment.index)
-
-    uploader = Least("the adapter", LOG, image, "debian-7", {"a": "b"})
-    assert uploader.upload(60) is None
-    assert sorted(segments) == [0, 1, 2]
-    assert (uploader.image_name, uploader.metadata) == ("debian-7", {"a": "b"})
-    assert 0 < (uploader.getTimeout() or 0) <= 60
+# -- parts: tests/integration/test_aws_uploads.py sends them --
 
 
-def test_progress(tmp_path: Path) -> None:
-    """Segments are uploaded in threads of the uploader, and reported to who watches the thread of the upload."""
+def test_which_part_is_there() -> None:
+    """U-14: size and checksum; where the bucket encrypts only what it says of the checksum counts."""
+    plain = StoredPart(1, hashlib.md5(b"aaaa", usedforsecurity=False).hexdigest(), 4)
+    encrypted = StoredPart(1, "no-md5", 4, crc32_of(b"aaaa"))
+    for stored, data, good in (
+        *((plain, b"aaaa", True), (plain, b"aaab", False), (plain._replace(size=3), b"aaaa", False)),
+        *((encrypted, b"aaaa", True), (encrypted, b"aaab", False), (encrypted._replace(crc32=""), b"aaaa", False)),
+    ):
+        assert is_part(stored, data) is good
+
+
+# -- what the next upload of a build goes on with --
+
+
+def test_interrupted_upload(image: Path) -> None:
+    """It is kept for a provider and one file; the builder removes it with the image (R-9). None but we may read it."""
+    north, south = InterruptedUpload(image, "north"), InterruptedUpload(image, "south")
+    for address in ("first", "second"):
+        north.write({"address": address})
+        assert (InterruptedUpload(image, "north").read(), south.read()) == ({"address": address}, None)
+    # Who has the address may write to the upload.
+    assert north.path.stat().st_mode & 0o777 == 0o600
+    for text in ("", "[]", '"text"', "{", json.dumps({"address": "x"})):
+        south.path.write_text(text, encoding="utf-8")
+        assert south.read() is None
+    files = ImageFiles(image.parent)
+    assert files.formats("fedora", BUILD) == {"raw"}
+    files.remove("fedora", BUILD, ["qcow2"])
+    assert len(os.listdir(image.parent)) == 3
+    south.remove()
+    # Another file of the name is sent from its beginning.
+    os.utime(image, ns=(1, 1))
+    assert north.read() is None
+    files.remove("fedora", BUILD, ["raw"])
+    north.remove()
+    assert os.listdir(image.parent) == []
+
+
+def test_a_directory_that_cannot_be_written(image: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The upload goes on; only an interruption costs more."""
+    state = InterruptedUpload(image.parent / "none" / image.name, "north")
+    state.write({"address": "first"})
+    assert "an upload that is interrupted will begin anew" in caplog.text
+    assert state.read() is None
+    state.remove()
+
+
+# -- progress --
+
+
+def test_who_watches(image: Path) -> None:
+    """Each thread for itself; an inner one ends. Without a builder no one watches, and the upload is wanted."""
     seen: list[tuple[int, int]] = []
-    path = tmp_path / "image"
-    path.write_bytes(b"0123456789")
-    with uploads.watched(lambda *at: seen.append(at)):
-        uploader = Uploader(path)
-        assert uploader.upload() == "external id"
-    assert len(seen) == 3
-    assert max(seen) == (10, 10)
+
+    def given_up() -> None:
+        raise UploadGivenUp("enough")
+
+    report(1, 2)
+    check()
+    with watched(lambda *at: seen.append(at), given_up):
+        report(1, 2)
+        other = threading.Thread(target=report, args=(7, 8))
+        other.start()
+        other.join()
+        bound = checker()
+        with watched(lambda *at: None):
+            report(3, 4)
+            check()
+        with pytest.raises(UploadGivenUp, match="enough"):
+            check()
+        report(2, 2)
+        file = image.open("rb")
+        counting = CountingFile(file, chunk_bytes=8)
+    with file:
+        check()
+        with pytest.raises(UploadGivenUp):
+            bound()
+        assert seen == [(1, 2), (2, 2)]
+        seen.clear()
+        # It is bound where it is made: a library may read it in a thread of its own. Sent again it begins at 0.
+        assert (len(counting), counting.fileno()) == (17, file.fileno())
+        for _ in range(2):
+            assert list(counting) == [DATA[:8], DATA[8:16], DATA[16:]]
+        assert seen[:3] == [(8, 17), (16, 17), (17, 17)]
+        seen.clear()
+        assert (counting.seek(6), counting.read(), counting.tell()) == (6, DATA[6:], 17)
+    assert seen == [(17, 17)]

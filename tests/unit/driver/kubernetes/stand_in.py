@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that answers as it is told, for tests of what uses it."""
+"""A client that answers as a test says, for tests of what uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from nodepool.driver.kubernetes import KubernetesDriver
 from nodepool.driver.kubernetes.client import KubeClient
+from nodepool.driver.kubernetes.config import KubernetesProviderConfig, PodLabel
 from nodepool.driver.kubernetes.connection import ClusterConnection
+from tests.support.provider_sections import load_section
 
 
 class StandIn(KubeClient):
@@ -53,3 +56,15 @@ class StandIn(KubeClient):
             if isinstance(event, Exception):
                 raise event
             yield event
+
+
+METADATA = {"nodepool_node_id": "7", "nodepool_pool_name": "main", "nodepool_provider_name": "cluster"}
+
+
+def label_of(pool: dict[str, Any] | None = None, **keys: Any) -> PodLabel:
+    """A label as it is loaded."""
+    label = {"name": "pod", "type": "pod", **({} if "spec" in keys else {"image": "debian"}), **keys}
+    pools = [{"name": "main", "labels": [label], **(pool or {})}]
+    section = {"name": "cluster", "driver": "kubernetes", "pools": pools}
+    provider: KubernetesProviderConfig = load_section(KubernetesDriver(), section)
+    return provider.pools["main"].labels["pod"]

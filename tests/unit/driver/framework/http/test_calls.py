@@ -1,0 +1,501 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls of one provider to an API: pace, repeats, login, errors; and what an error says."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import botocore.session
+import pytest
+from google.auth.compute_engine import _metadata
+from google.auth.exceptions import TransportError
+
+from nodepool.driver.aws.transport import AwsTransport
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, no_answer, retry_after
+from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
+from nodepool.driver.framework.http.rest_calls import (
+    REFUSED_SECONDS,
+    RENEW_SECONDS,
+    THROTTLED_ATTEMPTS,
+    RestApi,
+    RestCalls,
+    TokenLogin,
+    keep_metadata_direct,
+    login_error,
+    same_server,
+)
+from nodepool.driver.framework.rate import BucketSize
+from nodepool.driver.gce.client import GoogleTransport
+from tests.support.manual_clock import ManualClock
+
+JSON = {"Content-Type": "application/json"}
+FINE = HttpAnswer(200, JSON, b'{"a": 1}')
+LOST = NoAnswer("no answer from c", True)
+
+
+def refusal(status: int, **headers: str) -> HttpAnswer:
+    return HttpAnswer(status, {**JSON, **{name.replace("_", "-"): text for name, text in headers.items()}}, b"{}")
+
+
+class Http(PlainHttp):
+    """Answers what a test says, in turn; the last answer again and again."""
+
+    def __init__(self, *answers: HttpAnswer | Exception) -> None:
+        self.answers = list(answers)
+        self.sent: list[tuple[str, str, Mapping[str, str], Any]] = []
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: Any = None, *_: Any) -> HttpAnswer:
+        self.sent.append((method, url, headers, body))
+        answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.answers = [LOST]
+
+
+class TokenOfCalls:
+    token = 1
+
+    def headers(self) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def refused(self, headers: Mapping[str, str]) -> None:
+        assert headers == self.headers()
+        self.token += 1
+
+
+class Api(RestApi):
+    def seconds_left_alone(self, kind: str, answer: HttpAnswer) -> float | None:
+        return 7.0 if answer.headers.get("x-left") == "0" else None
+
+    def error(self, head: str, answer: HttpAnswer) -> Exception:
+        text = f"{head}: {answer.status}"
+        return CloudAway(text) if answer.status >= 500 else CloudRefused(text, answer.status)
+
+
+class Calls:
+    """:ivar slept: seconds of each wait, which pass at once."""
+
+    def __init__(self, *answers: HttpAnswer | Exception, **options: Any) -> None:
+        self.http, self.clock = Http(*answers), ManualClock()
+        self.calls = RestCalls(
+            "cloud-1", self.http, Api(), TokenOfCalls(), {}, BucketSize(100, 0), self.clock, **options
+        )
+        self.slept: list[float] = []
+        self.calls.stopped.wait = self._wait  # type: ignore[assignment,method-assign]
+
+    def _wait(self, seconds: float | None = None) -> bool:
+        self.slept.append(seconds or 0.0)
+        self.clock.pass_seconds(seconds or 0.0)
+        return False
+
+    def __call__(self, method: str = "POST", kind: str = "w", **named: Any) -> Any:
+        return self.calls.call(kind, method, "http://c/x?sig=secret", "making x", **named)
+
+
+def test_a_call(caplog: pytest.LogCaptureFixture) -> None:
+    """No log has the token, or a signature in the query."""
+    calls = Calls(FINE)
+    with caplog.at_level(logging.DEBUG):
+        answer = calls(body={"b": 2}, headers={"X": "y"})
+    assert (answer.status, answer.data) == (200, {"a": 1})
+    ((method, url, headers, body),) = calls.http.sent
+    assert (method, url, json.loads(body)) == ("POST", "http://c/x?sig=secret", {"b": 2})
+    assert headers == {"X": "y", "Content-Type": "application/json", "Authorization": "Bearer 1"}
+    assert "POST http://c/x: 200" in caplog.text
+    assert "secret" not in caplog.text
+    assert "Bearer" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "data"),
+    [
+        (HttpAnswer(204, {}, b""), None),
+        (HttpAnswer(200, {"Content-Type": "text/plain"}, b"abc"), b"abc"),
+        (HttpAnswer(200, {}, b"<html>"), CloudAway),
+        (HttpAnswer(200, JSON, b"[" * 100_000), CloudAway),
+        (HttpAnswer(403, {}, b"<!DOCTYPE html>"), CloudAway),
+    ],
+)
+def test_content(answer: HttpAnswer, data: Any) -> None:
+    """What is a page is not the cloud's."""
+    if data is not CloudAway:
+        assert Calls(answer)().data == data
+        return
+    with pytest.raises(CloudAway, match="is it a proxy"):
+        Calls(answer)(body={})
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "answers", "sent", "slept", "fails"),
+    [
+        # The class waits as it is asked to, and the call is made again with the same content.
+        ("POST", {"body": {}}, [refusal(429, Retry_After="3"), refusal(429), FINE], 3, 3.0, None),
+        ("POST", {"body": {}}, [refusal(429, Retry_After="1")], THROTTLED_ATTEMPTS, 5.0, "429"),
+        ("PUT", {"content": iter([b"a"])}, [refusal(429, Retry_After="1")], 1, 0.0, "429"),
+        # An old token.
+        ("POST", {"body": {}}, [refusal(401), FINE], 2, 0.0, None),
+        ("POST", {"body": {}}, [refusal(401)], 2, 0.0, "401"),
+        # What only reads is made again; what else has no answer may have been done.
+        ("GET", {}, [LOST, refusal(503), FINE], 3, 0.5, None),
+        ("GET", {}, [LOST], 3, 0.5, "no answer from c"),
+        ("GET", {}, [NoAnswer("connection refused", False)], 1, 0.0, "connection refused"),
+        ("POST", {"body": {}}, [LOST], 1, 0.0, "no answer from c"),
+        ("POST", {"body": {}}, [refusal(500)], 1, 0.0, "500"),
+        ("POST", {"body": {}}, [refusal(403)], 1, 0.0, "Provider cloud-1: making x failed: 403"),
+    ],
+)
+def test_repeats(method: str, body: Any, answers: list[Any], sent: int, slept: float, fails: str | None) -> None:
+    """CM-5: what is made again, how often, and after which pauses; permission is asked each time."""
+    calls = Calls(*answers)
+    asked: list[int] = []
+    if fails is None:
+        assert calls(method, **body, permit=lambda: asked.append(1)).data == {"a": 1}
+    else:
+        with pytest.raises((CloudAway, CloudRefused), match=fails) as caught:
+            calls(method, **body, permit=lambda: asked.append(1))
+        if isinstance(caught.value, CloudAway):
+            assert caught.value.maybe_done is (fails != "connection refused")
+    assert len(calls.http.sent) == len(asked) == sent
+    assert slept <= sum(calls.slept)
+    assert bool(slept) == bool(calls.slept)
+    tokens = [headers["Authorization"] for _, _, headers, _ in calls.http.sent]
+    assert tokens == ["Bearer 1", "Bearer 2" if "401" in str(answers) else "Bearer 1", "Bearer 1"][:sent] or sent > 3
+
+
+def test_pace_of_classes() -> None:
+    """CM-5: a cloud that says that the next call would be throttled; and a ceiling for all classes together."""
+    calls = Calls(refusal(200, x_left="0"), FINE)
+    for kind in ("w", "r"):
+        calls(kind=kind)
+    assert calls.slept == []
+    calls()
+    assert 7.0 <= sum(calls.slept) <= 7.2
+    spaced = Calls(FINE, ceiling=2.0)
+    for kind in ("read", "write", "read", "write", "delete"):
+        spaced("GET", kind)
+    assert sum(spaced.slept) == pytest.approx(2.0)
+
+
+def test_not_wanted_any_more() -> None:
+    calls = Calls(FINE)
+
+    def no() -> None:
+        raise ValueError("not wanted")
+
+    with pytest.raises(ValueError, match="not wanted"):
+        calls(body={}, permit=no)
+    assert calls.http.sent == []
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_stopped(waiting: bool) -> None:
+    """Before a call, or while it waits for its next attempt."""
+    calls = Calls(refusal(429, Retry_After="50"))
+    if waiting:
+        calls.calls.stopped.wait = lambda seconds=None: True  # type: ignore[assignment,method-assign]
+    else:
+        calls.calls.close()
+    with pytest.raises(CloudAway, match="the provider was stopped") as caught:
+        calls(body={})
+    assert not caught.value.maybe_done
+    assert len(calls.http.sent) == waiting
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        *(("5", 5.0), ("0.5", 0.5), ("-3", 0.0), ("nonsense", None), ("", None)),
+        *(("Fri, 31 Dec 1999 23:59:59 GMT", 0.0), ("Fri, 31 Dec 2100 23:59:59 GMT", float("inf"))),
+    ],
+)
+def test_retry_after(text: str, seconds: float | None) -> None:
+    found = retry_after({"Retry-After": text})
+    assert found == seconds or (seconds == float("inf") and found is not None and found > 1e9)
+
+
+@pytest.mark.parametrize(
+    ("url", "ours", "same"),
+    [
+        # nextLink of Azure: https://github.com/Azure/azure-sdk-for-java/issues/36506
+        ("https://management.azure.com:443/subscriptions/s?$skiptoken=x", "https://management.azure.com", True),
+        ("https://Management.Azure.COM/subscriptions/s", "https://management.azure.com", True),
+        ("https://management.azure.com/a", "https://management.azure.com:443/prefix", True),
+        ("http://127.0.0.1:8080/a", "http://127.0.0.1:8080", True),
+        ("http://[::1]:8080/a", "http://[::1]:8080", True),
+        ("https://management.azure.com?a=b", "https://management.azure.com", True),
+        ("http://management.azure.com/a", "https://management.azure.com", False),
+        ("https://management.azure.com:80/a", "https://management.azure.com", False),
+        ("http://127.0.0.1:8081/a", "http://127.0.0.1:8080", False),
+        ("https://management.azure.com.example.org/a", "https://management.azure.com", False),
+        # A login, and what programs read in different ways.
+        ("https://management.azure.com:443@example.org/a", "https://management.azure.com", False),
+        ("https://example.org\\@management.azure.com/a", "https://management.azure.com", False),
+        ("https://management.azure.com\t.example.org/a", "https://management.azure.com", False),
+        (" https://management.azure.com/a", "https://management.azure.com", False),
+        *((url, "https://management.azure.com", False) for url in ("/subscriptions/s", "", None)),
+    ],
+)
+def test_same_server(url: str | None, ours: str, same: bool) -> None:
+    """No other server may see our token; RFC 3986, section 6.2, says what is the same."""
+    assert same_server(url, ours) is same
+
+
+HOST = "Unable to establish connection to https://cloud:5000/v3: HTTPSConnectionPool(host='cloud', port=5000): "
+CAUSED = HOST + "Max retries exceeded with url: /v3 (Caused by "
+TLS = "SSL exception connecting to https://cloud:5000/v3: (Caused by SSLError(SSL"
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (f"{CAUSED}NewConnectionError('a new connection: [Errno 111] Connection refused'))", "connection refused"),
+        (f"{CAUSED}NameResolutionError(\"('cloud' [Errno -2] Name or service not known)\"))", "the name cannot be"),
+        (f"{CAUSED}NewConnectionError('[Errno 113] No route to host'))", "No route to host"),
+        (
+            f"{HOST}('Connection aborted.', RemoteDisconnected('Remote end'))",
+            "the connection broke (Connection aborted)",
+        ),
+        ("Request to https://cloud:5000/v3 timed out", "timed out"),
+        (
+            f"{TLS}CertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
+            "certificate (_ssl.c:1006)')))",
+            "its certificate is not accepted (self-signed certificate)",
+        ),
+        (
+            f"{TLS}Error(1, '[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)')))",
+            "it does not speak TLS there (is it http:// instead of https://?)",
+        ),
+        ("_HttpsConnection(host='cloud', port=6443): Failed: [Errno 111] Connection refused", "cloud:6443: connection"),
+        ("HTTPConnectionPool(host='cloud', port=80): Read timed out. (read timeout=60)", "cloud:80: timed out"),
+        *((text, None) for text in ("", "no versions", "Connection refused", "Unable to establish to http://x: odd")),
+    ],
+)
+def test_why_there_is_no_answer(text: str, cause: str | None) -> None:
+    """J-7: what keystoneauth, requests and urllib3 really say, in one line; None = nothing is known."""
+    found = no_answer(text)
+    if cause is None:
+        assert found is None
+        return
+    assert found is not None
+    place = "" if cause.startswith("cloud:") else "https://cloud:5000/v3: "
+    assert found.startswith(f"no answer from {place}{cause}")
+
+
+# -- tokens --
+
+LIFE = 3600.0
+RENEWED = LIFE - RENEW_SECONDS
+AWAY, WRONG = CloudAway("no answer"), LoginRefused("wrong", "401")
+
+
+class Login(TokenLogin):
+    """Answers with what the test wrote: tokens, and errors. :ivar asking: called before each answer."""
+
+    def __init__(self, clock: ManualClock, *answers: str | Exception, life: float = LIFE) -> None:
+        super().__init__("north", clock)
+        self.answers = list(answers)
+        self.life = life
+        self.asking: Callable[[], None] = lambda: None
+
+    def ask(self) -> tuple[str, float]:
+        self.asking()
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, self.life
+
+    def token(self) -> str:
+        return self.headers()["Authorization"].removeprefix("Bearer ")
+
+
+@pytest.mark.parametrize(
+    ("life", "answers", "looks"),
+    [
+        (LIFE, ["one", "two"], [(0, "one"), (0, "one"), (RENEWED - 1, "one"), (1, "two")]),
+        # A short life: at half of it, not at each call.
+        (60.0, ["one", "two"], [(0, "one"), (29, "one"), (1, "two")]),
+        # A token that is valid is used on; another one is asked for after a while, or when nothing works any more.
+        (LIFE, ["one", AWAY, "two"], [(0, "one"), (RENEWED, "one"), (0, "one"), (REFUSED_SECONDS, "two")]),
+        (LIFE, ["one", WRONG, WRONG], [(0, "one"), (RENEWED, "one"), (0, "one"), (RENEW_SECONDS, WRONG)]),
+        (LIFE, ["one", AWAY, "two"], [(0, "one"), (LIFE, AWAY), (0, "two")]),
+        # Credentials that were refused are not tried again at once.
+        (LIFE, [WRONG, "one"], [(0, WRONG), (0, WRONG), (REFUSED_SECONDS - 1, WRONG), (1, "one")]),
+    ],
+)
+def test_when_a_token_is_renewed(life: float, answers: list[Any], looks: list[tuple[float, Any]]) -> None:
+    """:param looks: seconds that pass, and the token that there is then."""
+    clock = ManualClock()
+    login = Login(clock, *answers, life=life)
+    for seconds, wanted in looks:
+        clock.pass_seconds(seconds)
+        if isinstance(wanted, Exception):
+            with pytest.raises(type(wanted), match=str(wanted)):
+                login.token()
+        else:
+            assert login.token() == wanted
+    assert login.answers == []
+
+
+def test_token_that_the_cloud_refuses() -> None:
+    """By many calls: it is renewed once. It is not used on, even if there is no other."""
+    login = Login(ManualClock(), "one", "two", AWAY, "three")
+    old = login.headers()
+    for _ in range(3):
+        login.refused(old)
+        assert login.token() == "two"
+    login.refused(login.headers())
+    with pytest.raises(CloudAway):
+        login.token()
+    assert login.token() == "three"
+
+
+def test_a_valid_token_is_there_while_the_next_one_is_asked_for() -> None:
+    clock = ManualClock()
+    login = Login(clock, "one", "two")
+    login.token()
+    clock.pass_seconds(RENEWED)
+    meanwhile: list[str] = []
+
+    def ask_meanwhile() -> None:
+        other = threading.Thread(target=lambda: meanwhile.append(login.token()))
+        other.start()
+        other.join(10)
+
+    login.asking = ask_meanwhile
+    assert login.token() == "two"
+    assert meanwhile == ["one"]
+
+
+@pytest.mark.parametrize("answer", ["one", AWAY])
+def test_without_a_token_all_wait_for_one_call(answer: str | Exception) -> None:
+    """Those who waited for no answer do not ask again: each call takes until its timeout."""
+    asked, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
+
+    class Clock(ManualClock):
+        def __call__(self) -> float:
+            waiting.release()
+            return super().__call__()
+
+    def ask() -> None:
+        asked.set()
+        assert go_on.wait(10)
+
+    clock = Clock()
+    login = Login(clock, answer, "late")
+    login.asking = ask
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(login.token)
+        assert asked.wait(10)
+        # That one has read the clock twice; each of the others does it once before it waits.
+        others = [threads.submit(login.token) for _ in range(2)]
+        assert all(waiting.acquire(timeout=10) for _ in range(2 + len(others)))
+        clock.pass_seconds(60)
+        go_on.set()
+        for each in (first, *others):
+            found = each.exception(10) or each.result(10)
+            assert str(found) == str(answer)
+    assert login.answers == ["late"]
+
+
+def _by_plain_http(url: str) -> Callable[[], Any]:
+    def ask() -> None:
+        with pytest.raises(NoAnswer):
+            PlainHttp(1).send("GET", url, {})
+
+    return ask
+
+
+def _by_google_auth() -> None:
+    with pytest.raises(TransportError):
+        _metadata.get(GoogleTransport(PlainHttp(1)), "instance", retry_count=1)  # type: ignore[no-untyped-call]
+
+
+def _by_botocore() -> None:
+    session = botocore.session.Session()
+    session.set_config_variable("metadata_service_num_attempts", 1)
+    assert session.get_credentials() is None
+
+
+@pytest.mark.parametrize(
+    ("ask", "host"),
+    [
+        # https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
+        (_by_plain_http("http://169.254.169.254/metadata/identity/oauth2/token"), "169.254.169.254"),
+        # ibm_cloud_sdk_core's VPCInstanceAuthenticator, and the secure address of IBM's documentation
+        (_by_plain_http("https://api.metadata.cloud.ibm.com/instance_identity/v1/token"), "api.metadata.cloud.ibm.com"),
+        # google.auth.compute_engine._metadata._GCE_DEFAULT_MDS_HOSTS, and Google's address in IPv6
+        (_by_google_auth, "metadata.google.internal"),
+        (_by_plain_http("http://[fd20:ce::254]/computeMetadata/v1/"), "fd20:ce::254"),
+        # botocore.utils: METADATA_BASE_URL, METADATA_BASE_URL_IPv6, ContainerMetadataFetcher._ALLOWED_HOSTS
+        (_by_botocore, "169.254.169.254"),
+        (_by_plain_http("http://[fd00:ec2::254]/latest/"), "fd00:ec2::254"),
+        (_by_plain_http("http://169.254.170.2/v2/credentials"), "169.254.170.2"),
+        (_by_plain_http("http://[fd00:ec2::23]/v1/credentials"), "fd00:ec2::23"),
+        (_by_plain_http("http://metadata.test/latest/"), "metadata.test"),
+        # All else goes on through the proxy.
+        (_by_plain_http("http://cloud.test/"), "proxy.test"),
+    ],
+)
+def test_metadata_services_are_asked_directly(
+    ask: Callable[[], Any], host: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """A proxy of the environment would answer for itself, or with the identity of the machine that it runs on."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "BOTO_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.test:3128")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("no_proxy", "inside.test")
+    monkeypatch.setenv("GCE_METADATA_IP", "metadata.test:80")
+    connected: list[str] = []
+
+    def refuse(address: tuple[str, int], *_: Any, **__: Any) -> None:
+        connected.append(address[0].strip("[]"))
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", refuse)
+    AwsTransport("north", "eu-north-1", None, 0).close()
+    ask()
+    assert set(connected) == {host}
+
+
+@pytest.mark.parametrize(("proxy", "direct"), [(None, "inside.test"), ("http://proxy.test:3128", "*")])
+def test_environment_that_is_left_alone(monkeypatch: pytest.MonkeyPatch, proxy: str | None, direct: str) -> None:
+    """Programs that the builder runs see no change where there is no proxy, or none is used."""
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    if proxy is not None:
+        monkeypatch.setenv("https_proxy", proxy)
+    monkeypatch.setenv("no_proxy", direct)
+    keep_metadata_direct()
+    assert os.environ["no_proxy"] == direct
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "kind"),
+    [
+        # https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token#error-handling
+        *((404, True, CloudAway), (410, True, CloudAway), (429, True, CloudAway), (500, True, CloudAway)),
+        *((400, True, LoginRefused), (403, True, LoginRefused)),
+        *((404, False, LoginRefused), (410, False, LoginRefused), (429, False, CloudAway), (503, False, CloudAway)),
+    ],
+)
+def test_login_that_fails(status: int, metadata: bool, kind: type[Exception]) -> None:
+    """A metadata service that is not ready is asked again; a page is of a proxy that wants a login of its own."""
+    error = login_error("login failed", HttpAnswer(status, {}, b""), "", "correct the file", metadata=metadata)
+    assert type(error) is kind
+    assert ("correct the file" in str(error)) is (kind is LoginRefused)
+    assert ("assign an identity" in str(error)) is (metadata and kind is CloudAway)
+    page = login_error("login failed", HttpAnswer(403, {}, b"<html>Blocked"), "", "correct the file", metadata=False)
+    assert str(page) == "login failed; is it a proxy that answers there?"

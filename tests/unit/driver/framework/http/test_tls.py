@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS contexts: what is shared, and that all connections are verified as without sharing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from urllib3.exceptions import SSLError
+from urllib3.util.url import parse_url
+
+from nodepool.driver.framework.http.connections import TrustingConnection
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.slow_server import SlowServer
+
+SECONDS = 30.0
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Certificates:
+    return make_certificates(tmp_path / "good")
+
+
+@pytest.fixture
+def port(made: Certificates) -> Iterator[int]:
+    """Of a server with TLS."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.keystore)
+    with SlowServer(list, tls=tls) as server:
+        found = parse_url(server.url).port
+        assert found is not None
+        yield found
+
+
+def connect(port: int, authorities: Path | None, **options: Any) -> ssl.SSLContext:
+    """Open a connection, and close it; returns its context."""
+    settings = {"cert_reqs": "CERT_REQUIRED", "ca_certs": authorities and str(authorities), **options}
+    connection = TrustingConnection("127.0.0.1", port, timeout=SECONDS, **settings)
+    try:
+        connection.connect()
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        assert connection.is_verified is (settings["cert_reqs"] == "CERT_REQUIRED")
+        return connection.sock.context
+    finally:
+        connection.close()
+
+
+def test_shared(port: int, made: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not changed by connections: other threads may be about to copy what urllib3 would set."""
+    first = connect(port, made.ca)
+    monkeypatch.setattr(ssl.SSLContext, "set_alpn_protocols", lambda *_: pytest.fail("changed"))
+    assert connect(port, made.ca) is first
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cert_reqs": "CERT_NONE"},
+        {"assert_hostname": False},
+        {"ssl_minimum_version": ssl.TLSVersion.TLSv1_3},
+        {"cert_file": "{client_cert}", "key_file": "{client_key}"},
+        {"ca_certs": None},
+    ],
+    ids=["not verified", "name not verified", "version", "certificate of the client", "authorities of the system"],
+)
+def test_unusual(port: int, made: Certificates, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    """Such a connection has a context of its own, and changes nothing for the others."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    paths = {"{client_cert}": str(made.client_cert), "{client_key}": str(made.client_key)}
+    shared = connect(port, made.ca)
+    assert connect(port, made.ca, **{name: paths.get(str(value), value) for name, value in options.items()}) != shared
+    assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
+    assert connect(port, made.ca) is shared
+
+
+def test_verified(port: int, made: Certificates, tmp_path: Path) -> None:
+    """Authorities, name, and a file that changes while the launcher runs; the context of others is not used for it."""
+    first = connect(port, made.ca)
+    bundle = tmp_path / "bundle.pem"
+    shutil.copy(make_certificates(tmp_path / "foreign").ca, bundle)
+    with pytest.raises((ssl.SSLError, SSLError), match="certificate verify failed"):
+        connect(port, bundle)
+    with pytest.raises((ssl.SSLError, SSLError), match=r"[Hh]ostname"):
+        connect(port, made.ca, server_hostname="other.test")
+    shutil.copy(made.ca, bundle)
+    os.utime(bundle, (1, 1))
+    connect(port, bundle)
+    # Surely nothing was sent: that is what this error means to requests.
+    with pytest.raises(SSLError, match="No such file"):
+        connect(port, tmp_path / "none.pem")
+    assert connect(port, made.ca) is first

@@ -1,0 +1,564 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the nodes of a request are gathered, launched and deleted, with a driver that does what the test says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
+from nodepool.driver.framework.places import MOST, RequestZones
+from nodepool.driver.framework.quota_support import QuotaSupport
+from nodepool.driver.interface import Provider
+from nodepool.exceptions import (
+    LaunchNetworkException,
+    NotFound,
+    QuotaException,
+    ServerCreateTimeoutException,
+    ServerDeleteTimeoutException,
+    ZKConflict,
+    ZKConnectionError,
+)
+from nodepool.metrics.reports import report_launch
+from nodepool.model import states
+from nodepool.model.node import Node
+from nodepool.model.quota import QuotaInformation
+from nodepool.plan.nodes import missing_labels
+from nodepool.zk.locks import ZkLock
+from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
+
+NO_WAY = RuntimeError("no way")
+
+
+def throw(error: BaseException) -> Callable[..., Any]:
+    def do(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return do
+
+
+# -- ready nodes --
+
+
+def test_reuse(stage: Stage) -> None:
+    """N-2, N-3: locked, allocated, with tenant and requestor, and the driver hears of it; N-4: or not at all."""
+    ready = stage.add_ready()
+    handler = stage.begin("small", tenant_name="tenant")
+    node = stage.zk.getNode(ready.key)
+    assert node is not None
+    found = (node.state, node.allocated_to, node.tenant_name, node.requestor, stage.zk.isNodeLocked(node))
+    assert found == (states.READY, handler.request.id, "tenant", "contract", True)
+    assert [node.id for node in handler.reused] == [node.id for node in handler.nodeset] == [ready.id]
+    stage.add_ready()
+    handler = stage.begin("small", reuse=False)
+    assert (handler.reused, len(handler.launched)) == ([], 1)
+
+
+def test_order_and_several_labels(stage: Stage) -> None:
+    """N-1, N-5, N-8: the order of the labels; a node with several serves one of them, a plainer one is spent first."""
+    both, plain = stage.add_ready("small", "big"), stage.add_ready("small")
+    handler = stage.begin("small", "big", "big")
+    handler.end(0, states.READY)
+    assert handler.poll()
+    nodes = [stage.zk.getNode(node_id) for node_id in stage.request(handler).nodes]
+    assert [node.id if node else None for node in nodes[:2]] == [plain.id, both.id]
+    assert [node.type for node in handler.launched] == [["big"]]
+
+
+def test_zones(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N-7: all nodes of a request in the zone of the first one, reused or new; nodes elsewhere are left alone."""
+    for az in "aab":
+        stage.add_ready(az=az)
+    handler = stage.begin("small", "small", "small")
+    assert [node.az for node in handler.nodeset] == ["a", "a", "a"]
+    zones = iter("abc")
+
+    def pick(handler: ScriptedHandler, node: Node) -> None:
+        node.az = node.az or next(zones)
+
+    monkeypatch.setattr(ScriptedHandler, "setNodeMetadata", pick)
+    handler = stage.begin("big", "big")
+    assert [node.az for node in handler.nodeset] == ["a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "chosen"),
+    [
+        ([], "z1"),
+        # Left only while it is empty.
+        ([("no_room", "z2")], "z1"),
+        ([("no_room", "z1")], "z2"),
+        ([("made", "z1"), ("no_room", "z1")], "z1"),
+        # What was made counts, and not what was chosen.
+        ([("made", "z2"), ("made", "z3")], "z2"),
+        # A zone whose nodes came to nothing is left.
+        ([("made", "z1"), ("made", "z1"), ("lost", "z1")], "z1"),
+        ([("made", "z1"), ("lost", "z2"), ("lost", "z1")], "z2"),
+    ],
+)
+def test_zone_of_a_request(steps: list[tuple[str, str]], chosen: str) -> None:
+    """N-7: of those whose first node was to be in z1. Old requests are forgotten."""
+    zones = RequestZones()
+    assert zones.choose("a", "z1") == zones.choose("a", "z2") == "z1"
+    for what, zone in steps:
+        getattr(zones, what)("a", zone)
+    assert zones.choose("a", "z2") == chosen
+    assert zones.choose("b", "z9") == "z9"
+    for number in range(MOST):
+        zones.choose(str(number), "z1")
+    assert zones.choose("a", "z7") == "z7"
+
+
+def test_node_that_was_taken(stage: Stage) -> None:
+    """N-2: the state is checked again under the lock; another one is taken, then a new one made."""
+    taken, changed, free = (stage.add_ready() for _ in range(3))
+    stage.zk.lockNode(taken.copy())
+    other = stage.zk.getNode(changed.key)
+    assert other is not None
+    other.allocated_to = "another"
+    stage.zk.storeNode(other)
+    handler = stage.begin("small", "small")
+    assert free.id in [node.id for node in handler.nodeset]
+    assert (len(handler.launched), len(stage.ready_nodes)) == (1, 0)
+
+
+def checked(result: bool) -> Future[bool]:
+    future: Future[bool] = Future()
+    future.set_result(result)
+    return future
+
+
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("checkReusableNode", lambda *_: False),
+        ("checkReusableNode", throw(NO_WAY)),
+        ("startReusableNodeCheck", lambda *_: checked(False)),
+    ],
+)
+def test_refused_node(stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str, check: Any) -> None:
+    """N-2: a node that a check of the driver refuses is set aside, not forgotten; a new one is made."""
+    refused = stage.add_ready()
+    monkeypatch.setattr(ScriptedHandler, name, check)
+    handler = stage.begin("small")
+    assert stage.aside == [refused]
+    assert not stage.zk.isNodeLocked(refused)
+    assert len(handler.launched) == 1
+
+
+class QuotaProvider(QuotaSupport, ScriptedProvider):
+    def __init__(self, config: Any) -> None:
+        QuotaSupport.__init__(self)
+        ScriptedProvider.__init__(self, config)
+
+    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
+        return QuotaInformation(cores=2, instances=1, ram=float("inf"))
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        return QuotaInformation()
+
+    getProviderLimits = unmanagedQuotaUsed
+
+    def errorLabels(self) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("cores", "has_place", "looks", "reused"),
+    [
+        # As a new one would be: all nodes are counted when it is locked, not before.
+        (2, lambda locked: True, [True], True),
+        (8, lambda locked: True, [False, True], True),
+        # Too large for the tenant, or the limit was filled meanwhile: others can have it.
+        (8, lambda locked: False, [False], False),
+        (2, lambda locked: not locked, [True], False),
+    ],
+)
+def test_tenant_has_no_place_for_a_ready_node(
+    monkeypatch: pytest.MonkeyPatch, cores: int, has_place: Any, looks: list[bool], reused: bool
+) -> None:
+    """A-8, Q-15."""
+    stage = Stage(QuotaProvider)
+    stage.provider.room = 0
+    ready = stage.add_ready(resources={"cores": cores, "instances": 1})
+    seen: list[bool] = []
+
+    def place(node: Node, *, reused: bool = False) -> bool:
+        seen.append(stage.zk.isNodeLocked(ready))
+        return bool(has_place(seen[-1]))
+
+    monkeypatch.setattr(stage, "tenant_has_place", place)
+    handler = stage.begin("small", tenant_name="poor")
+    assert seen[: len(looks)] == looks
+    assert bool(handler.reused) is stage.zk.isNodeLocked(ready) is reused
+
+
+# -- new nodes --
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_new_node(monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
+    """N-6, Q-3, Q-15, L-1, L-3: stored as `init` with all that is known, then locked, then launched."""
+    stage = Stage(QuotaProvider, pool={"node-attributes": {"zones": ["z"]}})
+    stage.provider.prefix = "host-"
+    steps: list[tuple[Any, ...]] = []
+    nodes, launch = stage.zk.nodes, ScriptedHandler.launch
+    create, lock = nodes.create, nodes.lock_and_save
+
+    def note(what: str, do: Callable[..., None], node: Node, *args: Any, **named: Any) -> None:
+        steps.append((what, node.state, node.lock is not None, node.resources))
+        do(node, *args, **named)
+
+    handler = stage.provider.getRequestHandler(stage, stage.submit("small"))
+    handler.request.tenant_name = "tenant"
+    if ahead:
+        handler.request.state = states.PENDING
+        stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
+        handler.node_set.lock_ahead()
+        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
+        # Q-2: its room is not counted twice.
+        stage.provider.room = 0
+        handler.run()
+        handler.node_set.drop_ahead()
+        stage.provider.room = 1
+    else:
+        monkeypatch.setattr(nodes, "create", lambda node, under=None: note("create", create, node, under))
+        monkeypatch.setattr(nodes, "lock_and_save", lambda node, **named: note("lock", lock, node, **named))
+        monkeypatch.setattr(
+            ScriptedHandler, "launch", lambda self, node: note("launch", lambda node: launch(self, node), node)
+        )
+        stage.zk.lockNodeRequest(handler.request, blocking=False)
+        handler.run()
+        known = {"cores": 2, "instances": 1}
+        assert steps == [
+            ("create", states.INIT, False, known),
+            ("lock", states.BUILDING, False, known),
+            ("launch", states.BUILDING, True, known),
+        ]
+    assert len(handler.launched) == 1
+    (node,) = stage.zk.nodeIterator()
+    assert (node.type, node.provider, node.pool, node.launcher) == (["small"], "one", "main", stage.launcher_id)
+    assert (node.allocated_to, node.tenant_name, node.requestor) == (handler.request.id, "tenant", "contract")
+    assert (node.external_id, node.state, stage.zk.isNodeLocked(node)) == (f"host-{node.id}", states.BUILDING, True)
+    # A driver that changes them does not change the configuration.
+    attributes = handler.launched[0].attributes
+    assert attributes == {"zones": ["z"]}
+    attributes["zones"].append("y")
+    assert handler.pool.node_attributes == {"zones": ["z"]}
+
+
+def ahead_of(stage: Stage) -> ScriptedHandler:
+    """A handler whose request is locked and its new node begun, but that has not begun to gather."""
+    handler = stage.provider.getRequestHandler(stage, stage.submit("small"))
+    handler.request.state = states.PENDING
+    stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
+    return handler
+
+
+def test_node_ahead_that_is_not_needed(stage: Stage) -> None:
+    """N-6, A-14: a ready node came in between, or the request is declined: nothing of it is left."""
+    handler = ahead_of(stage)
+    ready = stage.add_ready()
+    handler.run()
+    handler.node_set.drop_ahead()
+    assert [node.id for node in handler.nodeset] == [ready.id]
+    assert stage.nodes() == [(states.READY, handler.request.id, True)]
+    declined = ahead_of(stage)
+    stage.provider.broken = ["small"]
+    declined.run()
+    declined.node_set.drop_ahead()
+    assert declined.done
+    assert len(stage.nodes()) == 1
+
+
+def test_node_that_cannot_be_described(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A-16: the error is met again when the handler gathers, and refuses this request only."""
+    monkeypatch.setattr(ScriptedHandler, "setNodeMetadata", throw(NO_WAY))
+    handler = ahead_of(stage)
+    assert stage.nodes() == []
+    handler.run()
+    assert stage.request(handler).state == states.FAILED
+
+
+@pytest.mark.parametrize("how", ["create", "lock_and_save", "reused", "ahead"])
+def test_lock_of_the_request_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """A-11, N-3, N-6: nodes are written only under it, else they would have no owner; it is given back."""
+    unders: list[Any] = []
+    taken: list[Any] = []
+    lock_of_request = stage.zk.requests.lock_and_save
+
+    def lost(node: Node, identifier: str = "", under: Any = None) -> None:
+        unders.append(under or identifier)
+        raise ZKConflict("the lock of the request is lost")
+
+    def lock(request: Any) -> None:
+        lock_of_request(request)
+        taken.append(request.lock)
+
+    if how == "reused":
+        stage.add_ready()
+    monkeypatch.setattr(stage.zk.requests, "lock_and_save", lock)
+    if how == "ahead":
+        handler = ahead_of(stage)
+        taken.append(handler.request.lock)
+    monkeypatch.setattr(stage.zk.nodes, "create" if how == "create" else "lock_and_save", lost)
+    if how == "ahead":
+        handler.node_set.lock_ahead()
+        handler.run()
+        handler.node_set.drop_ahead()
+    else:
+        handler = stage.begin("small")
+    assert handler.done
+    assert handler.launched == handler.reused == []
+    assert isinstance(taken[0], ZkLock)
+    assert set(unders) == set(taken)
+
+
+def test_what_there_is_no_room_in() -> None:
+    """Q-10: the own limits of the pool, in which those of other pools are in the way of none, or what pools share."""
+    for pool, full in (({"max-servers": 1}, "main"), ({}, None)):
+        stage = Stage(QuotaProvider, pool=pool)
+        stage.provider.room = 1
+        assert stage.begin("small", "small").node_set.full_pool() == full
+
+
+# -- requests that are declined, or given back --
+
+
+@pytest.mark.parametrize(
+    ("labels", "change", "pool", "reason"),
+    [
+        ("small", {"images": False, "limit": 0}, {}, "images are not available"),
+        ("small", {"limit": 0}, {}, "it would exceed quota"),
+        (
+            "small",
+            {"broken": ["small"], "images": False},
+            {},
+            "node type(s) [small] not available; small: the driver says that it can never work here",
+        ),
+        ("small", {"broken": ["small"]}, {"max-servers": 0}, "the pool is disabled: max-servers is 0 or less"),
+        ("small unknown other", {}, {}, "node type(s) [other, unknown] not available"),
+    ],
+)
+def test_why_a_request_is_declined(labels: str, change: dict[str, Any], pool: dict[str, Any], reason: str) -> None:
+    """A-13, A-21, Q-14: the first reason that matches."""
+    stage = Stage(pool=pool)
+    vars(stage.provider).update(change)
+    handler = stage.begin(*labels.split())
+    assert handler.decline_reasons == [reason]
+    assert stage.request(handler).state == states.FAILED
+    assert stage.nodes() == []
+
+
+class Standoff:
+    """A request that was given back for ``first``, which holds a ready node, too, and waits."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.first = stage.submit("big", "big")
+        stage.add_ready("big", allocated_to=self.first.id)
+        self.first.state = states.PENDING
+        stage.zk.requests.lock_and_save(self.first)
+        ready = stage.add_ready("small")
+        stage.provider.room = 0
+        self.handler: ScriptedHandler = stage.begin("small", "small")
+        assert self.handler.done
+        stage.ready_nodes.put(ready)
+
+    def end(self, state: str, do: Callable[[Any], Any]) -> None:
+        self.first.state = state
+        do(self.first)
+
+    def reload(self) -> None:
+        self.stage.config = self.stage.provider.provider = Stage().config
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda met: setattr(met.stage.provider, "room", 1),
+        lambda met: met.end(states.FULFILLED, met.stage.zk.storeNodeRequest),
+        lambda met: met.end(states.REQUESTED, met.stage.zk.requests.finish),
+        lambda met: met.stage.zk.deleteNodeRequest(met.first),
+        lambda met: met.stage.add_ready("small"),
+        Standoff.reload,
+    ],
+    ids=["room", "served", "given back", "cancelled", "free node", "reload"],
+)
+def test_how_long_a_request_waits(stage: Stage, monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
+    """Q-10, Q-12, N-4: until something changes that may change its place, and nothing else."""
+    # How long requests stand in each other's way is a constant: the test does not wait so long.
+    monkeypatch.setattr(sys.modules[missing_labels.__module__], "PATIENCE_SECONDS", 0.0)
+    met = Standoff(stage)
+    assert met.handler.yields()
+    met.handler.request.reuse = False
+    stage.add_ready("small")
+    assert met.handler.yields(), "free nodes are nothing for it"
+    met.handler.request.reuse = True
+    assert not met.handler.yields()
+    met = Standoff(Stage())
+    assert met.handler.yields()
+    change(met)
+    assert not met.handler.yields()
+
+
+def test_given_back_for_another_reason(stage: Stage) -> None:
+    """Q-12: taken again after a moment, as ever."""
+    handler = stage.begin("small")
+    handler.end(0, states.READY)
+    handler.give_back_when_launched()
+    assert not handler.yields()
+
+
+# -- launches --
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys of the launches that were counted."""
+    keys: list[str] = []
+    # There is one place of the process where launches are counted.
+    monkeypatch.setattr(sys.modules[report_launch.__module__], "report_launch", lambda key, *args, **more: keys.append(key))
+    return keys
+
+
+class Launcher(NodeLauncher):
+    def __init__(self, handler: ScriptedHandler, do: Callable[[Node], object]) -> None:
+        super().__init__(handler, handler.launched[0])
+        self.do = do
+
+    def launch(self) -> None:
+        self.do(self.node)
+
+
+class Unreadable(Exception):
+    @property
+    def statsd_key(self) -> str:
+        raise NO_WAY
+
+
+@pytest.mark.parametrize(
+    ("do", "stored", "state", "key"),
+    [
+        (lambda node: setattr(node, "external_id", "x"), states.READY, states.READY, "ready"),
+        (throw(LaunchNetworkException("no address")), states.FAILED, states.FAILED, "error.network"),
+        (throw(QuotaException("full")), states.ABORTED, states.ABORTED, "error.quota"),
+        (throw(ServerCreateTimeoutException("slow")), states.FAILED, states.FAILED, "error.servercreatetimeout"),
+        (throw(NO_WAY), states.FAILED, states.FAILED, "error.unknown"),
+        (throw(SystemExit(1)), states.FAILED, states.FAILED, "error.unknown"),
+        (throw(ZKConnectionError("away")), states.FAILED, states.FAILED, "error.zksession"),
+        # What is not stored is not ready. Not even an error that cannot be read leaves the handler waiting for ever.
+        (throw(Unreadable()), states.BUILDING, states.FAILED, "error.unknown"),
+        (lambda node: setattr(node, "driver_data", object()), states.BUILDING, states.FAILED, "error.unknown"),
+    ],
+)
+def test_launches(stage: Stage, reported: list[str], do: Any, stored: str, state: str, key: str) -> None:
+    """L-6, L-7, L-9, L-12: the class of the error decides; what the driver filled in is stored with `ready`."""
+    launcher = Launcher(stage.begin("small"), do)
+    launcher.run()
+    assert launcher.complete
+    [node] = stage.zk.nodeIterator()
+    assert (node.state, launcher.node.state, reported) == (stored, state, [key])
+    assert (node.external_id == "x") is (state == states.READY)
+
+
+def test_launches_that_are_lost(stage: Stage, reported: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-9: a node that was deleted meanwhile is not the request's fault; a lost session is an error."""
+    launcher = Launcher(stage.begin("small"), lambda node: stage.zk.deleteRawNode(node.key))
+    launcher.run()
+    assert launcher.node.state == states.ABORTED
+    handler = stage.begin("small")
+    monkeypatch.setattr(stage.zk.nodes, "save", throw(ZKConnectionError("away")))
+    launcher = Launcher(handler, lambda node: None)
+    launcher.run()
+    assert (launcher.node.state, reported[-1]) == (states.FAILED, "error.zksession")
+
+
+@pytest.mark.parametrize("error", [ZKConflict("it is away"), ZKConnectionError("away"), None])
+def test_launch_that_raises(stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    """L-6, L-7: its outcome is stored, and the node stays ours. If that fails no lock is left without an owner."""
+    stage.provider.launch_error = QuotaException("full") if error is None else NO_WAY
+    request = stage.submit("small")
+    if error is not None:
+        monkeypatch.setattr(stage.zk.nodes, "save", throw(error))
+    if isinstance(error, ZKConnectionError):
+        with pytest.raises(ZKConnectionError):
+            stage.take(request)
+        assert [node.lock is not None for node in stage.handler.nodeset] == [True]
+        return
+    handler = stage.take(request)
+    (found,) = stage.nodes()
+    assert found[2] is (error is None)
+    assert (found[0] == states.ABORTED) is (error is None)
+    assert handler.done is (error is not None)
+
+
+# -- deletions --
+
+
+class Cloud(ScriptedProvider):
+    """Notes calls; ``errors`` by the name of the call; ``meanwhile`` is called in each."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.calls: list[str] = []
+        self.errors: dict[str, BaseException] = {}
+        self.meanwhile: Callable[[], Any] = lambda: None
+
+    def note(self, name: str) -> None:
+        self.calls.append(name)
+        self.meanwhile()
+        if name in self.errors:
+            raise self.errors[name]
+
+    def cleanupNode(self, node_id: Any) -> None:
+        self.note(f"cleanup {node_id}")
+
+    def waitForNodeCleanup(self, node_id: Any) -> None:
+        self.note(f"wait {node_id}")
+
+    def nodeDeletedNotification(self, node: Node) -> None:
+        self.note("notify")
+
+
+@pytest.mark.parametrize(
+    ("external_id", "errors", "calls"),
+    [
+        ("x", {}, ["cleanup x", "wait x", "notify"]),
+        (None, {}, ["notify"]),
+        ("x", {"cleanup x": NotFound()}, ["cleanup x", "notify"]),
+        ("x", {"wait x": NotFound()}, ["cleanup x", "wait x", "notify"]),
+        ("x", {"notify": NO_WAY}, ["cleanup x", "wait x", "notify"]),
+        ("x", {"cleanup x": NO_WAY}, ["cleanup x"]),
+        ("x", {"wait x": ServerDeleteTimeoutException("slow")}, ["cleanup x", "wait x"]),
+    ],
+)
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_deletions(external_id: str | None, errors: dict[str, Any], calls: list[str], vanishes: bool) -> None:
+    """X-3, X-4, X-5, X-8: `deleting`, the machine, the znode; after an error it is unlocked and still `deleting`.
+
+    Who comes second ends quietly.
+    """
+    stage = Stage(Cloud)
+    cloud = cast(Cloud, stage.provider)
+    cloud.errors = errors
+    node = stage.add_ready(external_id=external_id)
+    node.state = states.USED
+    stage.zk.nodes.lock_and_save(node)
+    seen: list[str] = []
+
+    def look() -> None:
+        seen.extend(state for state, _, _ in stage.nodes())
+        if vanishes and seen:
+            stage.zk.deleteRawNode(node.key)
+
+    cloud.meanwhile = look
+    NodeDeleter(stage.zk, cast(Provider, cloud), node).run()
+    assert cloud.calls == [call for call in calls if not vanishes or call != "notify" or not external_id]
+    assert set(seen) <= {states.DELETING}
+    assert stage.nodes() == ([] if vanishes or "notify" in calls else [(states.DELETING, None, False)])
+    assert node.lock is None

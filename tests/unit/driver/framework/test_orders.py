@@ -1,0 +1,512 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Orders of many that go to a cloud in one call, the threads that make calls, and calls that do not return."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrders, SharedCall
+from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
+from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound, about
+from nodepool.exceptions import CloudUnavailableException
+from nodepool.model.node import Node
+from tests.support.manual_clock import ManualClock
+from tests.support.manual_executor import ManualExecutor
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+
+REFUSED, RESET = ValueError("refused"), ConnectionResetError("reset")
+
+
+def outcome(future: Future[Any]) -> Any:
+    """Its error, or its result; it is there."""
+    return future.exception(0) or future.result(0)
+
+
+# -- batches: one call after the other --
+
+
+@pytest.mark.parametrize(
+    ("ordered", "meanwhile", "errors", "sent"),
+    [
+        ("abcde", "", {}, ["abc", "de"]),
+        ("a", "bc", {}, ["a", "bc"]),
+        # The same order twice waits for one; after it was sent it is sent again.
+        ("aab", "a", {}, ["ab", "a"]),
+        ("ab", "", {"b": REFUSED}, ["ab"]),
+    ],
+)
+def test_batches(ordered: str, meanwhile: str, errors: dict[str, Exception], sent: list[str]) -> None:
+    """:param meanwhile: what is ordered while the first call is under way."""
+    executor, calls = ManualExecutor(eager=False), list[str]()
+
+    def send(take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+        calls.append("".join(take()))
+        for order in meanwhile if len(calls) == 1 else "":
+            batches.add(order)
+        return errors
+
+    batches: Batches[str] = Batches(send, executor, 3)
+    futures = [batches.add(order) for order in ordered]
+    assert len(executor.waiting) == 1
+    executor.run()
+    assert calls == sent
+    assert [outcome(future) for future in futures] == [errors.get(order) for order in ordered]
+    batches.add("later")
+    executor.run()
+    assert calls[-1] == "later"
+
+
+@pytest.mark.parametrize("before_its_turn", [False, True])
+def test_error_of_a_batch(before_its_turn: bool) -> None:
+    """All whose call it was hear of it; the next ones are sent. Those that are never sent are not waited for."""
+    executor, errors = ManualExecutor(eager=False), [REFUSED]
+
+    def send(take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+        if errors and not before_its_turn:
+            take()
+        if errors:
+            raise errors.pop()
+        take()
+        return {}
+
+    batches: Batches[str] = Batches(send, executor, 3)
+    futures = [batches.add(order) for order in "ab"]
+    executor.run()
+    assert [outcome(future) for future in futures] == [REFUSED] * 2
+    later = batches.add("c")
+    executor.run()
+    assert outcome(later) is None
+    never = batches.add("d")
+    executor.waiting[0][0].cancel()
+    error = outcome(never)
+    assert isinstance(error, CloudUnavailableException)
+    assert not error.maybe_done
+
+
+# -- joined orders: several calls at once, and an answer for each order --
+
+
+class Turn(NamedTuple):
+    spare: float
+
+
+class Order:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.future: Future[str] = Future()
+        self.refusal: BaseException | None = None
+
+    def permit(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+
+class Cloud:
+    """Notes what is sent; ``answer`` says what a call gives, for the names of its orders."""
+
+    def __init__(self, most: int = 3, executor: Any = None) -> None:
+        self.executor = executor or ManualExecutor(eager=False)
+        self.orders: JoinedOrders[Order, Turn] = JoinedOrders(
+            self.wait_turn, self.send, self.executor, most, self.gather
+        )
+        self.sent: list[str] = []
+        self.spare = 0.0
+        self.gathered: list[float] = []
+        #: Orders that come while a call waits for more.
+        self.late = ""
+        #: Of a turn, or of the wait for more orders.
+        self.error: Exception | None = None
+        self.stopped: Exception | None = None
+        self.turns = 0
+        self.answer: Callable[[str], Mapping[str, Any]] = lambda names: {name: name.upper() for name in names}
+
+    def wait_turn(self) -> Turn:
+        self.turns += 1
+        if self.error is not None:
+            raise self.error
+        return Turn(self.spare)
+
+    def gather(self, seconds: float) -> None:
+        self.gathered.append(seconds)
+        late, self.late = self.late, ""
+        self.add(late)
+        if self.stopped is not None:
+            raise self.stopped
+
+    def send(self, orders: Sequence[Order], turn: Turn) -> Mapping[Order, Any]:
+        names = "".join(order.name for order in orders)
+        self.sent.append(names)
+        given = self.answer(names)
+        return {order: given[order.name] for order in orders if order.name in given}
+
+    def add(self, names: str, common: str = "same") -> list[Order]:
+        orders = [Order(name) for name in names]
+        for order in orders:
+            self.orders.add(order, common)
+        return orders
+
+    def run(self, orders: Sequence[Order] = ()) -> list[Any]:
+        while self.executor.waiting:
+            self.executor.run()
+        return [outcome(order.future) for order in orders]
+
+
+@pytest.mark.parametrize(
+    ("spare", "ordered", "late", "sent", "gathered"),
+    [
+        (0.0, "abcde", "", ["abc", "de"], [GATHER_SECONDS]),
+        # Each goes alone while there is no need to wait.
+        (1.0, "ab", "", ["a", "b"], []),
+        # A call waits for more when calls are short: the fewer the cloud still takes, the longer.
+        (0.6, "a", "b", ["ab"], [0.4 * GATHER_SECONDS]),
+        (0.0, "a", "b", ["ab"], [GATHER_SECONDS]),
+        (0.0, "abc", "", ["abc"], []),
+    ],
+)
+def test_joined_calls(spare: float, ordered: str, late: str, sent: list[str], gathered: list[float]) -> None:
+    """A turn is taken for what is there only; the next order begins anew."""
+    cloud = Cloud()
+    cloud.spare, cloud.late = spare, late
+    assert cloud.run(cloud.add(ordered)) == list(ordered.upper())
+    assert cloud.sent == sent
+    assert cloud.gathered == [pytest.approx(seconds) for seconds in gathered]
+    assert (cloud.turns, cloud.executor.waiting) == (len(sent), [])
+    assert cloud.run(cloud.add("z")) == ["Z"]
+
+
+def test_only_equal_ones() -> None:
+    """Groups come in turn: a large one does not hold up the others."""
+    cloud = Cloud()
+    cloud.add("abcde")
+    cloud.add("xy", "other")
+    cloud.run()
+    assert cloud.sent == ["abc", "xy", "de"]
+
+
+def test_next_call_waits_for_its_turn_while_one_is_under_way() -> None:
+    """A call that takes long holds up no other; but one thread at a time waits for a turn."""
+    cloud, seen = Cloud(most=1), list[int]()
+
+    def answer(names: str) -> Mapping[str, Any]:
+        seen.append(len(cloud.executor.waiting))
+        return {names: names}
+
+    cloud.answer = answer
+    cloud.run(cloud.add("abc"))
+    assert seen == [1, 1, 0]
+
+
+def test_what_is_not_wanted_any_more() -> None:
+    """It is left out of the call, and hears why; others take its place only if nothing is left."""
+    cloud = Cloud()
+    orders = cloud.add("abcd")
+    orders[1].refusal, orders[3].refusal = REFUSED, SystemExit("d")
+    a, b, c, d = cloud.run(orders)
+    assert (cloud.sent, a, b, c) == (["ac"], "A", REFUSED, "C")
+    assert isinstance(d, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("answer", "ordered", "sent", "outcomes"),
+    [
+        (lambda names: {"a": "A", "b": REFUSED}, "ab", ["ab"], ["A", REFUSED]),
+        # All of the orders of a call hear of its error, and no others.
+        (lambda names: {"d": "D"[names.index("d")]}, "abcd", ["abc", "d"], [ValueError] * 3 + ["D"]),
+        # What was not carried out goes again, each alone, so that the cloud says why; a single one is an error.
+        (lambda names: {names[0]: "made"}, "abc", ["abc", "b", "c"], ["made"] * 3),
+        (lambda names: {}, "a", ["a"], [RuntimeError]),
+    ],
+)
+def test_answers_of_a_joined_call(answer: Any, ordered: str, sent: list[str], outcomes: list[Any]) -> None:
+    cloud = Cloud()
+    cloud.answer = answer
+    found = cloud.run(cloud.add(ordered))
+    assert cloud.sent == sent
+    assert [type(each) if isinstance(wanted, type) else each for each, wanted in zip(found, outcomes, strict=True)] == (
+        outcomes
+    )
+
+
+@pytest.mark.parametrize("where", ["error", "stopped"])
+def test_no_turn(where: str) -> None:
+    """All that wait hear of it, also if it ends while a call waits for more; later orders are tried again."""
+    cloud = Cloud()
+    error = CloudUnavailableException("stopped")
+    setattr(cloud, where, error)
+    assert cloud.run(cloud.add("ab")) == [error] * 2
+    assert cloud.sent == []
+    setattr(cloud, where, None)
+    assert cloud.run(cloud.add("d")) == ["D"]
+
+
+def test_executor_that_was_shut_down() -> None:
+    """Orders and calls, before and after it, are not waited for; what a first call did is not known."""
+    executor = ThreadPoolExecutor(1)
+    cloud, call = Cloud(executor=executor), SharedCall(lambda: "never", executor)
+    with pytest.raises(ConnectionResetError):
+        call.make(throw)
+    ended: list[Future[str]] = []
+
+    def end() -> None:
+        ended.extend((cloud.add("a")[0].future, call.again()))
+        executor.shutdown(wait=False, cancel_futures=True)
+
+    executor.submit(end).result(DEADLINE_SECONDS)
+    for future, maybe_done in zip((*ended, cloud.add("b")[0].future, call.again()), (False, True) * 2, strict=True):
+        error = future.exception(DEADLINE_SECONDS)
+        assert isinstance(error, CloudUnavailableException)
+        assert error.maybe_done is maybe_done
+    assert cloud.sent == []
+
+
+def throw() -> str:
+    raise RESET
+
+
+def test_shared_call() -> None:
+    """It is made again if it failed, once for all who ask meanwhile; what worked is the answer for ever."""
+    executor, answers = ManualExecutor(eager=False), [RESET, "b"]
+
+    def ask() -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    call = SharedCall(ask, executor)
+    with pytest.raises(ConnectionResetError):
+        call.make(throw)
+    for wanted in (RESET, "b"):
+        first, second = call.again(), call.again()
+        assert first is second
+        assert len(executor.waiting) == 1
+        executor.run()
+        assert outcome(first) == wanted
+    assert call.again() is first
+    # The answer that is under way is that of all.
+    other, asked = SharedCall(throw, executor), list[Future[str]]()
+
+    def ask_meanwhile() -> str:
+        asked.append(other.again())
+        return "a"
+
+    assert other.make(ask_meanwhile) == "a"
+    assert outcome(asked[0]) == outcome(other.again()) == "a"
+    assert executor.waiting == []
+
+
+# -- threads of a provider --
+
+
+class Holds:
+    """Calls that run until they are released."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.begun = threading.Semaphore(0)
+
+    def __call__(self) -> str:
+        self.begun.release()
+        assert self.go.wait(DEADLINE_SECONDS)
+        return threading.current_thread().name
+
+    def begin(self, share: ThreadShare, count: int, running: int | None = None) -> list[Future[str]]:
+        """Submit ``count``, and wait until as many run."""
+        futures = [share.submit(self) for _ in range(count)]
+        for _ in range(count if running is None else running):
+            assert self.begun.acquire(timeout=DEADLINE_SECONDS)
+        return futures
+
+
+@pytest.fixture
+def holds() -> Iterator[Holds]:
+    made = Holds()
+    yield made
+    made.go.set()
+
+
+@pytest.fixture
+def threads(holds: Holds) -> Iterator[SharedThreads]:
+    made = SharedThreads("cloud-a", 6, idle_seconds=3600.0)
+    yield made
+    holds.go.set()
+    made.close()
+
+
+def test_results(threads: SharedThreads) -> None:
+    share = threads.share("ask", 2, 1)
+    for submit in (share.submit, share.submit_next):
+        assert submit(divmod, 7, 2).result(DEADLINE_SECONDS) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        share.submit(divmod, 7, 0).result(DEADLINE_SECONDS)
+
+
+def test_what_follows_stays_in_the_thread(threads: SharedThreads) -> None:
+    """To wake another one costs more than a small piece of work."""
+    steps, calls = threads.share("step", 4, 1), threads.share("call", 4, 1)
+    followed: Future[Future[int]] = Future()
+
+    def step() -> int:
+        ended = calls.submit_next(threading.get_ident)
+        # The end of the call is known in its thread, and makes a step due there.
+        ended.add_done_callback(lambda _: followed.set_result(steps.submit(threading.get_ident)))
+        return threading.get_ident()
+
+    first = steps.submit(step).result(DEADLINE_SECONDS)
+    assert followed.result(DEADLINE_SECONDS).result(DEADLINE_SECONDS) == first
+    assert threads.count == 1
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_what_follows_does_not_wait_for_a_slow_thread(threads: SharedThreads, holds: Holds, older: bool) -> None:
+    """Another thread takes what was left to one that is not at its end, or that has older work to do."""
+    first, second = threads.share("first", 1 if older else 4, 1), threads.share("second", 1, 1)
+    begun, go = threading.Event(), threading.Event()
+    left: Future[Future[int]] = Future()
+
+    def work() -> None:
+        begun.set()
+        assert go.wait(DEADLINE_SECONDS)
+        left.set_result((second if older else first).submit_next(threading.get_ident))
+        if not older:
+            holds()
+
+    leading = first.submit(work)
+    assert begun.wait(DEADLINE_SECONDS)
+    waiting = first.submit(holds) if older else None
+    go.set()
+    following = left.result(DEADLINE_SECONDS)
+    if not older:
+        assert first.submit(int).result(DEADLINE_SECONDS) == 0
+    assert following.result(DEADLINE_SECONDS)
+    holds.go.set()
+    for each in (leading, waiting):
+        assert each is None or each.result(DEADLINE_SECONDS) in (None, "cloud-a-first")
+
+
+def test_limits_of_shares(threads: SharedThreads, holds: Holds) -> None:
+    """Whatever one kind of work does, the others have their reserved threads; there are never more than the maximum."""
+    greedy, small, other = threads.share("a", 99, 1), threads.share("b", 1, 1), threads.share("c", 3, 2)
+    first = holds.begin(greedy, 10, running=3)
+    assert (greedy.running, len(greedy.queue), threads.count) == (3, 7, 3)
+    holds.begin(small, 3, running=1)
+    holds.begin(other, 3, running=2)
+    assert [share.running for share in (greedy, small, other)] == [3, 1, 2]
+    assert threads.count == 6
+    holds.go.set()
+    assert {future.result(DEADLINE_SECONDS) for future in first} == {"cloud-a-a"}
+    assert threads.count <= 6
+
+
+def test_oldest_work_first(holds: Holds) -> None:
+    """Whose thread becomes free does not matter."""
+    threads, done = SharedThreads("cloud-a", 1), list[int]()
+    shares = threads.share("a", 9, 0), threads.share("b", 9, 0)
+    holds.begin(shares[0], 1)
+    for number in range(6):
+        shares[number % 2].submit(done.append, number)
+    holds.go.set()
+    shares[0].submit(int).result(DEADLINE_SECONDS)
+    assert done == list(range(6))
+    threads.close()
+
+
+@pytest.mark.parametrize("how", ["idle", "shares", "close"])
+def test_end_of_threads(holds: Holds, how: str) -> None:
+    """They end when there is nothing to do for long, when there can be no more work, and with the provider."""
+    threads = SharedThreads("cloud-a", 5, idle_seconds=0.01 if how == "idle" else 3600.0)
+    shares = [threads.share("a", 5, 0), threads.share("b", 5, 0)]
+    futures = holds.begin(shares[0], 4)
+    assert threads.count == 4
+    holds.go.set()
+    if how == "idle":
+        wait_for("all have ended", lambda: threads.count == 0)
+        assert shares[0].submit(int).result(DEADLINE_SECONDS) == 0
+    elif how == "shares":
+        shares[0].shutdown(wait=True)
+        assert shares[1].submit(int).result(DEADLINE_SECONDS) == 0
+        shares[1].shutdown(wait=True)
+        wait_for("all have ended", lambda: threads.count == 0)
+    threads.close()
+    assert all(future.done() for future in futures)
+    assert threads.count == 0
+    with pytest.raises(RuntimeError):
+        shares[1].submit(int)
+
+
+def test_shutdown(threads: SharedThreads, holds: Holds) -> None:
+    """It waits for what runs; what waits is done, or given up."""
+    keeps, drops = threads.share("a", 1, 0), threads.share("b", 1, 0)
+    kept, dropped = holds.begin(keeps, 3, running=1), holds.begin(drops, 3, running=1)
+    drops.shutdown(wait=False, cancel_futures=True)
+    assert [future.cancelled() for future in dropped] == [False, True, True]
+    keeps.shutdown(wait=False)
+    holds.go.set()
+    keeps.shutdown(wait=True)
+    assert all(future.done() for future in kept)
+
+
+def test_no_more_threads(threads: SharedThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine has no room for another thread: the work is done when there is one again."""
+    share = threads.share("a", 2, 0)
+
+    def no_thread(thread: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", no_thread)
+        late = [share.submit(int), share.submit(int)]
+    assert not any(future.done() for future in late)
+    share.submit(int).result(DEADLINE_SECONDS)
+    assert [future.result(DEADLINE_SECONDS) for future in late] == [0, 0]
+
+
+# -- calls of drivers that have not returned --
+
+
+@pytest.mark.parametrize(
+    ("bound", "seconds"),
+    [(AT_ONCE, [1, 10, 60, 600, 3600, 7200, 10800]), (OF_THE_CLOUD, [60, 600, 3600, 7200, 10800])],
+)
+def test_late_calls(bound: TimeBound, seconds: list[int]) -> None:
+    """G-16: logged again and again, less and less often, each call for itself; until it returns."""
+    clock = ManualClock()
+    calls = RunningCalls(clock)
+    numbers = [calls.begin("launch", "cloud", clock(), bound, SimpleNamespace(), ("small",))]
+    found: dict[int, list[int]] = {0: [], 7: []}
+    for second in range(1, 10_900):
+        clock.pass_seconds(1.0)
+        for number, late in enumerate(calls.late()):
+            found[number * 7] += [second - number * 7] * late.tell
+        if second == 7:
+            numbers.append(calls.begin("launch", "cloud", clock(), bound, SimpleNamespace(), ()))
+    assert found == {0: seconds, 7: seconds}
+    late = calls.late()[0]
+    assert (late.provider, late.hook, late.about, late.blocks) == ("cloud", "launch", "small", bound.blocks)
+    assert (late.seconds, late.thread) == (10_899, threading.current_thread().name)
+    assert calls.of_provider("cloud") == {"launch": 10_899}
+    for number in numbers:
+        calls.end(number)
+    assert calls.late() == []
+
+
+def test_about() -> None:
+    """Ids only; a driver is asked nothing."""
+
+    class Driver:
+        def __init__(self) -> None:
+            self.request = SimpleNamespace(id="100-1")
+            self.external_id = "vm-1"
+
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    node = Node("small")
+    assert about(Driver(), ("small", node, 3)) == f"small, {node}, request 100-1, instance vm-1"
+    assert about(object(), ()) == ""

@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quota of a provider: limits, use, room (rules Q; reference/driver 12)."""
+
+from __future__ import annotations
+
+import gc
+import math
+import sys
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodepool.driver.framework.quota_support import ERROR_AGE_SECONDS, LIMITS_AGE_SECONDS, NodeTally, QuotaSupport
+from nodepool.exceptions import RuntimeConfigurationException
+from nodepool.model.node import Node
+from nodepool.model.quota import QuotaInformation
+from nodepool.model.reasons import ReasonCode
+from nodepool.testing.memory_zk import MemoryZooKeeper
+from tests.support.manual_clock import ManualClock
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+
+NEEDS = {
+    "small": QuotaInformation(cores=2, instances=1, ram=2048),
+    "large": QuotaInformation(cores=8, instances=1, ram=8192, **{"volumes": 1, "volume-gb": 80}),
+    "free": QuotaInformation(),
+}
+DOWN = OSError("cloud is down")
+
+
+def make_pool(name: str = "main", **limits: Any) -> Any:
+    settings = {"max_servers": math.inf, "ignore_provider_quota": False, **limits}
+    return SimpleNamespace(name=name, labels=dict.fromkeys(NEEDS), **settings)
+
+
+class Manager(QuotaSupport):
+    """A provider with a cloud that answers from attributes."""
+
+    def __init__(self, *pools: Any, nodes: tuple[Node, ...] = ()) -> None:
+        super().__init__()
+        by_name = {pool.name: pool for pool in pools}
+
+        def supported(pool_name: str | None = None) -> set[str]:
+            return {label for pool in pools if pool_name in (None, pool.name) for label in pool.labels}
+
+        self.provider = cast(Any, SimpleNamespace(name="cloud", pools=by_name, getSupportedLabels=supported))
+        self.zk = cast(Any, SimpleNamespace(cache=None, nodeIterator=lambda: iter(nodes)))
+        self.limits = QuotaInformation(cores=20, instances=10, ram=20480, default=math.inf)
+        self.unmanaged = QuotaInformation()
+        self.error: BaseException | None = None
+        self.asked = 0
+        #: The cloud answers while this is set.
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
+        if label not in NEEDS:
+            raise RuntimeConfigurationException(f"no flavor for {label}")
+        return NEEDS[label].copy()
+
+    def unmanagedQuotaUsed(self) -> QuotaInformation:
+        return self.unmanaged.copy()
+
+    def getProviderLimits(self) -> QuotaInformation:
+        self.asked += 1
+        self.answers.wait(DEADLINE_SECONDS)
+        if self.error is not None:
+            raise self.error
+        return self.limits.copy()
+
+    def cores(self) -> float:
+        return compute(self.estimatedNodepoolQuota())["cores"]
+
+
+def make_node(state: str = "ready", provider: str = "cloud", pool: str | None = "main", **fields: Any) -> Node:
+    node = Node("small", id="0000000001")
+    node.state, node.provider, node.pool = state, provider, pool
+    for name, value in fields.items():
+        setattr(node, name, value)
+    return node
+
+
+def compute(information: QuotaInformation) -> dict[str, float]:
+    return information.quota["compute"]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    made = ManualClock()
+    # The base class of drivers takes no clock: what their constructors look like is the released interface.
+    monkeypatch.setattr(sys.modules[QuotaSupport.__module__], "monotonic", made)
+    return made
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Nor does it take the time for which an answer is waited for.
+    monkeypatch.setattr(sys.modules[QuotaSupport.__module__], "ANSWER_SECONDS", 0.01)
+
+
+# -- use --
+
+ONE = {"cores": 2, "instances": 1, "ram": 2048}
+
+
+@pytest.mark.parametrize(
+    ("node", "used"),
+    [
+        *((make_node(state), ONE) for state in ("init", "building", "ready", "in-use", "hold", "deleting", "failed")),
+        # What is stored wins over the label, and counts for a pool that is not there any more: its machine is.
+        (make_node(resources={"cores": 4, "volumes": 2}), {"cores": 4, "volumes": 2}),
+        (make_node(pool="past", resources={"cores": 4}), {"cores": 4}),
+        # Nodes of unknown pools or labels are skipped, but for launches of others, who say later what they use.
+        *((make_node(**fields), {}) for fields in ({"provider": "other"}, {"pool": "past"}, {"pool": None})),
+        *((make_node(type=labels), {}) for labels in (["past"], [], ["broken"])),
+        *((make_node(state, type=["theirs"]), {"instances": 1}) for state in ("init", "building")),
+        (make_node("init", pool="theirs"), {"instances": 1}),
+        # Data of others must not make a pool look full for ever.
+        *((make_node(resources={"cores": wrong}), {}) for wrong in (math.inf, math.nan, "4", True, None)),
+    ],
+)
+def test_what_a_node_uses(node: Node, used: dict[str, float]) -> None:
+    """Q-3, Q-14: in every state."""
+    pool = make_pool()
+    pool.labels["broken"] = None
+    found = compute(Manager(pool, nodes=(node,)).estimatedNodepoolQuotaUsed())
+    assert {name: amount for name, amount in found.items() if amount} == used
+
+
+def test_use_of_pools_with_a_cache() -> None:
+    """Q-2, Q-3: the same numbers with a cache, where only what changed is counted."""
+    first, second = make_pool("first"), make_pool("second")
+    manager = Manager(first, second)
+    zk = manager.zk = MemoryZooKeeper()
+    for provider, pool, resources in (
+        ("cloud", "first", {"cores": 4, "instances": 1}),
+        ("cloud", "second", {"cores": 2, "instances": 1}),
+        ("cloud", "second", None),
+        ("cloud", None, {"cores": 100, "instances": 1}),
+        ("other", "first", {"cores": 1000, "instances": 1}),
+    ):
+        zk.storeNode(make_node(provider=provider, pool=pool, resources=resources, id=None))
+    plain = Manager(first, second, nodes=tuple(zk.nodeIterator()))
+    for pool, used in ((first, (4, 1)), (second, (4, 2)), (None, (108, 4))):
+        for one in (manager, plain):
+            found = compute(one.estimatedNodepoolQuotaUsed(pool))
+            assert (found["cores"], found["instances"]) == used
+    assert manager.nodeCount() == 4
+    for node_id in zk.getNodes():
+        zk.deleteRawNode(node_id)
+    assert not any(compute(manager.estimatedNodepoolQuotaUsed()).values())
+
+
+# -- room --
+
+
+@pytest.mark.parametrize(
+    ("limits", "fits"),
+    [
+        *(
+            ({"max_servers": 2}, True),
+            ({"max_servers": 1}, False),
+            ({"max_cores": 10}, True),
+            ({"max_cores": 9}, False),
+        ),
+        *(({"max_ram": 10239}, False), ({"max_volumes": 0}, False), ({"max_volumes": 1}, True)),
+        *(({"max_volume_gb": 79}, False), ({"max_volume_gb": 80}, True), ({"max_cores": None, "max_ram": None}, True)),
+        *(({"max_resources": {"L-1216C47A": 5}}, True), ({"max_resources": {"cores": 9}}, False)),
+    ],
+)
+def test_limits_of_the_pool(limits: dict[str, Any], fits: bool) -> None:
+    """Q-1, Q-18"""
+    pool = make_pool(**limits)
+    assert Manager(pool).canEverFit(pool, ["small", "large"]) is fits
+
+
+def test_room() -> None:
+    """Q-1, Q-2, Q-8, A-13: what fits if nothing of ours runs, what fits now, and whose limit is in the way."""
+    first, second = make_pool("first", max_servers=2), make_pool("second")
+    manager = Manager(first, second, nodes=tuple(make_node(pool="first") for _ in range(2)))
+    assert manager.canEverFit(second, ["small"] * 10)
+    assert not manager.canEverFit(second, ["small"] * 11), "cores"
+    rooms = [(manager.roomForOne(pool, "small"), manager.poolHasRoom(pool, "small")) for pool in (first, second)]
+    assert rooms == [(False, False), (True, True)]
+    manager.limits = QuotaInformation(cores=5, default=math.inf)
+    manager.invalidateQuotaCache()
+    assert not manager.roomForOne(second, "small"), "the cloud counts the nodes of all pools"
+    assert manager.poolHasRoom(second, "small")
+    found = [manager.shortage(pool, label) for pool, label in ((first, "small"), (second, "small"), (first, "none"))]
+    found += [manager.excess(first, labels) for labels in (["small"], ["small"] * 3, ["none"])]
+    found += [manager.excess(second, ["small"] * 3)]
+    assert [reason and reason.text for reason in found] == [
+        "quota: 2 of 2 instances of pool first in use",
+        "quota: 4 of 5 cores of provider cloud in use, 2 more needed",
+        None,
+        None,
+        "it would exceed quota: 3 instances needed, the limit of pool first is 2",
+        None,
+        "it would exceed quota: 6 cores needed, the limit of provider cloud is 5",
+    ]
+    assert found[0] is not None
+    assert (found[0].code, found[0].numbers) == (ReasonCode.ROOM_INSTANCES, {"limit": 2, "used": 2, "needed": 1})
+
+
+def test_pools_that_ask_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-6, Q-14, reference/driver 12: without the provider's quota, with a bad label, with a driver without quota."""
+    pool = make_pool(ignore_provider_quota=True, max_servers=3)
+    pool.labels["broken"] = None
+    manager = Manager(pool)
+    manager.error = OSError("must not be asked")
+
+    def missing(*_: Any) -> Any:
+        raise NotImplementedError
+
+    for driver_has_quota in (True, False):
+        assert manager.canEverFit(pool, ["small"] * 3)
+        assert manager.roomForOne(pool, "large")
+        assert not manager.canEverFit(pool, ["small"] * 4)
+        if driver_has_quota:
+            assert not manager.canEverFit(pool, ["small", "broken"])
+            assert not manager.roomForOne(pool, "broken")
+            assert manager.errorLabels() == ["broken"]
+        for name in ("quotaNeededByLabel", "unmanagedQuotaUsed", "getProviderLimits"):
+            monkeypatch.setattr(manager, name, missing)
+        pool.ignore_provider_quota = False
+
+
+def test_label_quota() -> None:
+    """How many of each label would still fit, not less than none; the best pool counts."""
+    first, second = make_pool("first", max_servers=3), make_pool("second", max_servers=6)
+    manager = Manager(first, second, nodes=(make_node(pool="second"),))
+    assert manager.getLabelQuota() == {"small": 5, "large": 2, "free": math.inf}
+    full = make_pool(max_servers=1)
+    assert Manager(full, nodes=(make_node(), make_node())).getLabelQuota()["small"] == 0
+
+
+# -- limits of the cloud --
+
+
+def test_age_of_limits(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    """Q-4, Q-5: without what others use; kept for 300 s, unless a quota was used up; an error leaves the old ones."""
+    manager = Manager()
+    manager.unmanaged = QuotaInformation(cores=5, instances=3, ram=1024)
+    found = manager.estimatedNodepoolQuota()
+    assert compute(found) == {"cores": 15, "instances": 7, "ram": 19456}
+    found.subtract(QuotaInformation(cores=15))
+
+    def look(seconds: float, cores: float, asked: int) -> None:
+        clock.pass_seconds(seconds)
+        assert (manager.cores(), manager.asked) == (cores, asked)
+
+    manager.limits = QuotaInformation(cores=6, default=math.inf)
+    look(LIMITS_AGE_SECONDS - 0.1, 15, 1)
+    look(0.1, 1, 2)
+    manager.limits = QuotaInformation(cores=7, default=math.inf)
+    manager.invalidateQuotaCache()
+    look(0, 2, 3)
+    manager.error = DOWN
+    look(LIMITS_AGE_SECONDS, 2, 4)
+    assert "cloud is down" in caplog.text
+    manager.error, manager.limits = None, QuotaInformation(cores=8, default=math.inf)
+    look(ERROR_AGE_SECONDS - 0.1, 2, 4)
+    look(0.1, 3, 5)
+
+
+@pytest.mark.parametrize(("error", "text"), [(DOWN, "cloud is down"), (SystemExit(3), r"sys.exit\(3\)")])
+def test_cloud_that_never_answered(clock: ManualClock, error: BaseException, text: str) -> None:
+    """F-5, Q-1, Q-5: no reason to refuse a request for ever; there is no room either, and it is not asked at once."""
+    pool = make_pool()
+    manager = Manager(pool)
+    manager.error = error
+    for _ in range(3):
+        with pytest.raises((OSError, RuntimeError), match=text):
+            manager.estimatedNodepoolQuota()
+        assert manager.canEverFit(pool, ["small"])
+        assert not manager.roomForOne(pool, "small")
+    assert manager.asked == 1
+    unknown = manager.shortage(pool, "small")
+    assert unknown is not None
+    assert unknown.code == ReasonCode.QUOTA_UNKNOWN
+    assert unknown.text.startswith("the limits of provider cloud are not known: ")
+    assert not manager.canEverFit(make_pool(max_servers=0), ["small"]), "the limits of the configuration are known"
+    manager.error = None
+    clock.pass_seconds(ERROR_AGE_SECONDS)
+    assert manager.roomForOne(pool, "small")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_cloud_that_hangs(clock: ManualClock) -> None:
+    """F-5, Q-5: it is asked once, and waited for only a while; the old limits serve until it answers."""
+    pool = make_pool()
+    manager = Manager(pool)
+
+    def look(fits: bool, limits: QuotaInformation) -> None:
+        manager.answers.clear()
+        manager.limits = limits
+        for _ in range(3):
+            assert manager.canEverFit(pool, ["small"])
+            assert manager.roomForOne(pool, "small") is fits
+        manager.answers.set()
+        wait_for("there is an answer", lambda: manager.roomForOne(pool, "small") is not fits)
+
+    look(False, manager.limits)
+    clock.pass_seconds(LIMITS_AGE_SECONDS)
+    look(True, QuotaInformation(cores=1, default=math.inf))
+    assert manager.asked == 2
+    # A quota was used up while it is asked: the answer that is under way may be too old.
+    manager.answers.clear()
+    manager.invalidateQuotaCache()
+    assert manager.cores() == 1
+    manager.invalidateQuotaCache()
+    manager.answers.set()
+    wait_for("it is asked again", lambda: manager.cores() == 1 and manager.asked == 4)
+
+
+def test_no_thread_to_ask_for_the_limits(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Q-5: the next one asks."""
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    manager = Manager(make_pool())
+    assert manager.cores() == 20
+    clock.pass_seconds(LIMITS_AGE_SECONDS)
+    manager.limits = QuotaInformation(cores=40)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        assert manager.cores() == 20
+    assert manager.cores() == 40
+
+
+# -- sums over nodes that cost what has changed --
+
+
+class Site:
+    def __init__(self) -> None:
+        self.zk = MemoryZooKeeper()
+        self.looked = 0
+        self.tally = NodeTally(self.zk.cache.nodes, self.groups)
+
+    def groups(self, node: Node) -> list[str]:
+        self.looked += 1
+        return [name for name in (node.provider, node.tenant_name) if name]
+
+    def add(self, provider: str | None = "one", **resources: float) -> Node:
+        node = Node("small")
+        node.provider, node.resources = provider, resources or None
+        self.zk.storeNode(node)
+        return node
+
+    def cores(self, group: str = "one") -> float:
+        return self.tally.used(group)[0].quota["compute"].get("cores", 0)
+
+
+def test_cost_follows_the_change() -> None:
+    """One node more among a thousand costs one look; after a lost connection all is counted anew."""
+    site = Site()
+    for _ in range(1000):
+        site.add(cores=1)
+    site.cores()
+    before = site.looked
+    site.add(cores=1)
+    assert (site.cores(), site.cores(), site.looked) == (1001, 1001, before + 1)
+    site.zk.nodes.table.tell("")
+    assert (site.cores(), site.looked) == (1001, before + 1002)
+    # A provider that a reload replaced is not kept alive by the cache.
+    assert len(site.zk.nodes.table.listeners) == 1
+    del site.tally
+    gc.collect()
+    assert site.zk.nodes.table.listeners == []
+
+
+Step = tuple[int, str | None, float]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, "one", "two"]), st.floats(0, 8)), max_size=30))
+def test_same_as_counting_all(steps: list[Step]) -> None:
+    """Q-3: whatever happens, in whatever order, and whenever the sum is asked for."""
+    site = Site()
+    nodes: dict[int, Node] = {}
+    for number, provider, cores in steps:
+        node: Any = nodes.get(number)
+        if provider is None:
+            if node is not None:
+                site.zk.deleteRawNode(nodes.pop(number).key)
+            continue
+        if node is None:
+            node = nodes[number] = site.add(provider, cores=cores)
+        else:
+            node.provider, node.resources = provider, {"cores": cores}
+            site.zk.storeNode(node)
+        if number % 2:
+            site.cores()
+    expected = [node.resources["cores"] for node in nodes.values() if node.provider == "one" and node.resources]
+    assert site.cores() == pytest.approx(sum(expected), abs=1e-5)
+    assert site.tally.count("one") == sum(node.provider == "one" for node in nodes.values())

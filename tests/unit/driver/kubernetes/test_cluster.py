@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three drivers on a simulated cluster: what is left of nodes, the documented rights, and ``nodepool check``."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nodepool.clock import monotonic
+from nodepool.driver.kubernetes import KubernetesDriver
+from nodepool.driver.kubernetes.adapter import KubeDeletion
+from nodepool.driver.kubernetes.client import REVIEWS
+from nodepool.driver.kubernetes.preflight import RBAC_GROUP
+from nodepool.driver.openshift import OpenShiftDriver
+from nodepool.driver.openshift.adapter import ProjectCloud, of_pods
+from nodepool.driver.openshiftpods import OpenShiftPodsDriver
+from nodepool.driver.statemachine import CreationKey
+from nodepool.exceptions import LaunchError
+from nodepool.logconfig import ContextLogger
+from simulators.kubernetes import KubernetesSimulator
+from simulators.kubernetes.kinds import BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES
+from tests.support.documented_rights import documented_role
+from tests.support.kubernetes_place import DRIVERS, PROJECT, SimulatedCluster, provider_section
+from tests.support.ports import free_ports
+from tests.support.provider_sections import load_section
+from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.unit.driver.kubernetes.stand_in import StandIn
+
+LOG = ContextLogger(logging.getLogger("test"))
+CLASSES: dict[str, Any] = {
+    "kubernetes": KubernetesDriver,
+    "openshift": OpenShiftDriver,
+    "openshiftpods": OpenShiftPodsDriver,
+}
+KEY = CreationKey("cluster-a", "0000000007", 1)
+#: A user of the kubeconfig who has only what everybody has.
+USER = "nobody"
+pytestmark = pytest.mark.usefixtures("kubeconfig")
+every_driver = pytest.mark.parametrize("driver", DRIVERS)
+
+
+@contextmanager
+def adapter_of(driver: str, pool: str = "", **keys: Any) -> Iterator[Any]:
+    """An adapter of the provider ``cluster-a``. :param keys: more of the provider."""
+    made = CLASSES[driver]()
+    section = {**provider_section(driver, DRIVERS[driver]), **keys}
+    section["pools"][0]["name"] = pool or section["pools"][0]["name"]
+    adapter = made.getAdapter(load_section(made, section))
+    try:
+        yield adapter
+    finally:
+        adapter.stop()
+
+
+def creation_of(adapter: Any, driver: str, node_id: str = "0000000007", label: str = "pod") -> Any:
+    """A machine that launches a node."""
+    pool = PROJECT if driver == "openshiftpods" else "main"
+    metadata = {"nodepool_node_id": node_id, "nodepool_pool_name": pool, "nodepool_provider_name": "cluster-a"}
+    settings = adapter.config.pools[pool].labels[label]
+    return adapter.getCreateStateMachine("", settings, None, metadata, None, None, LOG)
+
+
+def drive(machine: Any, until: Callable[[Any], bool] = lambda machine: machine.complete) -> Any:
+    """Advances it as the framework does, until it is complete, or something else is so; returns what it returned."""
+    woken = threading.Event()
+    machine.wake = woken.set
+    deadline = monotonic() + DEADLINE_SECONDS
+    while True:
+        woken.clear()
+        result = machine.advance()
+        if until(machine):
+            return result
+        assert monotonic() < deadline, f"the machine is {machine.state}, it waits for {machine.waits_for!r}"
+        pause = machine.next_advance_seconds
+        woken.wait(min(0.2 if pause is None else pause, 0.2))
+
+
+@pytest.fixture(autouse=True)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Times of the cloud, for which the machines take no argument: the simulated one needs less.
+    monkeypatch.setattr(sys.modules[ProjectCloud.__module__], "RIGHTS_SECONDS", 0.3)
+    monkeypatch.setattr(sys.modules[KubeDeletion.__module__], "STUCK_SECONDS", 0.2)
+
+
+# -- what is left of nodes: nothing --
+
+
+class Killed(Exception):
+    """The launcher is killed here."""
+
+
+def create_until_killed(adapter: Any, machine: Any, calls: int) -> None:
+    """It makes so many calls that make something."""
+    plain, left = adapter.client.call, [calls]
+
+    def call(method: str, path: str, *arguments: Any, **named: Any) -> Any:
+        if method == "POST":
+            if not left[0]:
+                raise Killed
+            left[0] -= 1
+        return plain(method, path, *arguments, **named)
+
+    adapter.client.call = call
+    while True:
+        try:
+            machine.create(KEY)
+        except Killed:
+            return
+        except LaunchError as error:
+            # Rights in a project come a moment later.
+            if machine.put_off(error) is None:
+                raise
+        else:
+            return
+
+
+@pytest.mark.parametrize(
+    ("driver", "calls"),
+    [
+        *((driver, calls) for driver in ("kubernetes", "openshift") for calls in range(7)),
+        *(("openshiftpods", n) for n in (0, 1)),
+    ],
+)
+def test_killed_after_each_call(simulator: KubernetesSimulator, driver: str, calls: int) -> None:
+    """KU-9: the node names what is made before anything is: its successor deletes it, wherever the launch ended."""
+    with adapter_of(driver) as first:
+        machine = creation_of(first, driver)
+        machine.advance()
+        assert machine.external_id
+        create_until_killed(first, machine, calls)
+    with adapter_of(driver) as second:
+        if driver == "openshiftpods" and calls:
+            # What was listed before its watch began is missed at once; else it is looked for after half a minute.
+            second.cloud.inventory.refresh(complete=True)
+        drive(second.getDeleteStateMachine(machine.external_id, LOG))
+        wait_for("nothing is left", lambda: not SimulatedCluster(simulator).names())
+
+
+@pytest.mark.parametrize(("driver", "context"), [("kubernetes", "admin"), ("openshift", "admin"), ("openshift", "")])
+def test_what_is_stuck_in_terminating(
+    simulator: KubernetesSimulator, caplog: pytest.LogCaptureFixture, driver: str, context: str
+) -> None:
+    """KU-11, OS-5: the machine waits until there is no such namespace, and says which finalizer holds it; but what the
+    owner of a project does not see any more counts as deleted, as documented: the rights go before it.
+    """
+    with adapter_of(driver, **({"context": context} if context else {})) as adapter:
+        machine = creation_of(adapter, driver, label="space")
+        drive(machine)
+        with simulator.cloud() as cluster:
+            cluster.hold(machine.external_id)
+        deletion = adapter.getDeleteStateMachine(machine.external_id, LOG)
+        drive(deletion, lambda _: deletion.complete or "example.org/hold" in caplog.text)
+        assert deletion.complete is not bool(context)
+        with simulator.cloud() as cluster:
+            assert machine.external_id in cluster.namespaces()
+            cluster.release(machine.external_id)
+        drive(deletion)
+
+
+# -- rights --
+
+
+def bind(simulator: KubernetesSimulator, role: str, namespace: str = "") -> None:
+    """Gives the user a cluster role, everywhere or in a namespace."""
+    binding = {
+        "metadata": {"name": f"{role}-of-{USER}", **({"namespace": namespace} if namespace else {})},
+        "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "apiGroup": RBAC_GROUP, "name": USER}],
+    }
+    with simulator.cloud() as cluster:
+        cluster.store.add(BINDINGS if namespace else CLUSTER_BINDINGS, binding)
+
+
+def give(simulator: KubernetesSimulator, role: dict[str, Any]) -> None:
+    """Gives the user a role that is made for it, everywhere."""
+    with simulator.cloud() as cluster:
+        cluster.store.add(CLUSTER_ROLES, {"metadata": role["metadata"], "rules": role["rules"]})
+    bind(simulator, role["metadata"]["name"])
+
+
+def works(driver: str, *labels: str, **keys: Any) -> list[str]:
+    """A node of each label is made, seen by the sweep and deleted; limits are read; ``nodepool check`` is content.
+
+    :return: what the check says.
+    """
+    with adapter_of(driver, context=USER, **keys) as adapter:
+        found = list(adapter.preflight())
+        assert [result for result in found if not result.ok] == []
+        adapter.getQuotaLimits()
+        for number, label in enumerate(labels, 1):
+            machine = creation_of(adapter, driver, f"000000000{number}", label)
+            assert drive(machine).connection_port["token"]
+            assert machine.external_id in [resource.id for resource in adapter.listResources()]
+            drive(adapter.getDeleteStateMachine(machine.external_id, LOG))
+    return [result.text for result in found if result.remedy]
+
+
+@pytest.mark.parametrize("accounts", [True, False])
+@pytest.mark.parametrize(
+    ("keys", "given", "costs"),
+    [
+        ({}, {}, False),
+        ({}, {"shared_roles": False}, True),
+        ({"shared-roles": True}, {}, False),
+        ({"shared-roles": False}, {"shared_roles": False}, False),
+        ({"cluster-room": True}, {"cluster_room": True}, False),
+    ],
+    ids=["as it is", "own roles because there is no right", "shared roles", "own roles", "cluster-room"],
+)
+def test_documented_role(simulator: KubernetesSimulator, keys: Any, given: Any, costs: bool, accounts: bool) -> None:
+    """KU-2, KU-3: the role of the documentation, as it is for these keys, is enough; what a missing right costs is no
+    failure, but ``nodepool check`` says it.
+    """
+    give(simulator, documented_role(**given, accounts=accounts))
+    found = works("kubernetes", "pod", "space", **keys)
+    assert any("clusterroles" in text for text in found) is costs
+    if keys.get("shared-roles", True):
+        assert any("serviceaccounts" in text for text in found) is not accounts
+
+
+def test_each_rule_is_needed(simulator: KubernetesSimulator) -> None:
+    """KU-3: ``nodepool check`` misses each rule that is taken out."""
+    role = documented_role()
+    give(simulator, {**role, "rules": []})
+    with adapter_of("kubernetes", context=USER) as adapter:
+        for left_out in range(len(role["rules"])):
+            rules = [rule for number, rule in enumerate(role["rules"]) if number != left_out]
+            with simulator.cloud() as cluster:
+                found = cluster.store.get(CLUSTER_ROLES, "", role["metadata"]["name"])
+                cluster.store.change(CLUSTER_ROLES, found, functools.partial(dict.update, rules=rules))
+            assert any(not result.ok for result in adapter.preflight()), role["rules"][left_out]
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_openshift(simulator: KubernetesSimulator, default: bool) -> None:
+    """OS-1: the role ``self-provisioner``, and what every user has. OS-6: the role ``edit`` in a project."""
+    bind(simulator, "self-provisioner")
+    works("openshift", "pod", "space", **{"default-account": default})
+    bind(simulator, "edit", PROJECT)
+    works("openshiftpods", "pod")
+
+
+# -- nodepool check --
+
+
+@every_driver
+def test_check(simulator: KubernetesSimulator, driver: str) -> None:
+    """KU-1, KU-3, OS-1: the cluster answers; each missing right by its name, with a remedy, a line for a resource."""
+    for context in {"admin", DRIVERS[driver]}:
+        with adapter_of(driver, context=context) as adapter:
+            found = list(adapter.preflight())
+        assert [result.status for result in found] == ["ok"] * len(found)
+        assert simulator.url in found[0].text
+    with adapter_of(driver, context=USER) as adapter:
+        first, *missing = adapter.preflight()
+    assert first.ok
+    assert missing
+    assert all(result.status == "failed" and result.text.startswith("we may not ") for result in missing)
+    assert all(result.remedy for result in missing)
+    resources = [re.sub(r" \(.*", "", result.text).rpartition(" ")[2] for result in missing]
+    assert len(set(resources)) == len(resources)
+    with adapter_of(driver, context="other") as adapter:
+        (only,) = adapter.preflight()
+    assert only.status == "failed"
+    assert "'other'" in only.text
+
+
+def test_check_of_what_is_not_there(simulator: KubernetesSimulator, kubeconfig: Path) -> None:
+    """KU-1, OS-6: a project that does not exist; a cluster that does not answer: address, cause and remedy."""
+    with adapter_of("openshiftpods", "nowhere") as adapter:
+        found = list(adapter.preflight())
+    assert [result.status for result in found] == ["ok", "failed"]
+    assert "nowhere" in found[1].text
+    assert found[1].remedy
+    there = kubeconfig.read_text()
+    kubeconfig.write_text(there.replace(simulator.url, f"http://127.0.0.1:{free_ports(1)[0]}"))
+    with adapter_of("kubernetes") as adapter:
+        (result,) = adapter.preflight()
+    assert result.status == "failed"
+    assert re.fullmatch(r"GET /version: no answer from 127\.0\.0\.1:\d+: connection refused", result.text)
+    assert result.remedy
+
+
+@pytest.mark.parametrize(("token", "noted"), [(None, True), ("secret", False)], ids=["certificate", "token"])
+def test_login_that_jobs_cannot_use(token: str | None, noted: bool) -> None:
+    """OS-6: Zuul gets the token of the launcher; with a client certificate there is none."""
+    client = StandIn()
+    access = SimpleNamespace(host="https://cluster", bearer_token=lambda: token)
+    client.connection = SimpleNamespace(access=lambda: access)  # type: ignore[assignment]
+    client.answers["POST", REVIEWS] = {"status": {"allowed": True}}
+    client.lists.append(([], "1"))
+    pool = SimpleNamespace(name="project", max_servers=2)
+    config = SimpleNamespace(name="c", context="admin", pools={"project": pool})
+    found = [result for result in of_pods(config, client) if "certificate" in result.text]
+    assert [(result.ok, bool(result.remedy)) for result in found] == [(False, True)] * noted

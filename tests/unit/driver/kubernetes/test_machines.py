@@ -1,0 +1,786 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches and deletions, and what watches and lists say meanwhile, in any order."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.kubernetes.adapter import KubeDeletion, KubernetesAdapter
+from nodepool.driver.kubernetes.client import CLUSTER_ROLES
+from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, KIND, DefaultAccounts, KubeCloud, SharedRoles
+from nodepool.driver.kubernetes.create import (
+    ACCOUNT_SECONDS,
+    MENDING_SECONDS,
+    NOT_YET,
+    NOT_YET_TIMES,
+    NamespaceCreation,
+    PodJudge,
+)
+from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
+from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
+from nodepool.driver.kubernetes.records import (
+    PLACE,
+    POD,
+    SECRET,
+    KubeRecord,
+    PodView,
+    Verdict,
+    of_pod,
+    token_view,
+    why_terminating,
+)
+from nodepool.driver.statemachine import CreationKey
+from nodepool.exceptions import LaunchStatusException, NotFound
+from nodepool.logconfig import ContextLogger
+from tests.support.manual_clock import ManualClock
+from tests.support.manual_executor import ManualExecutor
+from tests.support.wait import wait_for
+from tests.unit.driver.kubernetes.stand_in import METADATA, StandIn, label_of
+
+LOG = ContextLogger(logging.getLogger("test"))
+KEY = CreationKey("cluster", "7", 1)
+PLACES: Final = "/api/v1/namespaces"
+PATH: Final = f"{PLACES}/main-7"
+BINDINGS: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/main-7/rolebindings"
+EXISTS = CloudRefused("exists", 409, "exists", "AlreadyExists")
+FORBIDDEN = CloudRefused("no", 403, "403 Forbidden")
+OTHER_UID = CloudRefused("no", 409, "Precondition failed: UID in precondition", "Conflict")
+NO_RIGHT = CloudSetup("no", 403)
+#: What a watch shows: kind, object, was it deleted?
+Event = tuple[str, dict[str, Any], bool]
+
+
+def meta(name: str, uid: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "namespace": "main-7", "uid": uid, "labels": METADATA, **more}
+
+
+def place(attempt: str, name: str = "main-7", **more: Any) -> dict[str, Any]:
+    return {"metadata": meta(name, f"place-{attempt}", **more)}
+
+
+def pod(attempt: str, phase: str = "Running", **status: Any) -> dict[str, Any]:
+    return {"metadata": meta("pod", f"pod-{attempt}"), "status": {"phase": phase, **status}}
+
+
+def secret(attempt: str) -> dict[str, Any]:
+    data = {"token": base64.b64encode(f"token-{attempt}".encode()).decode()}
+    return {
+        "type": "kubernetes.io/service-account-token",
+        "metadata": meta("zuul-worker", f"secret-{attempt}"),
+        "data": data,
+    }
+
+
+@pytest.fixture
+def client() -> StandIn:
+    found = StandIn()
+    found.answers["POST", PLACES] = place("new")
+    found.answers["GET", PATH] = place("new")
+    found.answers["POST", f"{PATH}/pods"] = pod("new", "Pending")
+    found.answers["POST", f"{PATH}/secrets"] = secret("new")
+    return found
+
+
+@pytest.fixture
+def cloud(client: StandIn) -> Iterator[KubeCloud]:
+    made = KubeCloud("cluster", client)
+    made.accounts.stop()
+    yield made
+    made.stop()
+
+
+# -- what is there, and what is not any more --
+
+
+def waiting(reason: str, message: str = "") -> list[dict[str, Any]]:
+    return [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
+
+
+#: In steps: a watch lists, a list that began when "begin" was done; a list of all; events; a launch of that name.
+Steps = list[tuple[Any, ...]]
+
+
+@pytest.mark.parametrize(
+    ("steps", "uid", "gone"),
+    [
+        ([("watch", "old")], "old", False),
+        ([("watch", "old"), ("end", "old")], None, True),
+        # The next attempt has the same name; the end of the last one's namespace may be shown late.
+        ([("watch", "old"), ("launch", "new"), ("end", "old")], None, False),
+        ([("watch", "old"), ("launch", ""), ("end", "old"), ("made", "new")], None, False),
+        ([("watch", "old"), ("launch", "new"), ("end", "old"), ("seen", "new")], "new", False),
+        ([("watch", "old"), ("list", "new"), ("end", "old")], "new", False),
+        ([("watch", "old"), ("watch", "new")], "new", False),
+        # What the list of a watch lacks was deleted, also if something of its content was shown since the list began...
+        ([("watch", "old"), ("begin",), ("pod",), ("watch",)], None, True),
+        # ... but not one that another list, or an event, has shown since.
+        ([("watch", "old"), ("begin",), ("list", "new"), ("watch",)], "new", False),
+        ([("begin",), ("seen", "new"), ("watch", "old")], "new", False),
+        ([("begin",), ("seen", "new"), ("watch",)], "new", False),
+        # What cannot be understood is left out, and nothing else.
+        ([("watch", "old", {"metadata": {}})], "old", False),
+        # The end of a secret that is shown late brings nothing back.
+        ([("watch", "old"), ("secret",), ("end", "old"), ("no secret",)], None, True),
+    ],
+)
+def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: Steps, uid: str | None, gone: bool) -> None:
+    """KU-10, KU-11, KU-12: no call is made to know that a namespace is there, or is not."""
+    begun = 0.0
+    for what, *uids in steps:
+        found = [place(each) if isinstance(each, str) else each for each in uids if each]
+        if what == "begin":
+            begun = monotonic()
+        elif what == "watch":
+            cloud.listed(PLACE, found, begun)
+        elif what == "list":
+            client.lists = [(found, "1")]
+            cloud.inventory.refresh(complete=True)
+        elif what == "launch":
+            cloud.awaited("main-7", "pod")
+        elif what in ("pod", "secret", "no secret"):
+            cloud.changed(*((POD, pod("old")) if what == "pod" else (SECRET, secret("old"))), gone=what[0] == "n")
+        elif what in ("seen", "end"):
+            cloud.changed(PLACE, found[0], gone=what == "end")
+        if what in ("launch", "made") and found:
+            cloud.made("main-7", f"place-{uids[0]}")
+    record = cloud.inventory.get("main-7")
+    assert (record and record.uid, cloud.inventory.is_gone("main-7")) == (uid and f"place-{uid}", gone)
+    assert client.calls == []
+
+
+@pytest.mark.parametrize(
+    ("event", "lost"),
+    [
+        ((PLACE, place("old"), True), ("NotFound", "main-7 was deleted")),
+        ((PLACE, place("old", deletionTimestamp="2026"), False), ("Terminating", "main-7 is being deleted")),
+        ((POD, pod("old"), True), ("NotFound", "pod pod of namespace main-7 was deleted")),
+        # In the cluster's words.
+        (
+            (POD, pod("old", "Failed", reason="Evicted", message="The node was low on memory."), False),
+            ("Pod", "the pod is Failed: Evicted; The node was low on memory."),
+        ),
+        # A container that the kubelet starts again.
+        ((POD, pod("old", containerStatuses=waiting("CrashLoopBackOff")), False), None),
+    ],
+)
+def test_lost(cloud: KubeCloud, event: Event, lost: tuple[str, str] | None) -> None:
+    """D-9: a watch shows at once what another user deleted. No log can show a token by accident (KU-8)."""
+    seen: list[tuple[str, ...]] = []
+    cloud.on_lost = lambda *lost: seen.append(lost)
+    cloud.listed(PLACE, [place("old")], 0.0)
+    cloud.changed(POD, pod("old"), gone=False)
+    cloud.changed(SECRET, secret("old"), gone=False)
+    assert "token-old" not in repr(cloud.inventory.get("main-7"))
+    cloud.changed(*event)
+    assert seen == ([("7", "main-7", *lost)] if lost else [])
+    assert token_view({"type": "Opaque", "metadata": meta("other", "u")}) is None
+
+
+@pytest.mark.parametrize(
+    ("uid", "phase", "reason", "problem"),
+    [
+        ("old", "Pending", "ImagePullBackOff", "container c: ErrImagePull: not found"),
+        ("old", "Pending", "InvalidImageName", "container c: InvalidImageName"),
+        ("old", "Running", "", ""),
+        ("new", "Pending", "ImagePullBackOff", "container c: ImagePullBackOff"),
+    ],
+)
+def test_pod_that_never_will_run(cloud: KubeCloud, uid: str, phase: str, reason: str, problem: str) -> None:
+    """KU-2: a launch that looks late finds why, unless the pod runs after all or is another one."""
+    cloud.listed(PLACE, [place("old")], 0.0)
+    cloud.changed(POD, pod("old", "Pending", containerStatuses=waiting("ErrImagePull", "not found")), gone=False)
+    for listed in (False, True):
+        later = pod(uid, phase, containerStatuses=waiting(reason))
+        cloud.listed(POD, [later], 0.0) if listed else cloud.changed(POD, later, gone=False)
+        record = cloud.inventory.get("main-7")
+        assert record is not None
+        assert record.pod is not None
+        assert (record.pod.verdict.problem, record.pod.verdict.ready) == (problem, phase == "Running")
+
+
+# -- deletions --
+
+
+@pytest.mark.parametrize(
+    ("known", "there", "answers", "outcome"),
+    [
+        ("old", None, [{}], "place-old"),
+        # Ordered twice it is no error.
+        ("old", None, [CloudRefused("busy", 409, "409 Conflict: content is being removed", "Conflict")], "place-old"),
+        # Another launcher has made it anew: the watch is late.
+        ("old", place("new"), [OTHER_UID, {}], "place-new"),
+        ("", place("new"), [{}], "place-new"),
+        # A namespace of another user is not deleted, whatever its name is.
+        ("old", {"metadata": {"name": "main-7", "uid": "theirs"}}, [OTHER_UID], NotFound),
+        ("", {"metadata": {"name": "main-7", "labels": {}}}, [], NotFound),
+        ("", CloudNotFound("no", 404), [], NotFound),
+    ],
+)
+def test_orders_to_delete(
+    cloud: KubeCloud, client: StandIn, known: str, there: Any, answers: list[Any], outcome: Any
+) -> None:
+    """KU-11, KU-12: in the background, of this very namespace."""
+    if known:
+        cloud.listed(PLACE, [place(known)], 0.0)
+    client.answers["GET", PATH], client.answers["DELETE", PATH] = there, list(answers)
+    if outcome is NotFound:
+        with pytest.raises(NotFound):
+            cloud.delete_instance("main-7")
+    else:
+        cloud.delete_instance("main-7")
+        assert client.calls[-1][2]["propagationPolicy"] == "Background"
+        assert deleted(client)[-1] == outcome
+        # The end of the attempt before is not its end.
+        cloud.changed(PLACE, place("old"), gone=True)
+        assert cloud.inventory.is_gone("main-7") is (outcome == "place-old")
+    assert len(deleted(client)) == len(answers)
+
+
+def deleted(client: StandIn) -> list[str]:
+    return [body["preconditions"]["uid"] for method, _, body in client.calls if method == "DELETE"]
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_end_of_the_attempt_before_ends_no_deletion(
+    cloud: KubeCloud, client: StandIn, monkeypatch: pytest.MonkeyPatch, found: bool
+) -> None:
+    """KU-10, KU-11: another launcher has made a namespace since; and nothing is kept of one that no watch ever saw."""
+    if found:
+        cloud.listed(PLACE, [place("old")], 0.0)
+        cloud.changed(PLACE, place("old"), gone=True)
+    else:
+        client.answers["DELETE", PATH] = CloudNotFound("gone meanwhile", 404)
+    # Orders are made in this thread; the inventory asks by itself only what the test does not say.
+    monkeypatch.setattr(cloud, "others", ManualExecutor())
+    monkeypatch.setattr(cloud.inventory, "_start", lambda: None)
+    deletion = KubeDeletion(cloud, "main-7", LOG)
+    deletion.advance()
+    assert deleted(client) == ["place-new"]
+    if found:
+        assert not deletion.complete
+        cloud.changed(PLACE, place("new"), gone=False)
+        cloud.changed(PLACE, place("new"), gone=True)
+    deletion.advance()
+    assert deletion.complete
+    assert not cloud.made_anew("main-7", "older")
+
+
+def test_late_deletions(client: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KU-12: of a stray, or of a leak that a list had: a namespace of the next attempt is not deleted in its place."""
+    cloud, others = KubeCloud("cluster", client), ManualExecutor(eager=False)
+    monkeypatch.setattr(cloud, "others", others)
+    cloud.creations.given_up(cloud.creations.begin(KEY))
+    adapter = KubernetesAdapter(label_of().pool.provider, client)
+    client.lists = [([place("old")], "1")]
+    (leak,) = adapter.listResources()
+    client.answers["DELETE", PATH] = OTHER_UID
+    for one in (cloud, adapter.cloud):
+        one.changed(PLACE, place("old"), gone=False)
+        one.changed(PLACE, place("new"), gone=False)
+    others.run()
+    adapter.deleteResource(leak)
+    assert deleted(client) == ["place-old"] * 2
+    cloud.stop()
+    adapter.stop()
+
+
+# -- without watches --
+
+
+def test_looks_depend_on_the_age_of_a_launch(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-3: without the right to watch pods each launch asks for its own, ever more seldom, and only while it waits."""
+    clock = cloud.clock = ManualClock()
+    cloud.listed(PLACE, [place("new")], 0.0)
+    for kind in (POD, SECRET):
+        cloud.refused(kind, NO_RIGHT)
+    assert cloud.inventory.lists
+    found = client.answers["GET", f"{PATH}/pods/pod"] = pod("new", "Pending")
+    client.answers["GET", f"{PATH}/secrets/zuul-worker"] = secret("new")
+
+    def look() -> KubeRecord:
+        client.lists = [([place("new")], "1")]
+        (record,) = cloud.list_instances(None)
+        return record
+
+    cloud.awaited("main-7", "pod")
+    look()
+    assert not client.calls, "the pod is not made yet"
+    cloud.filled("main-7")
+    for _ in range(100):
+        look()
+        clock.pass_seconds(0.1)
+    # With a look in each list it would be 100.
+    assert {path for _, path, _ in client.calls} == {f"{PATH}/pods/pod"}
+    assert 10 <= len(client.calls) <= 18
+    found["status"] = {"phase": "Running"}
+    clock.pass_seconds(5.0)
+    assert look().token is not None
+    assert [path for _, path, _ in client.calls][-2:] == [f"{PATH}/pods/pod", f"{PATH}/secrets/zuul-worker"]
+    before = len(client.calls)
+    # OS-1, OS-5: rights in one namespace have not come, or were taken away: that disturbs no other launch.
+    client.answers["GET", f"{PATH}/pods/pod"] = NO_RIGHT
+    clock.pass_seconds(60.0)
+    assert look().uid == "place-new"
+    cloud.over("main-7")
+    clock.pass_seconds(60.0)
+    look()
+    assert len(client.calls) == before + 1
+    for kind in (POD, SECRET):
+        cloud.refused(kind, None)
+    assert not cloud.inventory.lists
+
+
+# -- the next attempt has the names of the last one --
+
+#: What each watch shows, in its order.
+TOLD: Final[list[list[Event]]] = [
+    [(PLACE, place("old"), True), (PLACE, place("new"), False)],
+    [(POD, pod("old"), False), (POD, pod("old"), True), (POD, pod("new"), False)],
+    [(SECRET, secret("old"), True), (SECRET, secret("new"), False)],
+]
+
+
+def orders(watches: list[list[Event]]) -> Iterator[list[Event]]:
+    """All orders in which watches can show what each of them shows in its own order."""
+    left = [watch for watch in watches if watch]
+    if not left:
+        yield []
+    for index, watch in enumerate(left):
+        for rest in orders([*left[:index], watch[1:], *left[index + 1 :]]):
+            yield [watch[0], *rest]
+
+
+class Launch(NamespaceCreation):
+    """After an attempt whose namespace, pod and secret are known. Its instance is the record."""
+
+    def __init__(self, client: StandIn) -> None:
+        cloud = KubeCloud("cluster", client)
+        cloud.accounts.stop()
+        for kind, found in ((PLACE, place("old")), (POD, pod("old")), (SECRET, secret("old"))):
+            cloud.changed(kind, found, gone=False)
+        super().__init__(cloud, label_of(), METADATA, None, LOG)
+        self.create(KEY)
+
+    def instance(self, record: KubeRecord) -> Any:
+        return record
+
+    def look(self) -> tuple[str, str, str] | None:
+        """Of the step that a watch wakes: the uids of what it goes on with; None = the launch waits."""
+        record = self.cloud.inventory.get("main-7")
+        if record is None:
+            assert not self.cloud.inventory.is_gone("main-7"), "that is the end of the last attempt"
+            return None
+        found: Any = self.seen(record)
+        assert bool(found) == self.lets_go_on(record)
+        return (found.uid, found.pod.uid, found.token.token) if found else None
+
+
+NEW = ("place-new", "pod-new", "token-new")
+
+
+def test_whatever_is_told_first(client: StandIn) -> None:
+    """KU-2, KU-10: a launch takes nothing of the last attempt, and waits for nothing that was shown already."""
+    count = 0
+    for events in orders(TOLD):
+        launch, count = Launch(client), count + 1
+        for event in events:
+            assert launch.look() is None, events
+            launch.cloud.changed(*event)
+        assert launch.look() == NEW, events
+        launch.cloud.stop()
+    assert count == 210
+
+
+@pytest.mark.parametrize("how", ["list", "asked", "ending"])
+def test_what_is_told_in_another_way(client: StandIn, how: str) -> None:
+    """KU-3, KU-10, KU-11: the namespace by a list; pod and token by calls; the end of the last one before its end."""
+    launch = Launch(client)
+    if how == "ending":
+        launch.cloud.changed(PLACE, place("old", deletionTimestamp="now"), gone=False)
+        launch.cloud.changed(POD, pod("old", "Failed"), gone=False)
+        assert launch.look() is None
+        launch.cloud.changed(PLACE, place("new"), gone=False)
+        assert launch.look() is None
+    elif how == "asked":
+        for kind in (POD, SECRET):
+            launch.cloud.refused(kind, NO_RIGHT)
+        client.answers["GET", f"{PATH}/pods/pod"] = pod("new")
+        client.answers["GET", f"{PATH}/secrets/zuul-worker"] = secret("new")
+        launch.cloud.changed(PLACE, place("old"), gone=True)
+        launch.cloud.changed(PLACE, place("new"), gone=False)
+    if how != "asked":
+        launch.cloud.changed(POD, pod("new"), gone=False)
+        launch.cloud.changed(SECRET, secret("new"), gone=False)
+    client.lists = [([place("new")], "2")]
+    launch.cloud.inventory.refresh(complete=True)
+    assert launch.look() == NEW
+    launch.cloud.stop()
+
+
+# -- what is made --
+
+
+def creation(cloud: KubeCloud, **keys: Any) -> NamespaceCreation:
+    machine = NamespaceCreation(cloud, label_of(**keys), METADATA, None, LOG)
+    machine.wake = lambda: None
+    return machine
+
+
+def share(cloud: KubeCloud, client: StandIn) -> None:
+    """As the adapter does if ``shared-roles`` is not in the configuration."""
+    cloud.shared_roles = SharedRoles(client, required=False)
+    cloud.shares_accounts = True
+
+
+RELEASED = "namespaces serviceaccounts secrets roles rolebindings"
+SHARED = "namespaces clusterroles rolebindings pods secrets"
+
+
+@pytest.mark.parametrize(
+    ("shared", "keys", "answers", "made", "account", "role"),
+    [
+        (False, {}, {}, f"{RELEASED} pods", "zuul-worker", "zuul-restricted"),
+        (False, {"type": "namespace"}, {}, RELEASED, "zuul-worker", "zuul"),
+        # Names are keys: what is sent again finds what was made.
+        (False, {}, {PLACES: EXISTS, f"{PATH}/secrets": EXISTS}, f"{RELEASED} pods", "zuul-worker", "zuul-restricted"),
+        # The API takes the pod when the account is there; a secret that came before the account would be deleted.
+        (True, {}, {}, SHARED, "default", "nodepool-zuul-restricted"),
+        (True, {}, {CLUSTER_ROLES: EXISTS}, SHARED, "default", "nodepool-zuul-restricted"),
+        (True, {}, {CLUSTER_ROLES: FORBIDDEN}, SHARED.replace("roles", "roles roles"), "default", "zuul-restricted"),
+        # What a job runs in its namespace, and a pod whose spec we do not change, get no rights by it.
+        (True, {"type": "namespace"}, {}, None, "zuul-worker", "nodepool-zuul"),
+        (True, {"spec": {"containers": []}}, {}, None, "zuul-worker", "nodepool-zuul-restricted"),
+    ],
+)
+def test_objects_of_a_node(
+    cloud: KubeCloud, client: StandIn, shared: bool, keys: Any, answers: Any, made: str | None, account: str, role: str
+) -> None:
+    """KU-2, KU-3, KU-4, KU-5: one call for each object and none to wait for it; shared roles are made once."""
+    if shared:
+        share(cloud, client)
+    client.answers.update({("POST", path): answer for path, answer in answers.items()})
+    client.answers["GET", f"{CLUSTER_ROLES}/nodepool-zuul-restricted"] = {"rules": POD_RULES}
+    assert creation(cloud, **keys).create(KEY) == "main-7"
+    bodies = {path.rpartition("/")[2]: body for method, path, body in client.calls if method == "POST"}
+    assert made in (None, " ".join(bodies))
+    (subject,) = bodies["rolebindings"]["subjects"]
+    assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "main-7"}
+    reference = bodies["rolebindings"]["roleRef"]
+    kind = "ClusterRole" if role.startswith("nodepool") else "Role"
+    assert reference == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
+    annotation = bodies["secrets"]["metadata"]["annotations"]
+    assert annotation == {"kubernetes.io/service-account.name": account}
+    if "pods" in bodies:
+        automount = bodies["pods"]["spec"].get("automountServiceAccountToken")
+        assert automount is (False if account == "default" else None)
+        assert bodies["pods"]["spec"] == keys.get("spec", bodies["pods"]["spec"])
+    if shared:
+        rules = NAMESPACE_RULES if keys.get("type") == "namespace" else POD_RULES
+        assert bodies["clusterroles"]["rules"] == rules
+        client.calls.clear()
+        creation(cloud, **keys).create(KEY)
+        assert CLUSTER_ROLES not in [path for _, path, _ in client.calls]
+
+
+def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-9, KU-12: what a launcher that is killed may leave is named in its node before anything is made."""
+    machine = creation(cloud)
+    machine.advance()
+    assert (machine.external_id, machine.announced, machine.next_advance_seconds) == ("main-7", True, 0.0)
+    assert not client.calls
+    client.answers["POST", PLACES] = EXISTS
+    client.answers["GET", PATH] = {"metadata": {"name": "main-7", "labels": {}}}
+    with pytest.raises(LaunchStatusException, match="somebody else"):
+        creation(cloud).create(KEY)
+    assert [method for method, *_ in client.calls] == ["POST", "GET"]
+
+
+def test_not_yet(cloud: KubeCloud, client: StandIn) -> None:
+    """KU-2: what the cluster makes by itself a moment later is waited for, without a thread; at last it is an error."""
+    refusal = NotYet("error looking up service account")
+    client.answers["POST", f"{PATH}/pods"] = [refusal, refusal, pod("new")]
+    machine = creation(cloud)
+    clock = machine.clock = ManualClock()
+    machine.advance()
+    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
+    assert machine.next_advance_seconds is not None
+    assert 0 < machine.next_advance_seconds <= NOT_YET.longest_seconds
+    assert "service account" in machine.waits_for
+    before = len(client.calls)
+
+    def is_made() -> bool:
+        clock.pass_seconds(machine.next_advance_seconds or 0.0)
+        machine.advance()
+        return bool(machine.state == machine.BUILDING)
+
+    wait_for("it is made", is_made)
+    # What was made before is not sent again.
+    assert {path for _, path, _ in client.calls[before:]} == {f"{PATH}/pods"}
+    other = creation(cloud)
+    assert all(other.put_off(refusal) is not None for _ in range(NOT_YET_TIMES))
+    assert other.put_off(refusal) is None
+
+
+ACCOUNT: dict[str, Any] = {"metadata": {"name": "default", "namespace": "main-7"}}
+WITH_TOKEN = {**ACCOUNT, "secrets": [{"name": "default-dockercfg-x"}, {"name": "default-token-y"}]}
+
+
+@pytest.mark.parametrize(
+    ("keys", "first", "told", "sent"),
+    [
+        ({}, {}, [], None),
+        ({}, {}, [ACCOUNT], 1),
+        # An old cluster refuses the pod once; then none is sent before the account has a token.
+        ({}, {f"{PATH}/pods": [NoTokenYet("No API token found"), pod("new")]}, [ACCOUNT, WITH_TOKEN], 2),
+        # The account was shown before: its namespace was there, or its answer was lost.
+        ({}, {PLACES: [CloudAway("no answer"), EXISTS]}, [ACCOUNT], 1),
+        ({}, {PLACES: EXISTS}, [], 1),
+        # Nothing waits for it.
+        ({"spec": {"serviceAccountName": "builder", "containers": []}}, {}, [], 1),
+        ({"type": "namespace"}, {}, [], 0),
+    ],
+)
+def test_account_is_waited_for(
+    cloud: KubeCloud, client: StandIn, keys: Any, first: Any, told: list[Any], sent: int | None
+) -> None:
+    """KU-2, KU-5: the pod is not sent before the cluster has made the account of its namespace; then it is at once."""
+    cloud.accounts.listed("account", [], 0.0)
+    client.answers.update({("POST", path): answer for path, answer in first.items()})
+    if first.get(PLACES) is EXISTS:
+        cloud.accounts.changed("account", ACCOUNT, gone=False)
+    machine = creation(cloud, **keys)
+    clock = machine.clock = ManualClock()
+    machine.advanced_at = clock.now
+    for account in told:
+        with pytest.raises((NotYet, CloudAway)) as refused:
+            machine.create(KEY)
+        if isinstance(refused.value, NotYet):
+            assert machine.put_off(refused.value) == ACCOUNT_SECONDS
+        cloud.accounts.changed("account", account, gone=False)
+        if "secrets" not in account and len(told) > 1:
+            with pytest.raises(NoTokenYet) as no_token:
+                machine.create(KEY)
+            machine.put_off(no_token.value)
+    if sent is None:
+        # A watch may be dead: after a while the pod is sent all the same.
+        with pytest.raises(NotYet) as not_told:
+            machine.create(KEY)
+        clock.pass_seconds(machine.put_off(not_told.value) or 0.0)
+    assert machine.create(KEY) == "main-7"
+    assert [path for _, path, _ in client.calls].count(f"{PATH}/pods") == (1 if sent is None else sent)
+
+
+@pytest.fixture
+def accounts() -> Iterator[DefaultAccounts]:
+    """Without a thread: tests tell what the watch would tell."""
+    made = DefaultAccounts(StandIn())
+    made.stop()
+    yield made
+    made.join()
+
+
+def test_who_waits_for_an_account(accounts: DefaultAccounts) -> None:
+    """KU-2, KU-10: each is woken once for its own; none waits before the watch begins, or without the right."""
+    woken: list[str] = []
+
+    def wait(name: str, **options: Any) -> None:
+        accounts.wait_for(name, lambda: woken.append(name), **options)
+
+    def tell(name: str, *secrets: str, gone: bool = False) -> None:
+        named = {"secrets": [{"name": each} for each in secrets]} if secrets else {}
+        accounts.changed(KIND, {"metadata": {"name": "default", "namespace": name}, **named}, gone=gone)
+
+    def missing() -> str:
+        return "".join(name for name in "abc" if accounts.is_missing(name))
+
+    wait("a")
+    wait("b", token=False)
+    assert missing() == ""
+    accounts.listed(KIND, [], 0.0)
+    assert missing() == "ab"
+    for name in ("a", "a", "other"):
+        tell(name)
+    assert (woken, missing()) == (["a"], "b")
+    # Before Kubernetes 1.24 a pod that gets a token waits for that, too. One that needs none does not.
+    tell("b")
+    accounts.need_tokens()
+    assert (woken, missing()) == (["a", "b"], "a")
+    tell("a", "default-dockercfg-x")
+    assert missing() == "a"
+    tell("a", "default-dockercfg-x", "default-token-y")
+    assert (woken, missing()) == (["a", "b", "a"], "")
+    # The account of the attempt before says nothing; the watch may have missed its end, and begin anew.
+    wait("a")
+    assert missing() == "a"
+    tell("a", "default-token-z")
+    accounts.listed(KIND, [], 0.0)
+    assert missing() == "ab"
+    tell("b")
+    tell("b", gone=True)
+    assert missing() == "ab"
+    accounts.over("b")
+    accounts.refused(KIND, NO_RIGHT)
+    assert (woken[3:], missing()) == (["a", "b", "a"], "")
+    accounts.refused(KIND, None)
+    assert missing() == "a"
+
+
+# -- cluster roles that stand for the role in each namespace --
+
+
+@pytest.mark.parametrize(
+    ("post", "get", "required", "name"),
+    [
+        ({"metadata": {"uid": "r"}}, None, False, True),
+        (EXISTS, {"rules": POD_RULES}, False, True),
+        # The same rights, written in another way.
+        (EXISTS, {"rules": [{**rule, "verbs": rule["verbs"][::-1]} for rule in POD_RULES[::-1]]}, False, True),
+        (EXISTS, {"rules": [{**rule, "resourceNames": ["one"]} for rule in POD_RULES]}, False, False),
+        *((EXISTS, {"rules": rules}, False, False) for rules in (NAMESPACE_RULES, [], None)),
+        (EXISTS, {"rules": NAMESPACE_RULES}, True, True),
+        # One that cannot be read is used.
+        *((EXISTS, error, False, True) for error in (FORBIDDEN, CloudNotFound("no", 404, "404 NotFound"))),
+        (FORBIDDEN, None, False, False),
+        (FORBIDDEN, None, True, CloudRefused),
+        # An API server that is not well says nothing about rights.
+        (CloudRefused("no", 422, "422 Invalid"), None, False, CloudRefused),
+    ],
+)
+def test_which_shared_role_is_used(client: StandIn, post: Any, get: Any, required: bool, name: Any) -> None:
+    """KU-3: one that is there must give no other rights, unless the configuration requires it."""
+    client.answers["POST", CLUSTER_ROLES] = post
+    client.answers["GET", f"{CLUSTER_ROLES}/nodepool-zuul-restricted"] = get
+    shared = SharedRoles(client, required=required, clock=ManualClock())
+    if name is CloudRefused:
+        with pytest.raises(CloudRefused):
+            shared.name_of(True)
+        return
+    for _ in range(3):
+        assert shared.name_of(True) == ("nodepool-zuul-restricted" if name else None)
+    assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == 1
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, CloudNotFound("no", 404, '404 NotFound: clusterroles "x" not found')])
+def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, error: CloudRefused) -> None:
+    """KU-3: one with rights that we do not have is not used for a while; one that was deleted is made again."""
+    share(cloud, client)
+    clock = ManualClock()
+    shared = cloud.shared_roles = SharedRoles(client, required=False, clock=clock)
+    client.answers["POST", BINDINGS] = [error, {"metadata": {"uid": "b"}}]
+    first = creation(cloud)
+    with pytest.raises(CloudRefused) as refused:
+        first.create(KEY)
+    assert first.refused(refused.value) is refused.value
+    creation(cloud).create(KEY)
+    kinds = [body["roleRef"]["kind"] for _, path, body in client.calls if path == BINDINGS]
+    assert kinds == ["ClusterRole", "Role" if error is FORBIDDEN else "ClusterRole"]
+    assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == (1 if error is FORBIDDEN else 2)
+    clock.pass_seconds(AGAIN_SECONDS + 1)
+    assert shared.name_of(True) == "nodepool-zuul-restricted"
+    required = SharedRoles(client, required=True)
+    required.binding_refused(FORBIDDEN)
+    assert required.name_of(True) == "nodepool-zuul-restricted"
+
+
+# -- what the status of a pod means --
+
+ENDED = [{"name": "c", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes are available: 3 Insufficient cpu.",
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        *((each, Verdict()) for each in ({}, None, {"phase": "Unknown", "conditions": None})),
+        # A container's state as ``V1ContainerState``, whose three parts may be null.
+        *(
+            ({"phase": "Running", "containerStatuses": [{"name": "c", "state": state}]}, Verdict(ready=True))
+            for state in ({"running": {"startedAt": "2024"}, "terminated": None, "waiting": None}, {}, None)
+        ),
+        ({"containerStatuses": waiting("ContainerCreating")}, Verdict()),
+        # What cannot mend itself, what may in some seconds, and what waits.
+        *(
+            ({"containerStatuses": waiting(*words)}, Verdict(problem=f"container c: {': '.join(words)}", fatal=True))
+            for words in (
+                ("ErrImagePull", 'rpc error: image "x": not found'),
+                ("ErrImagePull", "pull access denied, authentication required"),
+                *(("InvalidImageName",), ("ErrImageNeverPull",), ("CrashLoopBackOff",)),
+            )
+        ),
+        *(
+            (
+                {"containerStatuses": waiting(reason, "x")},
+                Verdict(problem=f"container c: {reason}: x", later=reason == "CreateContainerConfigError"),
+            )
+            for reason in ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError")
+        ),
+        ({"conditions": [UNSCHEDULABLE]}, Verdict(problem=f"Unschedulable: {UNSCHEDULABLE['message']}")),
+        # A container that ends is a node that failed, at once.
+        ({"phase": "Failed", "containerStatuses": ENDED}, "exit code 3"),
+        ({"phase": "Running", "containerStatuses": ENDED}, "exit code 3"),
+        ({"phase": "Failed", "reason": "Evicted", "message": "no disk"}, "Evicted; no disk"),
+    ],
+)
+def test_verdicts(status: Any, verdict: Verdict | str) -> None:
+    """KU-4, KU-9, KU-10: a pod that runs is a node; else the cluster's own words."""
+    found = of_pod({"spec": {"restartPolicy": "Never"}, "status": status})
+    if isinstance(verdict, str):
+        assert found.fatal
+        assert verdict in found.problem
+    else:
+        assert found == verdict
+
+
+def test_pod_of_a_launch() -> None:
+    """KU-9, KU-10: it comes, waits and runs; trouble that may mend itself has some seconds, which begin anew."""
+
+    def view(verdict: Verdict, terminating: bool = False) -> PodView:
+        return PodView("p", "main-7", "u", {}, terminating, verdict)
+
+    clock = ManualClock()
+    judge = PodJudge("where", LOG, clock)
+    assert not judge.look(None)
+    assert not judge.look(view(Verdict(problem="Unschedulable: no room")))
+    assert judge.waits_for == "Unschedulable: no room"
+    assert judge.look(view(Verdict(ready=True)))
+    assert judge.waits_for == ""
+    trouble = view(Verdict(problem="CreateContainerConfigError", later=True))
+    for _ in range(2):
+        assert not judge.look(trouble)
+        assert judge.next_look(60.0) == MENDING_SECONDS
+        clock.pass_seconds(MENDING_SECONDS - 1)
+        assert not judge.look(trouble)
+        assert not judge.look(view(Verdict()))
+    judge.look(trouble)
+    clock.pass_seconds(MENDING_SECONDS)
+    for pod, words in (
+        (trouble, "CreateContainerConfigError"),
+        (view(Verdict(problem="ErrImagePull: not found", fatal=True)), "ErrImagePull: not found"),
+        *((each, "by somebody else") for each in (None, view(Verdict(ready=True), terminating=True))),
+    ):
+        with pytest.raises(LaunchStatusException, match=words):
+            judge.look(pod)
+
+
+def test_namespace_that_stays(cloud: KubeCloud) -> None:
+    """KU-11: the finalizer that holds it is named."""
+    text = "Some content has finalizers remaining: example.com/hold in 1 resource instances"
+    condition = {"type": "NamespaceFinalizersRemaining", "status": "True", "reason": "Some", "message": text}
+    assert "example.com/hold" in why_terminating({"metadata": {}, "status": {"conditions": [condition]}})
+    assert why_terminating({}) == ""
+    cloud.changed(PLACE, place("new", deletionTimestamp="now", finalizers=["x/y"]), gone=False)
+    record = cloud.inventory.get("main-7")
+    assert record is not None
+    assert (record.terminating, record.status) == (True, "Terminating: finalizers x/y")

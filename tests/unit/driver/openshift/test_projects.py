@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Projects that were deleted, projects in which we have no rights yet, and quotas that hold for several projects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
+from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.objects import made_of
+from nodepool.driver.openshift import OpenShiftDriver
+from nodepool.driver.openshift.adapter import (
+    DESCRIPTION,
+    FORGOTTEN_SECONDS,
+    MANY_PROJECTS,
+    RIGHTS_SECONDS,
+    OpenShiftAdapter,
+    ProjectCloud,
+    left_for_us,
+    of_all,
+    together,
+)
+from nodepool.exceptions import NotFound
+from tests.support.manual_clock import ManualClock
+from tests.support.provider_sections import load_section
+from tests.unit.driver.kubernetes.stand_in import StandIn
+
+PATH = "/apis/project.openshift.io/v1/projects/os-7"
+FORBIDDEN = CloudSetup("forbidden", 403)
+
+
+def project(name: str = "os-7") -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": "u", "labels": {"nodepool_provider_name": "os", "nodepool_node_id": "7"}}}
+
+
+@pytest.fixture
+def client() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def cloud(client: StandIn) -> Iterator[ProjectCloud]:
+    made = ProjectCloud("os", client)
+    made.clock = ManualClock()
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize(
+    ("seen", "answers", "looks"),
+    [
+        # OpenShift says 403 of a project that was deleted: of one that we saw before that is the proof.
+        ("os-7", {"GET": FORBIDDEN}, [("get", 0, NotFound), ("delete", 0, NotFound)]),
+        # One that is there was not deleted because we may not delete it.
+        ("os-7", {"GET": project(), "DELETE": FORBIDDEN}, [("delete", 0, CloudSetup)]),
+        # Of one that was not seen yet it proves nothing, until the time for rights is over.
+        (
+            "",
+            {"GET": FORBIDDEN},
+            [("delete", 0, NotYet), ("get", RIGHTS_SECONDS / 2, NotYet), ("get", RIGHTS_SECONDS / 2, NotFound)],
+        ),
+        # Rights that come late: who deletes it tries again, and finds it.
+        ("", {"GET": [FORBIDDEN, project()]}, [("delete", 0, NotYet), ("delete", 0, None)]),
+        # KU-10: the next attempt has the same name: what was seen of the one before says nothing.
+        ("again", {"GET": FORBIDDEN}, [("get", 0, NotYet)]),
+        # Projects that others delete are forgotten, when there are many.
+        ("many", {"GET": FORBIDDEN}, [("get", 0, NotYet)]),
+    ],
+)
+def test_projects_without_rights(cloud: ProjectCloud, client: StandIn, seen: str, answers: Any, looks: Any) -> None:
+    """KU-10, OS-1, OS-5: was a project deleted, or have our rights not come yet?"""
+    if seen:
+        others = [project(f"os-{number}") for number in range(MANY_PROJECTS)]
+        client.lists = [([*others, project()] if seen == "many" else [project()], "1"), ([project("os-new")], "2")]
+        cloud.list_instances(None)
+    if seen == "again":
+        cloud.awaited("os-7", None)
+    if seen == "many":
+        cloud.clock.pass_seconds(FORGOTTEN_SECONDS)  # type: ignore[attr-defined]
+        cloud.list_instances(None)
+    client.answers.update({(method, PATH): answer for method, answer in answers.items()})
+    for what, seconds, kind in looks:
+        cloud.clock.pass_seconds(seconds)  # type: ignore[attr-defined]
+        look = cloud.get_instance if what == "get" else cloud.delete_instance
+        if kind is None:
+            look("os-7")
+            assert client.calls[-1][:2] == ("DELETE", PATH)
+        else:
+            with pytest.raises(kind):
+                look("os-7")
+
+
+# -- quotas --
+
+
+def quota(hard: dict[str, str], used: dict[str, str], by_project: dict[str, dict[str, str]] | None = None) -> Any:
+    """As a project shows it."""
+    parts = [{"namespace": name, "status": {"hard": hard, "used": found}} for name, found in (by_project or {}).items()]
+    status = {"total": {"hard": hard, "used": used}, "namespaces": parts}
+    return {"metadata": {"name": "team"}, "spec": {"quota": {"hard": hard}}, "status": status}
+
+
+def test_what_cluster_quotas_leave() -> None:
+    """KU-13: the limit without what others use, in our projects too, if it is more than Nodepool counts."""
+    found = quota(
+        {"requests.cpu": "10", "pods": "20"},
+        {"requests.cpu": "7", "pods": "9"},
+        {"main-1": {"requests.cpu": "3", "pods": "2"}, "theirs": {"requests.cpu": "4", "pods": "7"}},
+    )
+    assert left_for_us(found, {"main-1": {"cores": 2, "instances": 1}}) == {"cores": 10 - 5, "instances": 20 - 8}
+    # Each quota holds by itself; one with scopes may not concern our pods, one has no status yet.
+    scoped = quota({"pods": "1"}, {})
+    scoped["spec"]["quota"]["scopes"] = ["BestEffort"]
+    least = of_all([quota({"pods": "9"}, {}), quota({"pods": "5", "cpu": "3"}, {}), scoped], {})
+    assert least.get_resources() == {"instances": 5, "cores": 3}
+    uncounted = {"metadata": {"name": "team"}, "spec": {"quota": {"hard": {"pods": "4"}}}}
+    assert of_all([uncounted], {}).get_resources() == {"instances": 4}
+
+
+def test_quota_of_some_of_our_projects() -> None:
+    """KU-13: it counts once, however many projects show it; the others have what their own quotas leave."""
+    own = {name: made_of({"instances": 5.0}) for name in ("a", "b", "c")}
+    shared = quota({"pods": "6"}, {"pods": "0"})
+    some, every = {"a": [shared], "b": [shared], "c": []}, {name: [shared] for name in own}
+    assert together(own, some, {}).get_resources() == {"instances": 11}
+    own["c"] = made_of({})
+    assert together(own, some, {}).get_resources() == {}
+    assert together(own, every, {}).get_resources() == {"instances": 6}
+
+
+@pytest.mark.parametrize("space", [False, True])
+def test_limits_of_projects(client: StandIn, space: bool) -> None:
+    """KU-13, OS-5: read in a project of ours; one that is going is left out. A job makes as many pods as it
+    wants in its project: that is no number of nodes.
+    """
+    labels = [{"name": "pod", "type": "pod", "image": "debian", "cpu": 2, "memory": 1024}]
+    labels += [{"name": "space", "type": "project"}] * space
+    section = {"name": "os", "driver": "openshift", "context": "c", "pools": [{"name": "main", "labels": labels}]}
+    adapter = OpenShiftAdapter(load_section(OpenShiftDriver(), section), client)
+    assert adapter.getQuotaLimits().get_resources() == {}, "there is no project to ask in"
+    marks = "nodepool_node_id={} nodepool_node_label=pod nodepool_pool_name=main nodepool_provider_name=os"
+    projects = [
+        {"metadata": {"name": f"main-{node}", "uid": node, "annotations": {DESCRIPTION: marks.format(node)}}}
+        for node in "12"
+    ]
+    client.lists = [(projects, "1")]
+    adapter.cloud.inventory.refresh(complete=True)
+    found = quota({"requests.cpu": "10", "pods": "8"}, {"requests.cpu": "6"}, {"main-1": {"requests.cpu": "2"}})
+    client.lists = [CloudSetup("gone", 403), ([found], "1")]
+    assert adapter.getQuotaLimits().get_resources() == {"cores": 6, **({} if space else {"instances": 8})}
+    client.lists = [CloudNotFound("no such API", 404), CloudNotFound("no such API", 404)]
+    assert adapter.getQuotaLimits().get_resources() == {}
+    adapter.stop()

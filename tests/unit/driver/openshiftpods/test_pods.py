@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods in projects that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nodepool.clock import monotonic
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
+from nodepool.driver.openshiftpods import OpenShiftPodsDriver
+from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter, PodCloud
+from nodepool.exceptions import NotFound
+from tests.support.provider_sections import load_section
+from tests.unit.driver.kubernetes.stand_in import StandIn
+
+FORBIDDEN, MISSING = CloudSetup("forbidden", 403), CloudNotFound("no", 404)
+
+
+@pytest.fixture
+def client() -> StandIn:
+    return StandIn()
+
+
+@pytest.fixture
+def cloud(client: StandIn) -> Iterator[PodCloud]:
+    made = PodCloud("os", client, ["a", "a-b"])
+    yield made
+    made.stop()
+
+
+def pod(uid: str = "u", project: str = "a", name: str = "p-1", provider: str = "os", **status: Any) -> dict[str, Any]:
+    labels = {"nodepool_provider_name": provider, "nodepool_node_id": "1"}
+    return {"metadata": {"name": name, "namespace": project, "uid": uid, "labels": labels}, "status": status}
+
+
+def test_project_of_a_pod(cloud: PodCloud, client: StandIn) -> None:
+    """OS-7: a project's name may be the beginning of another's: the pod that is there says which one it is. If there is
+    no such project, or no pod of ours, nothing is deleted.
+    """
+    client.answers["GET", "/api/v1/namespaces/a-b/pods/pod-7"] = MISSING
+    client.answers["GET", "/api/v1/namespaces/a/pods/b-pod-7"] = pod(name="b-pod-7")
+    client.answers["GET", "/api/v1/namespaces/a/pods/x-1"] = pod(name="x-1", provider="another")
+    for record_id in ("a-x-1", "c-x-1"):
+        with pytest.raises(NotFound):
+            cloud.delete_instance(record_id)
+    cloud.delete_instance("a-b-pod-7")
+    ((path, body),) = [(path, body) for method, path, body in client.calls if method == "DELETE"]
+    assert (path, body["preconditions"]) == ("/api/v1/namespaces/a/pods/b-pod-7", {"uid": "u"})
+
+
+@pytest.mark.parametrize(
+    ("steps", "uid", "gone"),
+    [
+        ([("watch", "old"), ("end", "old")], None, True),
+        # A list of one project says nothing of another's pods.
+        ([("watch", "old"), ("other",)], "old", False),
+        ([("watch", "old"), ("other",), ("watch",)], None, True),
+        # One that was made after the list of a watch began was not deleted because that list lacks it.
+        ([("begin",), ("list", "new"), ("watch",)], "new", False),
+        # The next attempt has the same name: that a list lacks the last one's pod, or its end, is not its end.
+        ([("watch", "old"), ("launch", "new"), ("watch",)], None, False),
+        ([("seen", "old"), ("list", "new"), ("end", "old")], "new", False),
+    ],
+)
+def test_what_is_known(cloud: PodCloud, client: StandIn, steps: list[Any], uid: str | None, gone: bool) -> None:
+    """OS-6, KU-10: of the pod p-1 of project a."""
+    begun = None
+    for what, *uids in steps:
+        found = [pod(each) for each in uids]
+        if what == "begin":
+            begun = monotonic()
+        elif what in ("watch", "other"):
+            kind, listed = ("a", found) if what == "watch" else ("a-b", [pod(project="a-b")])
+            cloud.listed(kind, listed, monotonic() if begun is None else begun)
+        elif what == "list":
+            client.lists = [([], "1"), (found, "1")]
+            cloud.inventory.refresh(complete=True)
+        elif what == "launch":
+            cloud.awaited("a-p-1", None)
+            cloud.made("a-p-1", uids[0])
+        else:
+            cloud.changed("a", found[0], gone=what == "end")
+    record = cloud.inventory.get("a-p-1")
+    assert (record and record.uid, cloud.inventory.is_gone("a-p-1")) == (uid, gone)
+    assert bool(cloud.inventory.get("a-b-p-1")) is any(what == "other" for what, *_ in steps)
+
+
+def test_pod_that_never_will_run(cloud: PodCloud) -> None:
+    """KU-2: a launch that looks late finds why."""
+    for reason, message in (("ErrImagePull", "not found"), ("ImagePullBackOff", "back-off")):
+        states = [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
+        cloud.changed("a", pod(containerStatuses=states), gone=False)
+    record = cloud.inventory.get("a-p-1")
+    assert record is not None
+    assert record.pod is not None
+    assert (record.pod.verdict.fatal, record.pod.verdict.problem) == (True, "container c: ErrImagePull: not found")
+
+
+def test_missing_project(cloud: PodCloud, client: StandIn, caplog: pytest.LogCaptureFixture) -> None:
+    """OS-6: one that is missing or forbidden is logged once, and does not keep the others from being seen. When none
+    can be listed, what is there is not known: that is an error.
+    """
+    client.lists = [FORBIDDEN, ([pod()], "1"), FORBIDDEN, ([pod()], "2"), FORBIDDEN, FORBIDDEN]
+    for _ in range(2):
+        assert [record.id for record in cloud.list_instances(None)] == ["a-p-1"]
+    assert [record.message for record in caplog.records if "a-b" in record.message] == [
+        "Provider os: pods of project a-b cannot be listed: forbidden"
+    ]
+    with pytest.raises(CloudSetup):
+        cloud.list_instances(None)
+
+
+def test_limits(client: StandIn) -> None:
+    """KU-13, OS-6: the project's own quota, and those of several projects, less what others use."""
+    pool = {"name": "shared", "labels": [{"name": "pod", "image": "debian"}]}
+    section = {"name": "os", "driver": "openshiftpods", "context": "c", "pools": [pool]}
+    adapter = OpenShiftPodsAdapter(load_section(OpenShiftPodsDriver(), section), client)
+
+    def counted(hard: str, used: str) -> dict[str, Any]:
+        return {"hard": {"pods": hard}, "used": {"pods": used}}
+
+    own = {"spec": {"hard": {"pods": "9"}}, "status": counted("9", "2")}
+    parts = [{"namespace": name, "status": counted("8", used)} for name, used in (("shared", "2"), ("theirs", "3"))]
+    status = {"total": counted("8", "5"), "namespaces": parts}
+    spread = {"metadata": {"name": "team"}, "spec": {"quota": {"hard": {"pods": "8"}}}, "status": status}
+    running = {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"phase": "Running"}}
+    # Quotas, quotas of several projects, our pods.
+    client.lists = [([own], "1"), ([spread], "1"), ([running], "1")]
+    assert adapter.getQuotaLimits().get_resources() == {"instances": 4}
+    # Nothing is known, nothing is asked further.
+    client.lists = [FORBIDDEN, MISSING]
+    assert adapter.getQuotaLimits().get_resources() == {}
+    adapter.stop()
