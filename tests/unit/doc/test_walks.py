@@ -26,9 +26,9 @@ class Length(NamedTuple):
 
 
 LENGTHS: Final = {
-    "a node request served by ready nodes": Length(21, 14),
-    "the launch of an AWS instance": Length(39, 16),
-    "the deletion of a node": Length(25, 10),
+    "a node request served by ready nodes": Length(22, 14),
+    "the launch of an AWS instance": Length(42, 16),
+    "the deletion of a node": Length(27, 10),
     "one web page": Length(14, 8),
 }
 
