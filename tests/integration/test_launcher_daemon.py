@@ -48,7 +48,7 @@ class Foreground(ChildProcess):
     def wait_ready(self) -> None:
         def ready() -> bool:
             assert self.running, f"the launcher ended:\n{self.log_text()}"
-            return "service_runner: Ready" in self.log_text()
+            return "nodepool.cmd.daemon: Ready" in self.log_text()
 
         wait_for("the launcher is ready", ready)
 

@@ -190,4 +190,4 @@ class OpenStackWorld(World):
         patch.setattr(Transport, "_sleep", sleep)
         # Threads of a world do not wait for each other but by `sleep`.
         patch.setattr(rate, "LOOK_SECONDS", 0.0)
-        patch.setattr(openstack_transport, "make_client", ModelClient)
+        patch.setattr(openstack_transport, "make_http_client", ModelClient)

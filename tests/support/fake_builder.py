@@ -67,7 +67,7 @@ class FakeBuilder(BuilderProcess):
     def wait_ready(self) -> None:
         def ready() -> bool:
             assert self.running, f"the builder ended:\n{self.log_text()}"
-            return "service_runner: Ready" in self.log_text()
+            return "nodepool.cmd.daemon: Ready" in self.log_text()
 
         wait_for("the builder is ready", ready)
 
