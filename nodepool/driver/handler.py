@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodeRequestHandler`: one request being served (reference/driver 3; rules A, N, Q, L).
+"""One request being served (reference/driver 3; rules A, N, Q, L).
 
-The pool worker locks a request, stores it as `pending` and calls `run`; when that leaves the handler paused it
-calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.
-All calls come from the pool worker's thread. Only launches run elsewhere.
+The pool worker locks a request, stores it as `pending` and calls `NodeRequestHandler.run`; when that leaves the handler
+paused it calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.
+All calls come from the pool worker's thread. Only launches run elsewhere. First the state of a request and its handler,
+then its nodes (`NodeSet`), then what happens when it waits for room.
 """
 
 from __future__ import annotations
@@ -782,7 +783,7 @@ class NodeAhead:
 
 
 class DeadlockAvoidance:
-    """Of one request. What is decided here: `plan.deadlock`.
+    """Of one request. The decisions are in `nodepool.plan.nodes`.
 
     :param hooks: what the driver says of the request.
     :param node_set: what the request has.

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of one provider: how they are listed, made and ended."""
+"""Instances of one AWS provider: how they are listed, made and ended.
+
+First lists and deletions, then one instance and why it ended, then its launch: the usual one, one through a fleet, and
+one on a dedicated host of its own.
+"""
 
 from __future__ import annotations
 

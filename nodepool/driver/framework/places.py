@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ZonePlaces`: which of the places of a label to try, so that the nodes of a request are in one zone (N-7)."""
+"""Which of the places of a label to try.
+
+First places that had no capacity a while ago (`RestingPlaces`), then the choice that keeps the nodes of a request in
+one zone (N-7), then labels that a provider cannot serve.
+"""
 
 from __future__ import annotations
 

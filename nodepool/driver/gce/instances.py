@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of one provider: how they are listed and deleted."""
+"""Instances of one GCE provider.
+
+First how they are listed and deleted. Then what operations say: how creations end, whether an instance is deleted,
+which spot instances Google took. Then one instance, its launch (`GceCreation`), and the body of the call that makes it.
+"""
 
 from __future__ import annotations
 
@@ -190,8 +194,7 @@ class GceDeletion(DeletionMachine[GceRecord]):
 # capacity for it, only its operation says (GC-5).
 #
 # One list of operations serves all creations of a provider in a zone. It is made with the lists of instances, while
-# there
-# are creations in the zone whose operation is not over.
+# there are creations in the zone whose operation is not over.
 
 
 #: From one list of operations to the next, in seconds.
@@ -354,7 +357,7 @@ class InsertOperations:
                 return
 
 
-# Are instances gone that lists do not show any more? Their deletions are operations, and those say it (GC-9, CM-7).
+# Are instances deleted that lists do not show any more? Their deletions are operations, and those say it (GC-9, CM-7).
 
 #: So many instances of a zone are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
@@ -711,7 +714,7 @@ class GceCreation(CreationMachine[GceRecord]):
         return LaunchStatusException(f"{self.where}: {text}: somebody stopped or deleted it")
 
 
-# What an instance is to be like: the body of the insert (GC-2, GC-3). Pure.
+# What an instance is to be like: the body of the insert (GC-2, GC-3). Pure functions.
 
 #: Of the public address, as the Google Cloud console calls it.
 ACCESS_NAME = "External NAT"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of one provider: how they are listed and deleted."""
+"""Instances of one IBM VPC provider.
+
+First how they are listed and deleted, then those that stopped by themselves, then one instance, then its launch
+(`IbmCreation`).
+"""
 
 from __future__ import annotations
 
@@ -187,7 +191,7 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
         return busy(error)
 
 
-# `StoppedInstances`: tells of instances of ours that stopped by themselves, such as spot instances that IBM took.
+# `StoppedInstances`: reports instances of ours that stopped by themselves, such as spot instances that IBM took.
 
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodeLaunch`: one node on its way from `building` to `ready` (rules L).
+"""One node on its way from `building` to `ready` (rules L).
 
-A launch goes through phases, each an object of `nodepool.driver.statemachine.phases`; here is what follows which::
+First what a launch sees of its provider, then the launch (`NodeLaunch`), then its phases in their order, then the steps
+that launches share with deletions. What follows what::
 
     begin -> create -> [scan] -> end
       ^         |         |       ^
@@ -66,9 +67,7 @@ if TYPE_CHECKING:
 
 # `CloudProviderView`: what launches, deletions and leak sweeps all see of the provider that they are tasks of.
 #
-# The provider makes these tasks, so their modules do not import it. What only one kind of task needs is declared in
-# the
-# module of that task.
+# The provider makes these tasks, so this file does not import it. `LaunchingProvider` has what only launches need.
 
 
 class CloudProviderView(Protocol):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StateMachineProvider`: one configured cloud, driven through its `Adapter`."""
+"""One configured cloud, driven through its `Adapter`.
+
+First its images, then the provider (`StateMachineProvider`), then its threads, what ``nodepool check`` finds out, the
+probe of its circuit breaker, and the driver.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StaticProvider`: keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S)."""
+"""Keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S).
+
+First the provider, then quarantines of hosts that fail, then checks of nodes that are handed out and returned, then
+what checks have shown of each host, then what the provider reports.
+"""
 
 from __future__ import annotations
 
