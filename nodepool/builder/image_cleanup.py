@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ImageCleanupWorker`: removes builds, uploads and files that are not needed any more (rules R-1 to R-17)."""
+"""Removal of builds, uploads and files that are not needed any more (rules R-1 to R-17).
+
+First the thread that decides what is removed (`ImageCleanupWorker`), then deletions in the clouds, images in clouds
+that no record knows, and the threads of each provider for both.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`UploadWorker`: a thread that uploads images, one after the other."""
+"""Uploads of images to providers (rules U).
+
+First the thread that uploads (`UploadWorker`) and the queue that it takes uploads from, then one upload from its lock
+to its record (`UploadRun`), the hook that may reject it, and names and metadata of uploaded images.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StatusWorker`: publishes what a launcher and its pools are doing (rules W)."""
+"""What a launcher publishes about itself: status records (rules W), then gauges (reference/metrics 1, 2, 5)."""
 
 from __future__ import annotations
 
@@ -229,8 +229,8 @@ def _newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
 
 # `StatsWorker`: sends the gauges of a launcher (reference/metrics 1, 2, 5).
 #
-# One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher
-# sends its own limits and internals.
+# One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher sends its
+# own limits and internals.
 
 #: Node gauges are sent at most this often, however many changes there are.
 CHANGES_SECONDS: Final = 1.0
@@ -255,7 +255,7 @@ class StatsWorker(PassThread):
     :param nodes: all nodes of the system, from a cache.
     :param requests: all requests, from a cache.
     :param pools: all registered pools.
-    :param limits: of this launcher, from `gauges.limit_gauges`. Called once a second.
+    :param limits: of this launcher, from `reports.limit_gauges`. Called once a second.
     :param internals: of this launcher, e.g. from `zk_internals`.
     :param clock: monotonic seconds.
     """

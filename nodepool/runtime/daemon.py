@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ConnectedDaemon`: how a daemon that works with ZooKeeper begins, runs and ends (rules G)."""
+"""How a daemon that works with ZooKeeper begins, runs and ends (rules G).
+
+First its spans, then the daemon (`ConnectedDaemon`), then what it is made of: connection, main loop, the lines of the
+log that say what it serves, registration, and the wait for changes of its files.
+"""
 
 from __future__ import annotations
 

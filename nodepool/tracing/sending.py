@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Exporter`: spans go to a collector in a thread of their own; who records one never waits."""
+"""Spans go to a collector, in a thread of their own: a thread that records one never waits.
+
+First `Exporter`, then the target that speaks OpenTelemetry's protocol.
+"""
 
 from __future__ import annotations
 

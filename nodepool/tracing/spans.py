@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A span, and the ids that follow from records: whoever takes a request over continues its trace."""
+"""Spans, and what they say.
+
+First a span, and the ids that follow from records: a launcher that takes a request over continues its trace. Then where
+spans go, then those of requests, of launches and of images.
+"""
 
 from __future__ import annotations
 

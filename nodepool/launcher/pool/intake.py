@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Intake`: applies the decisions of `plan.triage` to the waiting requests, in one pass through the queue (rules A-1 to
-A-18). All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose
-first request cannot be taken is skipped in this pass.
+"""Applies the decisions of `plan.triage` to the waiting requests, in one pass through the queue (rules A-1 to A-18).
+
+All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose first
+request cannot be taken is skipped in this pass. First the pass (`Intake`), then what becomes of a request: it is locked
+for a handler (`Batch`), fulfilled with ready nodes (`FastPath`), or declined (`Declines`).
 """
 
 from __future__ import annotations
@@ -235,8 +237,7 @@ class Intake:
 # `Batch`: locks a request and makes it `pending`, together with later requests that certainly have room.
 #
 # It takes all their locks and makes all their new nodes in the same round trips. If it took one request after the
-# other,
-# a burst would spend most of its time waiting for answers.
+# other, a burst would spend most of its time waiting for answers.
 
 
 class Batch:
@@ -386,9 +387,9 @@ class Batch:
 
 # The fast path, requests that ready nodes can serve at once: `requested` to `fulfilled` in a single transaction.
 #
-# The nodes are reserved here first, so that no other request of this pool picks them; then the driver checks them
-# (static hosts: do they answer?), which may take time and holds up nobody; then one write does it all, fenced by
-# the versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
+# The nodes are reserved first, so that no other request of this pool picks them; then the driver checks them (static
+# hosts: do they answer?), which may take time and delays no other request; then one write does it all, fenced by the
+# versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
 
 
 class _Service:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolView` and `RequestView`: what `plan.triage` sees of a pool, and of one request in it."""
+"""What a pass of a pool sees.
+
+First what `plan.triage` sees of a pool and of one request (`PoolView`, `RequestView`), then where it comes from: the
+pool and its configuration, free nodes, room in the limits, the turns of pools that could serve a request, and the
+limits of tenants.
+"""
 
 from __future__ import annotations
 
@@ -523,8 +528,7 @@ class FreeNodes:
 # `Room`: is there room for another request?
 #
 # It has every limit that a pool checks before it takes a request. The handler checks the limits of pool and provider
-# for
-# each node (`HandlerHooks.hasRemainingQuota`).
+# for each node (`HandlerHooks.hasRemainingQuota`).
 
 
 class Room:
@@ -605,17 +609,16 @@ class Room:
         self._tenants.add(kind)
 
     def has_place(self, node: Node, *, reused: bool = False) -> bool:
-        """Is there room in its tenant's limits for a node that is stored? See `tenants.has_place`. Blocks."""
+        """Is there room in its tenant's limits for a node that is stored? Blocks."""
         return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
 
 
 # `Turns`: leaves requests to the pool that is their first choice, for a moment.
 #
-# Each request has one owner among the pools that may take it (`plan.first_choice`). A pool that has room prefers its
-# own
-# requests, and passes over the others. It takes another's when
+# Each request has one owner among the pools that may take it (`first_choice`). A pool that has room prefers its
+# own requests, and passes over the others. It takes another's when
 #
-# * nobody else has ready nodes for it, or this pool is the first choice of those that have (at the end of its pass, so
+# * no other has ready nodes for it, or this pool is the first choice of those that have (at the end of its pass, so
 #   that its own come first);
 # * the owner, and who came after it, did nothing for `GRACE_SECONDS` each;
 # * it was passed over `MAX_PASSED` times, or there is nothing of its own among the first `WINDOW` requests.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolWorker`: the thread that serves node requests for one pool of one provider (rules A).
+"""The thread that serves node requests for one pool of one provider (rules A).
 
 A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
-at once where ready nodes are there (`fulfil`), else through a handler (`batch`). Everything here belongs to the thread.
-Others only leave ids of what changed and wake it. `pool_parts` makes the parts.
+at once where ready nodes are there (`FastPath`), else through a handler (`Batch`). Everything of a pool belongs to this
+thread. Others only leave ids of what changed and wake it. First the pass (`PoolWorker`), then the parts of a pool and
+how they are made, its entry among the registered pools, what changed, and the log of what waits.
 """
 
 from __future__ import annotations
@@ -494,7 +495,8 @@ class PoolEntry:
         return True
 
 
-# `Changes`: what other threads say has changed, until a pass of the pool takes it into queue, desk and free nodes.
+# `Changes`: what has changed as other threads report it, until a pass of the pool takes it into queue, desk and free
+# nodes.
 
 
 class Changes:
