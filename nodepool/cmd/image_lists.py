@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool image-list``, ``dib-image-list``, ``image-status`` and ``alien-image-list`` (reference/commands 2)."""
+"""Commands that show images (reference/commands 2).
+
+First ``nodepool image-list``, ``dib-image-list``, ``image-status`` and ``alien-image-list``, then ``image-log``, which
+prints the log of a build on the host of its builder.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add the listings.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -118,7 +122,7 @@ _CHUNK: Final = 1 << 16
 
 
 def add_log_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``image-log``.
 
     :param add: ``add_parser`` of the sub-command group.
     """

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command's connection to ZooKeeper. No caches: everything is read directly (reference/commands 2)."""
+"""What a command works with (reference/commands 2).
+
+First its connection to ZooKeeper, without caches, as everything is read directly; then who uses it, and a provider that
+is started for it.
+"""
 
 from __future__ import annotations
 

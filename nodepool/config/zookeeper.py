@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ZooKeeper part of a configuration (reference/configuration 2). Reading it needs neither schemas nor drivers."""
+"""The ZooKeeper part of a configuration (reference/configuration 2). Reading it needs neither schemas nor drivers.
+
+First the settings, then the check of the files that ``zookeeper-tls`` names.
+"""
 
 from __future__ import annotations
 

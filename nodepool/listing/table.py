@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing as an ASCII table, JSON, CSV, YAML or names (reference/commands 2). Terminals: `listing.terminal`."""
+"""A listing as an ASCII table, JSON, CSV, YAML or names (reference/commands 2). Terminals: `listing.terminal`.
+
+First tables, then reports of several of them, then how single values are written: colours, moments, numbers, texts.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Actions`: what operators change by pages and API, as the commands do it (reference/rules-web, WP-91 to WP-96)."""
+"""What operators change by pages and API, as the commands do it (reference/rules-web, WP-91 to WP-96).
+
+First the changes (`Actions`), then those that wait for the lock of a node, then who may change something.
+"""
 
 from __future__ import annotations
 
@@ -244,10 +247,9 @@ def _translated() -> Iterator[None]:
 
 # `PendingChanges`: changes of nodes that wait until the lock of the node is free (``when_free``).
 #
-# A change stands in the queue of the lock, as whoever locks a node does, so that it comes before everybody who asks
-# later: a node whose job ends is held before the launcher deletes it. No thread waits for it. The place in the queue
-# belongs to the session of the daemon: after another session the change goes to the end of the queue, and it ends with
-# the daemon.
+# A change stands in the queue of the lock, as any contender for it does, so that it comes before all that ask later: a
+# node whose job ends is held before the launcher deletes it. No thread waits for it. The place in the queue belongs to
+# the session of the daemon: after another session the change goes to the end of the queue, and it ends with the daemon.
 
 
 #: A change is given up after so long.

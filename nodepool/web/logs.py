@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of a builder: its build logs, and what a build that runs is writing just now."""
+"""The pages of a builder: its build logs, and what a build that runs is writing just now.
+
+Last the web server of a builder as a part of it.
+"""
 
 from __future__ import annotations
 
@@ -244,7 +247,7 @@ def make_logs_app(site: LogSite, more: Sequence[Route] = ()) -> Starlette:
     return app
 
 
-# `logs_part`: the web server of a builder as a part of it.
+# `logs_part`: makes the web server of a builder, as one of its parts.
 
 log = logging.getLogger("nodepool.web")
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WebSnapshot`: all that pages and API show, as it was at one moment; `SnapshotMaker` makes it for all viewers."""
+"""All that pages and API show, as it was at one moment.
+
+First how long requests waited, then the snapshot and its maker, then which records changed, and who has locks.
+"""
 
 from __future__ import annotations
 
@@ -336,7 +339,7 @@ class SnapshotMaker:
         )
 
 
-# `ChangedRecords`: which records changed since somebody asked last, so that viewers are notified of them.
+# `ChangedRecords`: which records changed since the last call, so that viewers are notified of them.
 
 #: Of more changed records of one kind only the number is known.
 MOST_IDS: Final = 1000

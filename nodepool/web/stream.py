@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/api/v1/events/stream``: Server-Sent Events, by which pages and programs learn at once that something changed."""
+"""``/api/v1/events/stream``: Server-Sent Events, by which pages and programs learn at once that something changed.
+
+First the route, then the messages for all viewers (`EventHub`), then the messages themselves.
+"""
 
 from __future__ import annotations
 
@@ -332,7 +335,7 @@ async def running(hub: EventHub) -> AsyncIterator[None]:
             await task
 
 
-# Messages of the stream of events: what became of two snapshots, and the last ones of them by number.
+# Messages of the stream of events: what changed between two snapshots, and the last ones of them by number.
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.
 MOST_IDS: Final = 50

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits."""
+"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits; then the charts."""
 
 from __future__ import annotations
 
