@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.builder.image_files import BuildFile, ImageFiles
-from nodepool.builder.uploads import ProviderTable, is_of_upload, tell_error
+from nodepool.builder.uploads import is_of_upload, tell_error
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
@@ -53,6 +53,7 @@ from nodepool.zk.images import ImageStore
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
+    from nodepool.runtime.providers import Providers
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
@@ -79,7 +80,7 @@ class CleanupServices:
     store: ImageStore
     images: Callable[[], ImagesView | None]
     config: Callable[[], Config]
-    providers: ProviderTable
+    providers: Providers
     files: ImageFiles
     building: Callable[[], Collection[str]]
     uploading: Callable[[], Iterable[UploadJob]]
@@ -308,7 +309,7 @@ class CloudDeletions:
     def __init__(
         self,
         store: ImageStore,
-        providers: ProviderTable,
+        providers: Providers,
         threads: ProviderThreads,
         log: logging.Logger,
         on_end: Callable[[], None],
@@ -469,7 +470,7 @@ class UnknownImages:
     def __init__(
         self,
         store: ImageStore,
-        providers: ProviderTable,
+        providers: Providers,
         threads: ProviderThreads,
         registry: Registry,
         log: logging.Logger,

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
@@ -209,14 +209,6 @@ MOST_ASKED: Final = 10
 AWAY: Final = Backoff(15.0, 300.0)
 
 
-class OperationCalls(Protocol):
-    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
-
-    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
-
-    def operation(self, zone: str, name: str) -> Operation: ...
-
-
 class Insert:
     """One insert. ``done`` is set once, then ``failure`` says what was wrong; None = nothing. Any thread reads it.
 
@@ -264,7 +256,7 @@ class InsertOperations:
     An insert that nobody holds any more is forgotten.
     """
 
-    def __init__(self, provider: str, calls: OperationCalls, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, calls: ComputeEngine, clock: Callable[[], float] = monotonic) -> None:
         self._provider = provider
         self._calls = calls
         self._clock = clock
@@ -367,14 +359,6 @@ MANY: Final = 250
 OPERATIONS: Final = 1000
 
 
-class DeletionCalls(Protocol):
-    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
-
-    def instance(self, zone: str, name: str) -> GceRecord: ...
-
-    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
-
-
 class DeletionProof:
     """For instances that were in lists, whose deletion was accepted, and that a later list lacks.
 
@@ -382,7 +366,7 @@ class DeletionProof:
     one for each. All methods block; any thread may call them.
     """
 
-    def __init__(self, provider: str, calls: DeletionCalls) -> None:
+    def __init__(self, provider: str, calls: ComputeEngine) -> None:
         self._provider = provider
         self._calls = calls
 
@@ -445,12 +429,6 @@ def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
 MOST: Final = 500
 
 
-class PreemptionCalls(Protocol):
-    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
-
-    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
-
-
 class Preemptions:
     """Of one provider. `look` is called by one thread at a time, `why` by any.
 
@@ -459,7 +437,7 @@ class Preemptions:
     """
 
     def __init__(
-        self, provider: str, zones: Iterable[str], calls: PreemptionCalls, clock: Callable[[], float] = monotonic
+        self, provider: str, zones: Iterable[str], calls: ComputeEngine, clock: Callable[[], float] = monotonic
     ) -> None:
         self._provider = provider
         self._calls = calls

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
+    from nodepool.zk.zookeeper import ZooKeeper
 
 
 # `CloudProviderView`: what launches, deletions and leak sweeps all see of the provider that they are tasks of.
@@ -486,14 +487,6 @@ class Phase(Protocol):
         ...
 
 
-class NodeWrites(Protocol):
-    """What the phases use of ZooKeeper."""
-
-    def surelyLocked(self, node: Node) -> bool: ...
-
-    def storeNode(self, node: Node) -> None: ...
-
-
 @dataclass(frozen=True)
 class LaunchOrder:
     """What is to be launched, and for whom. A reload of the configuration changes nothing here (L-17).
@@ -564,7 +557,7 @@ class BeginPhase:
     def __init__(
         self,
         order: LaunchOrder,
-        zk: NodeWrites,
+        zk: ZooKeeper,
         image_of: Callable[[LabelSettings], tuple[Any, str | None]],
         make_machine: Callable[..., StateMachine],
         log: Log,
@@ -616,7 +609,7 @@ class CreatePhase:
     def __init__(
         self,
         order: LaunchOrder,
-        zk: NodeWrites,
+        zk: ZooKeeper,
         driven: Driven,
         worked: Callable[[], None],
         limit: TimeLimit,
@@ -707,12 +700,6 @@ class CreatePhase:
 # `ScanPhase`: wait until the instance can be logged in to, and collect its host keys (rules K).
 
 
-class KeyScans(Protocol):
-    """What the phase uses of `nodepool.driver.statemachine.scans.Scans`."""
-
-    def scan(self, host: str, port: int, timeout: float, connection_type: str | None) -> Future[tuple[str, ...]]: ...
-
-
 class ScanPhase:
     """Result: ``host_keys`` of the node, unless the instance brought them.
 
@@ -723,7 +710,7 @@ class ScanPhase:
     name = "keys"
 
     def __init__(
-        self, order: LaunchOrder, scans: KeyScans, tell_failure: Callable[[], None], wake: Callable[[], None]
+        self, order: LaunchOrder, scans: Scans, tell_failure: Callable[[], None], wake: Callable[[], None]
     ) -> None:
         self._order = order
         self._scans = scans
@@ -755,13 +742,6 @@ class ScanPhase:
 # `LookPhase`: after a failure, what did the attempt leave in the cloud?
 
 
-class CloudHealth(Protocol):
-    """What the phase uses of `nodepool.driver.statemachine.calls.CloudCalls`."""
-
-    @property
-    def circuit_open(self) -> bool: ...
-
-
 class LookPhase:
     """Results: ``found``, external ids of instances that nobody told us of; ``cloud_away``, the cloud did not answer.
 
@@ -777,7 +757,7 @@ class LookPhase:
         self,
         node: Node,
         search: Search,
-        health: CloudHealth,
+        health: CloudCalls,
         limit: TimeLimit,
         log: Log,
     ) -> None:
@@ -824,7 +804,7 @@ class CleanPhase:
     def __init__(
         self,
         node: Node,
-        zk: NodeWrites,
+        zk: ZooKeeper,
         others: list[Any],
         removal_of: Callable[[Any], Removal],
         worth_repeating: Callable[[BaseException], bool],
@@ -890,7 +870,7 @@ class EndPhase:
 
     name = "end"
 
-    def __init__(self, node: Node, zk: NodeWrites, state: str, log: Log) -> None:
+    def __init__(self, node: Node, zk: ZooKeeper, state: str, log: Log) -> None:
         self._node = node
         self._zk = zk
         self._state = state

@@ -138,7 +138,7 @@ def test_an_upload_belongs_to_its_build(kept: Kept) -> None:
 # -- a thread that sends them
 
 
-class Collector:
+class Collector(OtlpTarget):
     """Answers when it may; `answers` are what it says, the last one again and again."""
 
     def __init__(self, *answers: str | Exception) -> None:
