@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One node on its way from `building` to `ready` (rules L).
 
-First what a launch sees of its provider, then the launch (`NodeLaunch`), then its phases in their order, then the steps
+First what tasks see of their provider, then the launch (`NodeLaunch`), then its phases in their order, then the steps
 that launches share with deletions. What follows what::
 
     begin -> create -> [scan] -> end
@@ -18,7 +18,7 @@ import copy
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.handler_hooks import ProviderView
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
 from nodepool.driver.statemachine.lost_creations import Search
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.cloud_quota import LearnedLimits
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.lost_creations import InstanceFinder
+    from nodepool.driver.statemachine.lost_instances import LostInstances
     from nodepool.driver.statemachine.scans import Scans
     from nodepool.driver.statemachine.scheduler import Scheduler
     from nodepool.model.node import Node
@@ -66,50 +68,50 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-# `CloudProviderView`: what launches, deletions and leak sweeps all see of the provider that they are tasks of.
-#
-# The provider makes these tasks, so this file does not import it. `LaunchingProvider` has what only launches need.
+class CloudProviderView(ProviderView, Protocol):
+    """What handlers, launches, deletions and leak sweeps see of their `StateMachineProvider`.
 
+    The provider makes all of them, so their files do not import it.
+    """
 
-class CloudProviderView(Protocol):
-    """Parts of a `StateMachineProvider`."""
-
-    name: str
     adapter: Adapter
     calls: CloudCalls
     finder: InstanceFinder
+    learned_limits: LearnedLimits
+    #: Which nodes are in doubt, or have lost their instance?
+    lost: LostInstances
+    #: The section.
+    provider: ProviderConfig
+    scans: Scans
     scheduler: Scheduler
+    zk: ZooKeeper | None
 
-    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
-        """The deletion of one instance, in steps."""
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def idle_now(self) -> bool:
+        """Must no resources be deleted, because there is, or will be, a successor?"""
         ...
 
-    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
-        """Delete an instance that nobody uses, in the background."""
+    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
+        """Would these nodes fit together if nothing of ours ran (Q-1)?"""
+        ...
+
+    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
+        """Is there room for one more node of a label now (Q-2)?"""
+        ...
+
+    def roomFor(self, pool: ConfigPool, label: str) -> float:
+        """How many more nodes of a label have room now; 0 = none, or that is not known."""
+        ...
+
+    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
+        """Is there room for a node that is stored already, counting all that were stored before it?"""
         ...
 
     def invalidateQuotaCache(self) -> None:
         """Ask the cloud for its limits again, in the background."""
-        ...
-
-
-#: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
-_OF_THE_PLACE: Final = (Failure.SETUP, Failure.CAPACITY, Failure.INSTANCE, Failure.UNKNOWN)
-
-
-class LaunchingProvider(CloudProviderView, Protocol):
-    """What a launch asks of its provider, too."""
-
-    provider: ProviderConfig
-    scans: Scans
-    learned_limits: LearnedLimits
-
-    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
-        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
-        ...
-
-    def make_create_machine(self, *arguments: Any) -> StateMachine:
-        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
         ...
 
     def zones(self, pool: ConfigPool) -> Sequence[str | None]:
@@ -120,13 +122,73 @@ class LaunchingProvider(CloudProviderView, Protocol):
         """Ask the cloud for its zones again, in the background."""
         ...
 
-    def label_is_broken(self, label: str, error: Exception) -> None:
-        """A launch showed that a label can never work (Q-14)."""
+    def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
+        """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
+        ...
+
+    def make_create_machine(self, *arguments: Any) -> StateMachine:
+        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
+        ...
+
+    def begin_launch(self, launch: NodeLaunch) -> None:
+        """Take on a launch. Raises RuntimeError when the provider has ended."""
+        ...
+
+    def launch_of(self, node_id: str) -> NodeLaunch | None:
+        """The launch of a node, if it runs here."""
         ...
 
     def launch_ended(self, launch: NodeLaunch) -> None:
         """The outcome of a launch is stored."""
         ...
+
+    def label_is_broken(self, label: str, error: Exception) -> None:
+        """A launch showed that a label can never work (Q-14)."""
+        ...
+
+    def left_nothing(self, node_id: str) -> bool:
+        """Did a launch of this node end here, surely without an instance?"""
+        ...
+
+    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
+        """The deletion of one instance, in steps."""
+        ...
+
+    def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
+        """Delete an instance that nothing uses, in the background."""
+        ...
+
+    def node_deleted(self, node: Node) -> None:
+        """The znode of a node was deleted."""
+        ...
+
+    def node_ids(self) -> set[str]:
+        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
+        ...
+
+    def upload_ids(self) -> set[tuple[str, str]]:
+        """Build id and upload id of all uploads to this provider. Blocks."""
+        ...
+
+    def external_id_of(self, node_id: str) -> Any:
+        """External id of a node that is not being launched; else None."""
+        ...
+
+    def look_for_leaks_soon(self) -> None:
+        """Something may be left over: do not wait for the regular sweep."""
+        ...
+
+    def sweep_leaks(self) -> bool:
+        """Look for leaks now; blocks. Is another look worth while?"""
+        ...
+
+    def leak_look_ended(self) -> None:
+        """The task that looks soon has ended."""
+        ...
+
+
+#: Failures that may be those of the zone: drivers say in many ways that a cloud does not have it any more.
+_OF_THE_PLACE: Final = (Failure.SETUP, Failure.CAPACITY, Failure.INSTANCE, Failure.UNKNOWN)
 
 
 class NodeLaunch:
@@ -137,7 +199,7 @@ class NodeLaunch:
 
     def __init__(
         self,
-        provider: LaunchingProvider,
+        provider: CloudProviderView,
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
