@@ -3,8 +3,9 @@
 
 A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
 at once where ready nodes are there (`FastPath`), else through a handler (`Batch`). Everything of a pool belongs to this
-thread. Others only leave ids of what changed and wake it. First the pass (`PoolWorker`), then the parts of a pool and
-how they are made, its entry among the registered pools, what changed, and the log of what waits.
+thread. Others only leave ids of what changed and wake it. First the worker with its parts and its
+pass (`PoolWorker`), then what handlers get of it, its entry among the registered pools, what changed, and the log of
+what waits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -72,11 +73,52 @@ class PoolWorker(Worker):
         self._at_rest = False
         self._epoch = -1
         self.context = PassContext(launcher, provider_name, pool_name, self.launcher_id)
-        parts = PoolParts(launcher, self.context, self.wake, self.request_changed, self.node_changed, log)
-        self.queue, self.desk, self.entry = parts.queue, parts.desk, parts.entry
-        self.free_nodes, self.fast_path, self.intake = parts.free_nodes, parts.fast_path, parts.intake
-        self.view, self.status = parts.view, parts.status
-        self._handlers, self._changes, self._waiting_lines = parts.handlers, parts.changes, parts.waiting_lines
+        self._make_parts(launcher, self.context, log)
+
+    def _make_parts(self, launcher: PoolContext, pool: PassContext, log: logging.Logger) -> None:
+        place = (pool.provider_name, pool.pool_name)
+        nodes = launcher.cache.nodes
+        self.queue = queue = RequestQueue()
+        self.desk = desk = Desk(queue)
+        self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
+        self.free_nodes = free = FreeNodes(nodes, *place, self.node_changed)
+        eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
+        room = Room(pool, desk, log)
+        self._launch_log = LaunchLog()
+        services = PoolServices(pool, free, eviction, room, self._launch_log, self.wake)
+        self.view = PoolView(
+            *(pool, free.ready, room, Turns(launcher.free_counts)),
+            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
+        )
+        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
+        slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
+        self._handlers = Handlers(desk, pool.launcher_id, slowness, self.request_changed, events, log)
+        self.fast_path = FastPath(pool, desk, free, self.wake, self.request_changed, log)
+        declines = Declines(pool, desk, queue, events, log)
+        batch = Batch(self.view, desk, self._handlers, self.request_changed, declines.fail_too_large)
+        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, self.wake, log)
+        self._waiting_lines = WaitingLines(pool, desk, queue, log)
+        self._changes = Changes(pool, queue, desk, free, eviction)
+        self.status = PoolStatusMaker(
+            pool, self._status_sources(place), socket.gethostname(), launcher.version, launcher.config_digest
+        )
+
+    def _status_sources(self, place: tuple[str, str]) -> StatusSources:
+        launcher, launch_log = self._launcher, self._launch_log
+
+        def oldest(kind: RequestKind) -> float | None:
+            request = launcher.cache.requests.get(self.queue.oldest(kind) or "")
+            return None if request is None else request.created_time
+
+        return StatusSources(
+            self.desk,
+            launches=lambda: launch_log.status(self.own_launches()),
+            launching=self._handlers.launching,
+            usual=launch_log.usual,
+            oldest=oldest,
+            ready=lambda: launcher.free_counts.of_pool(*place),
+            tenant_use=launcher.known_tenant_use,
+        )
 
     # -- other threads --
 
@@ -237,82 +279,6 @@ class PoolWorker(Worker):
             self._handlers.hand_over()
         finally:
             self.entry.remove()
-
-
-# `PoolParts`: makes the parts of a pool worker, and gives each what it uses.
-
-
-class Changed(Protocol):
-    """Told the id of what changed; '' = any may have. ``wake`` = False: it can wait until the next pass."""
-
-    def __call__(self, changed_id: str, /, *, wake: bool = True) -> None: ...
-
-
-class PoolParts:
-    """Owned by the pool worker's thread.
-
-    :param launcher: what the pool uses of its launcher.
-    :param pool: what the parts know of the pool.
-    :param wake: makes the worker begin a pass soon.
-    """
-
-    def __init__(
-        self,
-        launcher: PoolContext,
-        pool: PassContext,
-        wake: Callable[[], None],
-        request_changed: Changed,
-        node_changed: Changed,
-        log: logging.Logger,
-    ) -> None:
-        place = (pool.provider_name, pool.pool_name)
-        nodes = launcher.cache.nodes
-        self.queue = queue = RequestQueue()
-        self.desk = desk = Desk(queue)
-        self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
-        self.free_nodes = free = FreeNodes(nodes, *place, node_changed)
-        eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
-        room = Room(pool, desk, log)
-        launch_log = LaunchLog()
-        services = PoolServices(pool, free, eviction, room, launch_log, wake)
-        self.view = PoolView(
-            *(pool, free.ready, room, Turns(launcher.free_counts)),
-            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
-        )
-        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
-        slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
-        self.handlers = handlers = Handlers(desk, pool.launcher_id, slowness, request_changed, events, log)
-        self.fast_path = FastPath(pool, desk, free, wake, request_changed, log)
-        declines = Declines(pool, desk, queue, events, log)
-        batch = Batch(self.view, desk, handlers, request_changed, declines.fail_too_large)
-        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, wake, log)
-        self.waiting_lines = WaitingLines(pool, desk, queue, log)
-        self.changes = Changes(pool, queue, desk, free, eviction)
-        sources = _status_sources(launcher, place, queue, desk, launch_log, handlers)
-        self.status = PoolStatusMaker(pool, sources, socket.gethostname(), launcher.version, launcher.config_digest)
-
-
-def _status_sources(
-    launcher: PoolContext,
-    place: tuple[str, str],
-    queue: RequestQueue,
-    desk: Desk,
-    launch_log: LaunchLog,
-    handlers: Handlers,
-) -> StatusSources:
-    def oldest(kind: RequestKind) -> float | None:
-        request = launcher.cache.requests.get(queue.oldest(kind) or "")
-        return None if request is None else request.created_time
-
-    return StatusSources(
-        desk,
-        launches=lambda: launch_log.status(handlers.launches()),
-        launching=handlers.launching,
-        usual=launch_log.usual,
-        oldest=oldest,
-        ready=lambda: launcher.free_counts.of_pool(*place),
-        tenant_use=launcher.known_tenant_use,
-    )
 
 
 # `PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.handler_hooks`).
