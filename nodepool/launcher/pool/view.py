@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import Verdict
+    from nodepool.zk.cache import LockedRecordCache
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -451,14 +452,6 @@ class PoolContext:
 ASIDE_SECONDS: Final = 30.0
 
 
-class NodeCache(Protocol):
-    """What is read of the cache of nodes."""
-
-    def get(self, record_id: str) -> Node | None: ...
-
-    def is_locked(self, record_id: str) -> bool: ...
-
-
 class FreeNodes:
     """Owned by the pool worker's thread.
 
@@ -466,7 +459,9 @@ class FreeNodes:
     :param changed: called with the id of a node that is to be looked at again.
     """
 
-    def __init__(self, nodes: NodeCache, provider_name: str, pool_name: str, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, nodes: LockedRecordCache[Node], provider_name: str, pool_name: str, changed: Callable[[str], None]
+    ) -> None:
         self._nodes = nodes
         self._place = (provider_name, pool_name)
         self._changed = changed
