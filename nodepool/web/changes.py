@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -34,6 +34,7 @@ from nodepool.zk.locks import COMMAND, LockOwners
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
+    from nodepool.zk.cache import LockedRecordCache
     from nodepool.zk.locks import ZkLock
     from nodepool.zk.maintenance_store import MaintenanceStore
     from nodepool.zk.zookeeper import ZooKeeper
@@ -273,16 +274,6 @@ class GivenUp(Exception):
     """The change is not to be made any more."""
 
 
-class NodeLocks(Protocol):
-    """The cache of nodes, see `nodepool.zk.cache.LockedRecordCache`. No call blocks."""
-
-    def contenders(self, record_id: str) -> list[str]: ...
-
-    def add_listener(self, listener: Callable[[str], None]) -> None: ...
-
-    def add_queue_listener(self, listener: Callable[[str], None]) -> None: ...
-
-
 @dataclass
 class PendingChange:
     """A change that waits.
@@ -323,7 +314,7 @@ class PendingChanges:
     def __init__(
         self,
         zk: ZooKeeper,
-        nodes: NodeLocks,
+        nodes: LockedRecordCache[Node],
         tell: Callable[[PendingChange, str], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:

@@ -14,7 +14,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKException
@@ -28,9 +28,9 @@ from nodepool.zk.locks import LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LauncherStatus, PoolStatus
+    from nodepool.model.status import LauncherStatus
     from nodepool.web.changes import PendingChange
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache, StatusCache
     from nodepool.zk.client import ZooKeeperClient
 
 
@@ -126,22 +126,6 @@ def percentile(values: Sequence[float], percent: int) -> float | None:
 LIFETIME_SECONDS: Final = 0.5
 
 
-class StatusSource(Protocol):
-    """What pools, launchers and builders report, see `nodepool.zk.caches.StatusCache`. No call blocks."""
-
-    #: Set while it follows ZooKeeper and has read everything.
-    ready: threading.Event
-
-    def pools(self) -> Sequence[PoolStatus]: ...
-
-    def launchers(self) -> Sequence[LauncherStatus]: ...
-
-    def builders(self) -> BuilderStatus: ...
-
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """:param listener: called in the connection thread when any record changed; must not block."""
-
-
 def nobody(_node_id: str) -> str | None:
     """Tells of no lock whose it is."""
     return None
@@ -187,7 +171,7 @@ class SnapshotMaker:
     def __init__(
         self,
         cache: NodepoolCache,
-        status: StatusSource,
+        status: StatusCache,
         locker: Callable[[str], str | None] = nobody,
         pending: Callable[[str], PendingChange | None] = nothing,
         builders: Callable[[], frozenset[str] | None] = lambda: None,

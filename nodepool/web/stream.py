@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
     from nodepool.model.event import Event
     from nodepool.model.status import LauncherStatus
-    from nodepool.web.site import Snapshots
-    from nodepool.web.snapshot import RecordKind, WebSnapshot
+    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 #: The name of the hub in the state of the application's lifespan.
 HUB: Final = "event_hub"
@@ -177,7 +176,7 @@ class EventHub:
     :param clock: monotonic seconds.
     """
 
-    def __init__(self, snapshots: Snapshots, version: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, snapshots: SnapshotMaker, version: str, clock: Callable[[], float] = monotonic) -> None:
         self._snapshots = snapshots
         self._version = version
         self._clock = clock
@@ -316,7 +315,7 @@ class EventHub:
         return int(number) if valid else None
 
 
-def _snapshot(snapshots: Snapshots, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
+def _snapshot(snapshots: SnapshotMaker, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
     """The latest snapshot and what it has that those before had not."""
     snapshot = snapshots.latest(FRESH_SECONDS)
     return snapshot, snapshots.take_changes() if with_changes else {}
