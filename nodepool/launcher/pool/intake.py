@@ -205,18 +205,18 @@ class Intake:
             self._decline(bucket, verdict)
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
-                self._view.room.keep_for_tenant(kind, verdict.reason)
+                self._view.tenants.reserve(kind, verdict.reason)
             self._desk.explanations.waits(kind, verdict.reason)
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
         if isinstance(verdict, Fulfil) and self._fast_path.takes(handler.request.key):
             self._fast_path.start(handler, verdict.nodes)
-            self._view.room.taken(bucket.kind)
+            self._view.tenants.add(bucket.kind)
             self._fulfilled += 1
             return True
         self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
-        return not self._view.room.paused
+        return not self._desk.paused
 
     def _leave(self, request: NodeRequest, verdict: Leave, view: RequestView) -> None:
         """It is another pool's turn, or its work already; the bucket goes on."""
@@ -257,7 +257,6 @@ class Batch:
     ) -> None:
         self._view = view
         self._pool = view.pool
-        self._room = view.room
         self._turns = view.turns
         self._desk = desk
         self._handlers = handlers
@@ -286,13 +285,13 @@ class Batch:
         finally:
             self._let_go_unlocked(handlers)
         for _ in locked:
-            self._room.taken(kind)
+            self._view.tenants.add(kind)
         self._run(locked)
         return len(locked)
 
     def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
         """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
-        room = self._room.ahead(kind, handler)
+        room = self._view.room_ahead(kind, handler)
         return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
 
     def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:

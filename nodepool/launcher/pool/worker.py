@@ -26,7 +26,7 @@ from nodepool.launcher.pool.desk import Desk, RequestEvents
 from nodepool.launcher.pool.handlers import POLL_SECONDS, Eviction, Handlers, LaunchLog
 from nodepool.launcher.pool.intake import Batch, Declines, FastPath, Intake
 from nodepool.launcher.pool.status import PoolStatusMaker, StatusSources
-from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, Room, Turns
+from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, TenantCheck, Turns, has_place
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
@@ -83,11 +83,10 @@ class PoolWorker(Worker):
         self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
         self.free_nodes = free = FreeNodes(nodes, *place, self.node_changed)
         eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
-        room = Room(pool, desk, log)
         self._launch_log = LaunchLog()
-        services = PoolServices(pool, free, eviction, room, self._launch_log, self.wake)
+        services = PoolServices(pool, free, eviction, self._launch_log, self.wake)
         self.view = PoolView(
-            *(pool, free.ready, room, Turns(launcher.free_counts)),
+            *(pool, free.ready, desk, TenantCheck(pool, log), Turns(launcher.free_counts)),
             make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
         )
         events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
@@ -295,7 +294,6 @@ class PoolServices:
         pool: PassContext,
         free: FreeNodes,
         eviction: Eviction,
-        room: Room,
         launch_log: LaunchLog,
         wake: Callable[[], None],
     ) -> None:
@@ -306,7 +304,6 @@ class PoolServices:
         self._pool = pool
         self._free = free
         self._eviction = eviction
-        self._room = room
         self._launch_log = launch_log
         self._wake = wake
 
@@ -354,7 +351,7 @@ class PoolServices:
         return self._pool.provider_replaced()
 
     def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
-        return self._room.has_place(node, reused=reused)
+        return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
 
     def set_aside(self, node: Node) -> None:
         self._free.set_aside(node)
