@@ -633,11 +633,8 @@ class GceCreation(CreationMachine[GceRecord]):
             return pause
         if not isinstance(error, CapacityException):
             return None
-        self.cloud.places.no_room_for(self._places[0], self._request)
-        if len(self._places) == 1:
+        if not self.cloud.places.try_another(self._places, self._request, error, self.log):
             return None
-        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
         self._ordered = False
         return 0.0
 

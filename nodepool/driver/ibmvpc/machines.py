@@ -329,12 +329,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     def _another_place(self, error: Exception) -> bool:
         """The present place has no capacity. Is there another one?"""
-        self.cloud.places.no_room_for(self._places[0], self._request)
-        if len(self._places) == 1:
-            return False
-        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
-        return True
+        return self.cloud.places.try_another(self._places, self._request, error, self.log)
 
     def _shortage(self) -> CloudQuota | None:
         """Why the instance would get no floating IP at the present place; None = it may, or needs none."""
