@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.plan.queue import RequestKind
-    from nodepool.plan.triage import PoolInfo
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -302,10 +301,13 @@ class PoolServices:
         self.pool_name = pool.pool_name
         self.ready_nodes = free.ready
         self._pool = pool
-        self._free = free
-        self._eviction = eviction
         self._launch_log = launch_log
-        self._wake = wake
+        self.wake = wake
+        self.evict = eviction.evict
+        self.set_aside = free.set_aside
+        self.absent_pools = pool.absent_pools
+        self.declines_of_others = pool.declines_of_others
+        self.provider_replaced = pool.provider_replaced
 
     def getZK(self) -> ZooKeeper:
         return facade_for(self._pool.config, self._pool.zk)
@@ -326,9 +328,6 @@ class PoolServices:
 
         return LauncherView(self.getZK(), self._pool.launcher.provider)
 
-    def wake(self) -> None:
-        self._wake()
-
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         if result == states.READY:
             self._launch_log.ready(node.type[0] if node.type else None, node.created_time)
@@ -338,23 +337,8 @@ class PoolServices:
     def launch_error(self, node: Node) -> str:
         return self._launch_log.error_of(node.key)
 
-    def evict(self, *, shared: bool = False) -> None:
-        self._eviction.evict(shared=shared)
-
-    def absent_pools(self) -> list[PoolInfo]:
-        return self._pool.absent_pools()
-
-    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
-        return self._pool.declines_of_others(request_id)
-
-    def provider_replaced(self) -> bool:
-        return self._pool.provider_replaced()
-
     def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
         return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
-
-    def set_aside(self, node: Node) -> None:
-        self._free.set_aside(node)
 
 
 # A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A).
