@@ -78,7 +78,7 @@ class Tracing:
         name = settings.endpoint or "the collector on this host"
         exporter = Exporter(OtlpTarget(settings), name)
         exporter.start()
-        spans.use(exporter)
+        spans.use(exporter.record)
         self._exporter = exporter
         self.log.info("Traces go to %s by %s", name, settings.protocol)
 
@@ -86,7 +86,7 @@ class Tracing:
         """Record nothing more, and send what waits. Blocks at most a little more than `FLUSH_SECONDS`."""
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
-            spans.stop_using(exporter)
+            spans.stop_using(exporter.record)
             exporter.stop(FLUSH_SECONDS)
 
 
