@@ -27,6 +27,7 @@ from nodepool.listing.images import (
     split_build_name,
     upload_table,
 )
+from nodepool.listing.table import printable_log
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -212,8 +213,4 @@ def _print(chunks: Iterator[bytes]) -> None:
     for chunk in chunks:
         text = decoder.decode(chunk)
         # Packages write what they like: no escape sequence of theirs may reach the terminal.
-        print(_printable(text) if sys.stdout.isatty() else text, end="", flush=True)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+        print(printable_log(text) if sys.stdout.isatty() else text, end="", flush=True)

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from nodepool.builder.image_files import all_logs, open_log
 from nodepool.clock import wall_time
 from nodepool.listing import table
-from nodepool.listing.table import Column, Table, size
+from nodepool.listing.table import Column, Table, printable_log, size
 from nodepool.runtime.worker import Part
 from nodepool.version import release_string
 from nodepool.web.answers import StaticFiles, root_of
@@ -220,11 +220,6 @@ def tail(directory: str, name: str) -> tuple[str, int]:
     if begin:
         data = data.partition(b"\n")[2]
     return printable_log(data.decode("utf-8", "replace")), end
-
-
-def printable_log(text: str) -> str:
-    """Packages write what they like: no character of theirs does more than be seen."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
 
 
 def make_logs_app(site: LogSite, more: Sequence[Route] = ()) -> Starlette:
