@@ -28,7 +28,7 @@ from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Sta
 def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Keys of the launches that were counted."""
     keys: list[str] = []
-    monkeypatch.setattr(reports, "report", lambda key, *args, **more: keys.append(key))
+    monkeypatch.setattr(reports, "report_launch", lambda key, *args, **more: keys.append(key))
     return keys
 
 
