@@ -291,7 +291,7 @@ class Batch:
 
     def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
         """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
-        room = self._view.room_ahead(kind, handler)
+        room = self._view.ahead(kind, handler)
         return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
 
     def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:

@@ -131,7 +131,7 @@ class PoolView:
         self._objections[kind] = (monotonic() + OBJECTION_SECONDS, handler.provider, found)
         return found
 
-    def room_ahead(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
+    def ahead(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
         """How many requests of a kind, the handler's included, have room for sure; 1 = that is not known."""
         if self.tenants.limits(kind):
             return 1
