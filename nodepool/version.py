@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The release of the installed package."""
+"""The release of the installed package, and what this installation was made from."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BuildWorker`: a thread that builds images, one after the other (rules B)."""
+"""Builds of images (rules B).
+
+First the thread that picks what is due and builds it (`BuildWorker`) with what it remembers of failed builds, then one
+build from its lock to its record (`BuildAttempt`), then the command line and the environment of diskimage-builder.
+"""
 
 from __future__ import annotations
 
@@ -301,7 +305,7 @@ def _in_order(wanted: WantedImages, view: ImagesView) -> Iterator[WantedImage]:
     return iter(sorted(wanted.images.values(), key=key))
 
 
-# What the newest ready build of an image tells of the next one: how long it takes, and how much space.
+# What the newest ready build of an image says of the next one: how long it takes, and how much space.
 
 #: So many times the size of the last build must be free before the next one: it has its temporary files, too.
 SPACE_FACTOR = 2
@@ -635,7 +639,7 @@ class BuildAttempt:
                 services.client.wait_connected(1.0)
 
 
-# Command line and environment of a build (rules B-5, B-6, B-15). Pure but for the search for the command.
+# Command line and environment of a build (rules B-5, B-6, B-15). Pure functions, but for the search for the command.
 
 COMMAND: Final = "disk-image-create"
 #: Makes an image of another one.

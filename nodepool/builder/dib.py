@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`DibRun`: one run of diskimage-builder, in a session of its own (rules B-7, B-8, B-14, B-15).
+"""One run of diskimage-builder, in a session of its own (rules B-7, B-8, B-14, B-15).
 
-Its output comes through a pipe: a build whose builder is gone ends when it writes. One thread waits for output, for the
-end of the command, for the end of its time and for `DibRun.stop`, all with one selector.
+Its output comes through a pipe: a build whose builder has ended ends when it writes. One thread waits for output, for
+the end of the command, for the end of its time and for `DibRun.stop`, all with one selector. After the run (`DibRun`)
+come the processes of a session and what a build mounted: how both are ended. Then the directories of a builder:
+`WorkDir` of one build and `OwnDirectory` of the process.
 """
 
 from __future__ import annotations
@@ -548,11 +550,9 @@ def remove(directory: Path) -> list[str]:
 
 # `WorkDir`: where one build has its temporary files, and a note of it that outlives the builder.
 #
-# The note is ``<images-dir>/.builds/<image>-<build id>.json``. Who builds holds a lock of the file (flock(2)), which
-# ends
-# with the process. So the next builder in the same directory knows which builds were interrupted, and ends what is
-# left
-# of them: processes, mounts, loop devices, files.
+# The note is ``<images-dir>/.builds/<image>-<build id>.json``. A builder holds a lock of this file (flock(2)) while it
+# builds; the lock ends with the process. So the next builder in the same directory knows which builds were interrupted,
+# and ends what is left of them: processes, mounts, loop devices, files.
 
 
 #: Below ``images-dir``. Who lists images finds no image in it.
@@ -569,7 +569,7 @@ class Note:
     :param directory: work directory.
     :param output: path of the image files without what follows the build's id.
     :param session: of its processes; 0 = it has none.
-    :param started: of the process that began the session; see `process_session.Process`.
+    :param started: of the process that began the session; see `Process`.
     :param machine: on which one, and in which namespace of process ids, these numbers mean anything.
     """
 

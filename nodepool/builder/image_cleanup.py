@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ImageCleanupWorker`: removes builds, uploads and files that are not needed any more (rules R-1 to R-17)."""
+"""Removal of builds, uploads and files that are not needed any more (rules R-1 to R-17).
+
+First the thread that decides what is removed (`ImageCleanupWorker`), then deletions in the clouds, images in clouds
+that no record knows, and the threads of each provider for both.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.builder.image_files import BuildFile, ImageFiles
-from nodepool.builder.uploads import ProviderTable, is_of_upload, tell_error
+from nodepool.builder.uploads import is_of_upload, tell_error
 from nodepool.clock import monotonic, wall_time
 from nodepool.config.sections import wanted_images
 from nodepool.driver import gateway
@@ -49,6 +53,7 @@ from nodepool.zk.images import ImageStore
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
+    from nodepool.runtime.providers import Providers
 
 #: Longest time between two looks; changes come as events.
 IDLE_SECONDS: Final = 60.0
@@ -75,7 +80,7 @@ class CleanupServices:
     store: ImageStore
     images: Callable[[], ImagesView | None]
     config: Callable[[], Config]
-    providers: ProviderTable
+    providers: Providers
     files: ImageFiles
     building: Callable[[], Collection[str]]
     uploading: Callable[[], Iterable[UploadJob]]
@@ -304,7 +309,7 @@ class CloudDeletions:
     def __init__(
         self,
         store: ImageStore,
-        providers: ProviderTable,
+        providers: Providers,
         threads: ProviderThreads,
         log: logging.Logger,
         on_end: Callable[[], None],
@@ -465,7 +470,7 @@ class UnknownImages:
     def __init__(
         self,
         store: ImageStore,
-        providers: ProviderTable,
+        providers: Providers,
         threads: ProviderThreads,
         registry: Registry,
         log: logging.Logger,

@@ -2,9 +2,9 @@
 """Files of builds below ``images-dir`` (rules B-10, R-9, R-15).
 
 ``<image>-<build id>.<format>`` is an image, with ``.md5`` and ``.sha256`` beside it, and with ``.<provider>.upload``
-for each upload that can be taken up again; ``<image>-<build id>.d`` is the directory in which diskimage-builder tells
-what it built. What a name says of image and build is all that there is to
-know whose a file is.
+for each upload that can be taken up again; in the directory ``<image>-<build id>.d`` diskimage-builder describes what
+it built. Only the name of a file says which image and build it belongs to. After the images come the logs of builds,
+commands that only root may run, and checksums.
 """
 
 from __future__ import annotations

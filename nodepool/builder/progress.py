@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running builds, with their progress, for status records, commands and metrics."""
+"""How far running builds and uploads are, for status records, commands and metrics.
+
+First the builds, then the uploads with their speed, then the steps of a build as its output shows them.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ class Meter:
         self._notes: deque[tuple[float, int]] = deque([(clock(), 0)])
 
     def report(self, done: int, total: int) -> None:
-        """Bytes that are uploaded, as `upload_progress.Report`. Any thread; does not block."""
+        """Bytes that are uploaded, as `Report` of `nodepool.driver.framework.uploads`. Any thread; does not block."""
         now = self._clock()
         with self._lock:
             begins_again = done < self._done
@@ -210,7 +213,7 @@ def _nothing() -> None:
     """Stands for a listener."""
 
 
-# The progress of a build, from the output of diskimage-builder. Pure: time is an argument.
+# The progress of a build, from the output of diskimage-builder. It is pure: time is an argument.
 
 #: Before the first word of diskimage-builder.
 STARTING: Final = "starting"

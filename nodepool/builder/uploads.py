@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`UploadWorker`: a thread that uploads images, one after the other."""
+"""Uploads of images to providers (rules U).
+
+First the thread that uploads (`UploadWorker`) and the queue that it takes uploads from, then one upload from its lock
+to its record (`UploadRun`), the hook that may reject it, and names and metadata of uploaded images.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.builder.image_files import FileChecksums, ImageFiles
@@ -54,6 +58,7 @@ from nodepool.zk.images import ImageStore
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.interface import Provider
+    from nodepool.runtime.providers import Providers
     from nodepool.zk.locks import ZkLock
 
 #: Longest time between two looks; changes come as events.
@@ -284,14 +289,6 @@ class Outcome(enum.Enum):
     NOT_DUE = "not due"
 
 
-class ProviderTable(Protocol):
-    """The providers of the builder."""
-
-    def get(self, name: str | None) -> Provider | None:
-        """One that runs; None = it does not."""
-        ...
-
-
 @dataclass(frozen=True)
 class UploadServices:
     """What uploads use, the same for all.
@@ -302,7 +299,7 @@ class UploadServices:
     store: ImageStore
     images: Callable[[], ImagesView]
     config: Callable[[], Config]
-    providers: ProviderTable
+    providers: Providers
     files: ImageFiles
     checksums: FileChecksums
     running: RunningUploads

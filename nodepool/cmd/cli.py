@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool``: the command line for operators (reference/commands 2)."""
+"""``nodepool``: the command line for operators (reference/commands 2).
+
+First the parser and the program, then ``nodepool completion``.
+"""
 
 from __future__ import annotations
 
@@ -238,7 +241,7 @@ def add_command(
     parser: argparse.ArgumentParser,
     commands: Mapping[str, argparse.ArgumentParser],
 ) -> None:
-    """Add the command of this module.
+    """Add ``completion``.
 
     :param add: ``add_parser`` of the sub-command group.
     :param parser: of the whole command line.

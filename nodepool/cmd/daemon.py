@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What daemons share: their options, logging, and the way into the background (reference/commands 3 and 7)."""
+"""What daemons share (reference/commands 3, 4 and 7).
+
+First options, logging and the way into the background, with pid file and directories. Then the run until a signal ends
+it (`ServiceRunner`) and the messages to systemd. Last what helps to find faults: SIGUSR2, profiler, console, stacks.
+"""
 
 from __future__ import annotations
 
@@ -187,9 +191,9 @@ def finish(status: int) -> int:
 
 # The pid file of a daemon in the background: one instance at a time.
 #
-# The lock is an flock(2) on the open file. The kernel releases it however the daemon ends, so the file of a
-# daemon that was killed never has to be judged by its content; a fork keeps the lock. Only for a daemon that
-# does not use flock (the released Nodepool) the process number in the file is looked at.
+# The lock is an flock(2) on the open file. The kernel releases it however the daemon ends, so the file of a daemon that
+# was killed never has to be judged by its content; a fork keeps the lock. Only for a daemon that does not use flock
+# (the released Nodepool) the process number in the file is looked at.
 
 #: Of a new directory: whoever watches the daemon may read its pid file.
 DIRECTORY_MODE: Final = 0o755
@@ -738,7 +742,7 @@ def report_growth(objgraph: Any) -> None:
 
 # ``--repl``: a Python console inside the running daemon, on localhost:3000.
 #
-# There is no authentication: whoever can connect can do everything the daemon can. For debugging only.
+# There is no authentication: a user who can connect can do everything that the daemon can. For debugging only.
 
 HOST: Final = "localhost"
 PORT: Final = 3000

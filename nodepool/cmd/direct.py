@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool delete --now``: delete nodes in the foreground, through their providers."""
+"""Commands that ask clouds themselves: ``nodepool delete --now`` and ``nodepool alien-image-list``.
+
+The first deletes nodes in the foreground, through their providers. The second lists images that ZooKeeper does not
+know.
+"""
 
 from __future__ import annotations
 

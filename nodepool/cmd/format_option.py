@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands that print a listing have in common: options of its form, and showing it (reference/commands 2)."""
+"""What commands that print a listing have in common: options of its form, and showing it (reference/commands 2).
+
+Last what a command that watches sees of ZooKeeper (`Watched`).
+"""
 
 from __future__ import annotations
 

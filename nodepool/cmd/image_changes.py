@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool image-build``, ``image-pause``, ``image-unpause``, ``image-delete`` and ``dib-image-delete``.
+"""Commands that change images; they print nothing when they succeed (reference/commands 2).
 
-They print nothing when they succeed (reference/commands 2).
+First ``nodepool image-build``, ``image-pause``, ``image-unpause``, ``image-delete`` and ``dib-image-delete``, then
+``image-upload`` and ``image-rollback``, which 11.0.0 does not have, then how images that an operator names are found.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LOCK_SECONDS: Final = 5.0
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add the commands that build, pause and delete.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -224,7 +225,7 @@ def _refuse(doomed: _Doomed[R], record: R | None) -> None:
 
 
 def add_upload_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``image-upload`` and ``image-rollback``.
 
     :param add: ``add_parser`` of the sub-command group.
     """

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool image-list``, ``dib-image-list``, ``image-status`` and ``alien-image-list`` (reference/commands 2)."""
+"""Commands that show images (reference/commands 2).
+
+First ``nodepool image-list``, ``dib-image-list``, ``image-status`` and ``alien-image-list``, then ``image-log``, which
+prints the log of a build on the host of its builder.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,7 @@ from nodepool.listing.images import (
     split_build_name,
     upload_table,
 )
+from nodepool.listing.table import printable_log
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add the listings.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -118,7 +123,7 @@ _CHUNK: Final = 1 << 16
 
 
 def add_log_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``image-log``.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -208,8 +213,4 @@ def _print(chunks: Iterator[bytes]) -> None:
     for chunk in chunks:
         text = decoder.decode(chunk)
         # Packages write what they like: no escape sequence of theirs may reach the terminal.
-        print(_printable(text) if sys.stdout.isatty() else text, end="", flush=True)
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
+        print(printable_log(text) if sys.stdout.isatty() else text, end="", flush=True)

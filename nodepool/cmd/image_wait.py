@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for a build or for uploads, for ``--wait`` of ``nodepool image-build`` and ``image-upload``."""
+"""Waiting for a build or for uploads, for ``--wait`` of ``nodepool image-build`` and ``image-upload``.
+
+First what is waited for, then how its progress is shown.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool pause``, ``drain``, ``resume``, ``quarantine``, ``release`` and ``maintenance`` (reference/commands 2)."""
+"""Commands that take things out of service (reference/commands 2).
+
+First ``nodepool pause``, ``drain``, ``resume``, ``quarantine``, ``release`` and ``maintenance``, then durations and
+moments as their arguments.
+"""
 
 from __future__ import annotations
 

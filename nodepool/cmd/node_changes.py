@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``nodepool hold`` and ``delete`` do with nodes (reference/commands 2)."""
+"""What ``nodepool hold`` and ``delete`` do with nodes (reference/commands 2).
+
+First the changes of nodes, then waiting for nodes that are in use.
+"""
 
 from __future__ import annotations
 

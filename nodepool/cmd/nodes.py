@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool list`` (``nodes``), ``hold`` and ``delete`` (reference/commands 2)."""
+"""Commands about nodes and requests (reference/commands 2).
+
+First ``nodepool list`` (``nodes``), ``hold`` and ``delete``, then the options that choose nodes and requests, then
+``request-list`` (``requests``) and ``label-list``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _WHEN_FREE = "wait until whoever has the node gives it back, e.g. until its job 
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``list``, ``hold`` and ``delete``.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -171,7 +175,7 @@ def _states(known: Sequence[str]) -> Callable[[str], list[str]]:
 
 
 def add_request_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``request-list`` and ``label-list``.
 
     :param add: ``add_parser`` of the sub-command group.
     """

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool status``, ``providers``, ``hosts``, ``launchers`` and ``tenants`` (reference/commands 2)."""
+"""Commands that show how a system is (reference/commands 2).
+
+First ``nodepool status``, ``providers``, ``hosts``, ``launchers`` and ``tenants``, then ``explain``, then ``events``.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ NO_LAUNCHER: Final = (
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``status`` and the listings.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -227,7 +230,7 @@ examples:
 
 
 def add_explain_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``explain``.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -277,7 +280,7 @@ LOOK_SECONDS: Final = 2.0
 
 
 def add_event_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``events``.
 
     :param add: ``add_parser`` of the sub-command group.
     """

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A command's connection to ZooKeeper. No caches: everything is read directly (reference/commands 2)."""
+"""What a command works with (reference/commands 2).
+
+First its connection to ZooKeeper, without caches, as everything is read directly; then who uses it, and a provider that
+is started for it.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from nodepool.config.objects import Config
+    from nodepool.config.zookeeper import ZooKeeperSettings
     from nodepool.driver.interface import Provider
-    from nodepool.zk.client import ServerAddress
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: How long a command waits for ZooKeeper, in seconds.
@@ -43,23 +47,6 @@ class _Lost(BaseException):
     """The connection did not come back. No handler of errors in between is to take it for its own."""
 
 
-class Settings(Protocol):
-    """The part of the configuration that a connection needs."""
-
-    @property
-    def zookeeper_servers(self) -> Sequence[ServerAddress]: ...
-    @property
-    def zookeeper_timeout(self) -> float: ...
-    @property
-    def zookeeper_tls_cert(self) -> str | None: ...
-    @property
-    def zookeeper_tls_key(self) -> str | None: ...
-    @property
-    def zookeeper_tls_ca(self) -> str | None: ...
-    @property
-    def tls_places(self) -> Mapping[str, tuple[str, int | None]]: ...
-
-
 def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextManager[ZooKeeper]:
     """Connect as the configuration file says, without reading the rest of it.
 
@@ -73,7 +60,7 @@ def open_zookeeper(options: argparse.Namespace) -> contextlib.AbstractContextMan
 
 
 @contextlib.contextmanager
-def connect(settings: Settings) -> Iterator[ZooKeeper]:
+def connect(settings: ZooKeeperSettings) -> Iterator[ZooKeeper]:
     """Connect, and disconnect at the end. Blocks up to `CONNECT_SECONDS`.
 
     :raises ZKException: there is no connection; the text has a sentence with the cause for each server.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool-tls``: certificates for ZooKeeper's servers and clients (reference/man/nodepool-tls)."""
+"""``nodepool-tls``: certificates for ZooKeeper's servers and clients (reference/man/nodepool-tls).
+
+First the command, then the certificate authority in its directory (`Authority`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool config-validate``: every problem of the configuration file (reference/commands 2)."""
+"""Commands about configuration files (reference/commands 2).
+
+First ``nodepool config-validate``, which finds every problem of a file, then ``config-diff``, which shows what a reload
+would do.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ log = logging.getLogger(log_names.CONFIG_VALIDATOR)
 
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``config-validate``.
 
     :param add: ``add_parser`` of the sub-command group.
     """
@@ -103,7 +107,7 @@ def _read_line(path: str, number: int) -> str | None:
 
 
 def add_diff_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+    """Add ``config-diff``.
 
     :param add: ``add_parser`` of the sub-command group.
     """

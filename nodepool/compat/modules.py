@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nodepool.zk.components.COMPONENT_REGISTRY` of 11.0.0, and its `nodepool.model_api`."""
+"""Modules and classes of 11.0.0 that drivers use, one after the other, made of what there is now."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ class RateLimitInstance(AbstractContextManager[None]):
         self._turn.__exit__(etype, value, tb)
 
 
-# `nodepool.version.version_info` of 11.0.0.
+# The name ``nodepool.version.version_info`` of 11.0.0.
 
 
 class VersionInfo:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ReleasedZooKeeper`: the facade as drivers that are not part of Nodepool get it, with all methods of 11.0.0."""
+"""The facade of ZooKeeper as drivers that are not part of Nodepool get it, with all methods of 11.0.0.
+
+First the methods for images (`ReleasedImages`), then the whole (`ReleasedZooKeeper`).
+"""
 
 from __future__ import annotations
 

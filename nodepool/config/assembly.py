@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents to a `Config`, section by section, in the order of reference/configuration 1."""
+"""Documents to a `Config`, section by section, in the order of reference/configuration 1.
+
+First the whole, then the sections of providers, which go to their drivers, and the check of such a section against the
+schemas.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +77,7 @@ def assemble_images(
 # ``providers``: common checks, then each section goes to its driver (reference/configuration 5).
 #
 # A section that cannot be used gives an `UnavailableProviderConfig`: its errors are those of the provider, not of the
-# file, and the other providers work. So does a driver that Nodepool knows, but that is not here; that is no error.
+# file, and the other providers work. So does a driver that Nodepool knows, but that is not installed; that is no error.
 
 
 class CheckedSections:

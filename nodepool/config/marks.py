@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """YAML to plain Python values, with the line of every key.
 
-The values are built from the parser's events: in one pass without recursion, which also finds duplicate keys, and
-stops at input made to exhaust us (aliases that expand to millions of values, deep nesting). It is several times
-faster than PyYAML's own composer and constructor, because equal plain scalars are resolved once. Aliases share values.
+The values are built from the parser's events: in one pass without recursion, which also finds duplicate keys, and stops
+at input made to exhaust us (aliases that expand to millions of values, deep nesting). It is several times faster than
+PyYAML's own composer and constructor, because equal plain scalars are resolved once. Aliases share values. After that
+comes how the text of a file is read, and what is usually wrong where it cannot be parsed.
 """
 
 from __future__ import annotations
@@ -427,7 +428,7 @@ def substitute(path: str, text: str, environ: Mapping[str, str]) -> SourceText:
     return SourceText(path, "\n".join(result), numbers)
 
 
-# What is usually wrong where YAML cannot be parsed, in plain words. Pure.
+# What is usually wrong where YAML cannot be parsed, in plain words. Pure functions.
 
 #: What YAML reserves: a text cannot begin with one of these.
 _RESERVED: Final = "@`%"

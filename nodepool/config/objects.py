@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loaded configuration (reference/configuration 2 to 6). Objects compare by value, which reloads depend on."""
+"""The loaded configuration (reference/configuration 2 to 6). Objects compare by value, which reloads depend on.
+
+First the settings of traces, then labels, images, limits of tenants, and the whole (`Config`).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs voluptuous schemas and turns everything that they object to into problems with file, line and key.
 
-Voluptuous stops at the first bad item of a list; here every item is looked at.
+Voluptuous stops at the first bad item of a list; here every item is looked at. First the checks, then how what a schema
+wants is described, then what is made of values that daemons of 11.0.0 accepted (`Tolerance`).
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def _complete(schema: Any, required: bool = False, extra: int = v.PREVENT_EXTRA)
     return schema
 
 
-# -- what a schema wants at some place --
+# What a schema wants at some place, as text.
 
 
 def _schemas_at(schema: Any, path: Sequence[Any]) -> Iterator[Any]:
@@ -222,8 +223,7 @@ def _hint(path: Sequence[Any], expected: str, got: Any) -> str:
 
 # What daemons of Nodepool 11 make of values that no schema allows (reference/configuration 1).
 #
-# They never ran a schema, so there are files with empty keys, numbers in quotes, and so on, that work. Here such
-# values
+# They never ran a schema, so there are files with empty keys, numbers in quotes, and so on, that work. Here such values
 # are changed to what they mean, and each change is a problem: a warning for a daemon, and an error for the validator
 # where that of Nodepool 11 refuses the value, too.
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections of a configuration other than ZooKeeper, images and providers (reference/configuration 2, 3, 6)."""
+"""The sections of a configuration other than ZooKeeper and providers (reference/configuration 2, 3, 4, 6).
+
+First these sections, then ``diskimages``, then what a configuration wants of images.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +98,7 @@ def _tenants(document: Document, config: Config, problems: Problems) -> None:
         config.tenant_resource_limits[name] = limits
 
 
-# -- for the other readers --
+# What the other readers of sections use.
 
 
 def entries(data: Any, key: str, name_key: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool config-validate``: finds everything that is wrong with a file (reference/configuration 11)."""
+"""``nodepool config-validate``: finds everything that is wrong with a file (reference/configuration 11).
+
+First the validation, then the columns of problems.
+"""
 
 from __future__ import annotations
 

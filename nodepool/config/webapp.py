@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the web pages (reference/configuration 2): where they are served, and who may change something."""
+"""Settings of the web pages (reference/configuration 2): where they are served, and who may change something.
+
+First the settings, then the check of addresses and names in them.
+"""
 
 from __future__ import annotations
 

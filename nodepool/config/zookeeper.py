@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ZooKeeper part of a configuration (reference/configuration 2). Reading it needs neither schemas nor drivers."""
+"""The ZooKeeper part of a configuration (reference/configuration 2). Reading it needs neither schemas nor drivers.
+
+First the settings, then the check of the files that ``zookeeper-tls`` names.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
-from typing import Any, ClassVar, Final, Protocol
+from collections.abc import Container, Sequence
+from typing import Any, ClassVar, Final
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
@@ -206,21 +209,7 @@ class ZooKeeperReader:
 # The files that ``zookeeper-tls`` names: what is wrong with them, and where the configuration names them.
 
 
-class TlsSettings(Protocol):
-    """The part of the configuration that is looked at."""
-
-    @property
-    def zookeeper_tls_cert(self) -> str | None: ...
-    @property
-    def zookeeper_tls_key(self) -> str | None: ...
-    @property
-    def zookeeper_tls_ca(self) -> str | None: ...
-    @property
-    def tls_places(self) -> Mapping[str, tuple[str, int | None]]:
-        """Key below ``zookeeper-tls`` -> file and line in which it stands."""
-
-
-def add_tls_problems(settings: TlsSettings, problems: Problems, unreadable: Severity = Severity.ERROR) -> None:
+def add_tls_problems(settings: ZooKeeperSettings, problems: Problems, unreadable: Severity = Severity.ERROR) -> None:
     """Read the files, and note everything that keeps them from being used. That a key is missing is noted elsewhere.
 
     :param unreadable: how bad it is that a file is not there, or may not be read by this user.
@@ -234,7 +223,7 @@ def add_tls_problems(settings: TlsSettings, problems: Problems, unreadable: Seve
         problems.add(file, line, ["zookeeper-tls", problem.name], problem.text, severity)
 
 
-def refuse_bad_tls_files(settings: TlsSettings) -> None:
+def refuse_bad_tls_files(settings: ZooKeeperSettings) -> None:
     """Raises ConfigError: a file of ``zookeeper-tls`` cannot be used. Each is a line, with file, line and key."""
     problems = Problems()
     add_tls_problems(settings, problems)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodeRequestHandler`: one request being served (reference/driver 3; rules A, N, Q, L).
+"""One request being served (reference/driver 3; rules A, N, Q, L).
 
-The pool worker locks a request, stores it as `pending` and calls `run`; when that leaves the handler paused it
-calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.
-All calls come from the pool worker's thread. Only launches run elsewhere.
+The pool worker locks a request, stores it as `pending` and calls `NodeRequestHandler.run`; when that leaves the handler
+paused it calls `run` again as soon as room may be there. `poll` is called until it says that the request is finished.
+All calls come from the pool worker's thread. Only launches run elsewhere. First the handler, then its nodes
+(`NodeSet`), then what happens when it waits for room.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ if TYPE_CHECKING:
     from nodepool.zk.nodes import NodeStore
 
 
-# `HandlerProgress`: how far a request is, and the nodes that it has so far (reference/driver 3).
+#: From a launch that the cloud had no room for to the next one (L-7).
+ABORT: Final = Backoff(1.0, 30.0)
 
 
-class HandlerProgress(HandlerHooks):
-    """State of `nodepool.driver.handler.NodeRequestHandler`.
+class NodeRequestHandler(HandlerHooks):
+    """Base of the drivers' handlers: the course of a request. What a driver has a say in: `HandlerHooks`.
 
     :param pw: the pool worker, see `PoolWorkerView`.
-    :param request: locked by the pool worker before it is served.
+    :param request: locked by the pool worker before `run`.
     """
 
     def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
@@ -55,6 +57,16 @@ class HandlerProgress(HandlerHooks):
         #: The only place that says how far the request is.
         self.progress = Progress(request.key, wall_time())
         self.node_set = NodeSet(self)
+        self.ready_nodes: list[Node] = []
+        self.failed_nodes: list[Node] = []
+        self.decline_reasons: list[str] = []
+        #: What to do with the request when no launch runs any more: until then its nodes are not let go.
+        self._ending: Callable[[], None] | None = None
+        self._aborts = 0
+        self._not_before = 0.0
+        self._deadlock = DeadlockAvoidance(self, self.node_set)
+
+    # -- how far it is --
 
     @property
     def nodeset(self) -> list[Node]:
@@ -110,28 +122,7 @@ class HandlerProgress(HandlerHooks):
         if self.progress.stage is not stage:
             self.progress.move(stage, wall_time(), reason)
 
-
-#: From a launch that the cloud had no room for to the next one (L-7).
-ABORT: Final = Backoff(1.0, 30.0)
-
-
-class NodeRequestHandler(HandlerProgress):
-    """Base of the drivers' handlers: the course of a request. What a driver has a say in: `HandlerHooks`.
-
-    :param pw: the pool worker, see `PoolWorkerView`.
-    :param request: locked by the pool worker before `run`.
-    """
-
-    def __init__(self, pw: PoolWorkerView, request: NodeRequest) -> None:
-        super().__init__(pw, request)
-        self.ready_nodes: list[Node] = []
-        self.failed_nodes: list[Node] = []
-        self.decline_reasons: list[str] = []
-        #: What to do with the request when no launch runs any more: until then its nodes are not let go.
-        self._ending: Callable[[], None] | None = None
-        self._aborts = 0
-        self._not_before = 0.0
-        self._deadlock = DeadlockAvoidance(self, self.node_set)
+    # -- the course --
 
     def _launches_run(self) -> bool:
         """Does a launch run? Also of a request that waits for room for its other nodes."""
@@ -782,7 +773,7 @@ class NodeAhead:
 
 
 class DeadlockAvoidance:
-    """Of one request. What is decided here: `plan.deadlock`.
+    """Of one request. The decisions are in `nodepool.plan.nodes`.
 
     :param hooks: what the driver says of the request.
     :param node_set: what the request has.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a method of a driver is called: timed and counted, with a policy for what it raises.
 
-Which methods there are is in `nodepool.driver.gateway`.
+Which methods there are is in `nodepool.driver.gateway`. First the calls that have not returned yet, then the hooks,
+then the policies, then the counts.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from nodepool.plan.launch import meaning
 
 # `RunningCalls`: calls of drivers that have not returned yet, and which of them are late.
 #
-# There is hardly a hard bound on calls of drivers. A thread cannot be ended from outside, and who goes on without the
-# answer of a call has a driver that still works in the background with a node or request that may be somebody else's
-# by
-# then. So `Provider.idle`, ``stop`` and ``join`` only, after which nobody needs the provider any more, are abandoned.
-# A call of another hook is logged while it hangs, again and again.
+# There is hardly a hard bound on calls of drivers. A thread cannot be ended from outside. If a caller went on without
+# the answer, the driver would still work in the background with a node or request that may belong to another launcher
+# by then. So only `Provider.idle`, ``stop`` and ``join`` are abandoned, after which the provider is not needed any
+# more. A call of another hook is logged while it hangs, again and again.
 
 #: After so many seconds a call that is late is logged; then once an hour.
 TOLD_SECONDS: Final = (1.0, 10.0, 60.0, 600.0, 3600.0)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`DeletedNodeWorker`: removes or returns released nodes the moment they are released (rules X, C-9, C-10).
+"""Removal of what is not needed any more: released nodes at once, all else in sweeps (rules X, C).
 
-Woken by every change of a node, unless it is being deleted, and by every request that goes. A static host that needs no
-check is put back in the same write that removes its used node; other nodes are locked, marked `deleting` and given to
-their provider. The writes of many nodes are sent together, and nodes that are released shortly after others wait a
-moment for more. A deletion that fails is tried again with a growing delay.
+`DeletedNodeWorker` is woken by every change of a node, unless it is being deleted, and by every request that ends. A
+static host that needs no check is put back in the same write that removes its used node; other nodes are locked, marked
+`deleting` and given to their provider. The writes of many nodes are sent together, and nodes that are released shortly
+after others wait a moment for more. A deletion that fails is tried again with a growing delay. After it comes
+`CleanupWorker` with the periodic sweeps.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`EventRing`: the last events of a launcher, in memory."""
+"""Events of a launcher, in memory.
+
+First the ring of the last ones (`EventRing`), then what makes them: nodes on hold, and reloads. Last what to do about
+labels that no pool has.
+"""
 
 from __future__ import annotations
 

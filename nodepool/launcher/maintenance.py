@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`MaintenanceWorker`: logs maintenance records, removes those that have ended, and ends a drained launcher."""
+"""What operators hold back, as far as the launcher is concerned.
+
+First the worker that logs maintenance records, removes those that have ended, and ends a drained launcher; then the
+events of these records and of images.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolRegistry`: the pools of all launchers, and those that left a moment ago (rule A-15)."""
+"""What pools know of each other.
+
+First the pools of all launchers, and those that left a moment ago (rule A-15), then what operators hold back in this
+launcher, then how many free nodes each pool has.
+"""
 
 from __future__ import annotations
 

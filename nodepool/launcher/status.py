@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StatusWorker`: publishes what a launcher and its pools are doing (rules W)."""
+"""What a launcher publishes about itself: status records (rules W), then gauges (reference/metrics 1, 2, 5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -34,6 +34,7 @@ from nodepool.zk.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
+    from nodepool.launcher.pool.worker import PoolWorker
     from nodepool.model.maintenance import Maintenance
     from nodepool.model.status import PoolStatus
     from nodepool.runtime.providers import Providers
@@ -44,22 +45,6 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 2.0
 #: All pools are looked at this often: limits, hosts and launches change without a pass of theirs.
 ALL_SECONDS: Final = 10.0
-
-
-class StatusMaker(Protocol):
-    """Makes the status of a pool."""
-
-    def make(self, now: float) -> PoolStatus: ...
-
-
-class ReportingPool(Protocol):
-    """What is used of a pool worker."""
-
-    @property
-    def launcher_id(self) -> str: ...
-
-    @property
-    def status(self) -> StatusMaker: ...
 
 
 class StatusWorker(PassThread):
@@ -76,7 +61,7 @@ class StatusWorker(PassThread):
 
     def __init__(
         self,
-        pools: Callable[[], Sequence[ReportingPool]],
+        pools: Callable[[], Sequence[PoolWorker]],
         launcher: SelfReport,
         writer: StatusWriter,
         put_event: Callable[[Event], None],
@@ -134,7 +119,7 @@ class StatusWorker(PassThread):
             found.add(self._changed.pop())
         return found
 
-    def _publish(self, pool: ReportingPool) -> None:
+    def _publish(self, pool: PoolWorker) -> None:
         now = wall_time()
         before = self._published.get(pool.launcher_id)
         status = pool.status.make(now)
@@ -229,8 +214,8 @@ def _newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
 
 # `StatsWorker`: sends the gauges of a launcher (reference/metrics 1, 2, 5).
 #
-# One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher
-# sends its own limits and internals.
+# One launcher of the system, the leader, sends what concerns all of them: nodes and requests. Every launcher sends its
+# own limits and internals.
 
 #: Node gauges are sent at most this often, however many changes there are.
 CHANGES_SECONDS: Final = 1.0
@@ -255,7 +240,7 @@ class StatsWorker(PassThread):
     :param nodes: all nodes of the system, from a cache.
     :param requests: all requests, from a cache.
     :param pools: all registered pools.
-    :param limits: of this launcher, from `gauges.limit_gauges`. Called once a second.
+    :param limits: of this launcher, from `reports.limit_gauges`. Called once a second.
     :param internals: of this launcher, e.g. from `zk_internals`.
     :param clock: monotonic seconds.
     """

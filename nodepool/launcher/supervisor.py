@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NodePool`: a launcher (rules G).
+"""A launcher (rules G).
 
-All parts of a launcher are made here and are given what they use: the connection, the caches, the providers, one
-`PoolWorker` per pool of a provider, and the table of the other threads.
+All parts of a launcher are made by `NodePool` and are given what they use: the connection, the caches, the providers,
+one `PoolWorker` per pool of a provider, and the table of the other threads. Then which worker needs to know of a change
+(`Router`), the workers of the pools (`PoolThreads`), and what tenants use.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node table (reference/commands 2)."""
+"""Tables of nodes and of static hosts (reference/commands 2); then the filters of nodes and requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool status``: a sentence, what needs attention, and how much room there is (reference/commands 2)."""
+"""The answers of commands as text (reference/commands 2).
+
+First ``nodepool status``: a sentence, what needs attention, and how much room there is. Then ``nodepool explain``.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of providers with their pools, and that of their limits (reference/commands 2)."""
+"""Tables of providers with pools and limits, of tenants, of one provider, and of labels (reference/commands 2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems of a configuration as text, as JSON, and as GitHub's checks want them. Pure."""
+"""What is wrong with a configuration, as text, as JSON, and as GitHub's checks want it.
+
+Then what ``nodepool check`` found, and which launchers serve a file. Nothing here reads anything.
+"""
 
 from __future__ import annotations
 

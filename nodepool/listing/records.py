@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of events (reference/commands 2)."""
+"""Tables of events, of launchers and of maintenance records (reference/commands 2)."""
 
 from __future__ import annotations
 

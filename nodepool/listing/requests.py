@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request table and the label table (reference/commands 2)."""
+"""The request table and the label table (reference/commands 2); then what nodes and requests can be sorted by."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A listing as an ASCII table, JSON, CSV, YAML or names (reference/commands 2). Terminals: `listing.terminal`."""
+"""A listing as an ASCII table, JSON, CSV, YAML or names (reference/commands 2). Terminals: `listing.terminal`.
+
+First tables, then reports of several of them, then how single values are written: colours, moments, numbers, texts.
+"""
 
 from __future__ import annotations
 
@@ -435,3 +438,8 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """A text of several lines, in which no other character can do anything but be printed."""
     return "\n".join(map(printable, text.splitlines()))
+
+
+def printable_log(text: str) -> str:
+    """The same of a log, with its tabs. Packages write what they like into one."""
+    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)

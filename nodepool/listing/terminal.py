@@ -2,6 +2,7 @@
 """Listings where people read them: as wide as the terminal, sorted, in colour, and redrawn while they change.
 
 What does not go to a terminal is printed as `listing.table` renders it; the library ``rich`` is not imported then.
+After the display come the width of columns, and what a program gets that watches a listing.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every metric, declared once: its Prometheus name, its labels, and its statsd names (reference/metrics)."""
+"""Every metric, declared once: its Prometheus name, its labels, and its statsd names (reference/metrics).
+
+First the rule for texts of users in statsd names, then the metrics.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics as families of prometheus_client, with the names of Nodepool's mapping for statsd_exporter."""
+"""Metrics as families of prometheus_client, with the names of Nodepool's mapping for statsd_exporter.
+
+Last the metrics that are computed when Prometheus asks.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gauges as pure values: series -> number (reference/metrics 1, 2, 5)."""
+"""What is reported to the metrics (reference/metrics 1 to 6 and 9), by subject.
+
+First gauges of nodes, requests and limits, then builds and uploads, then launches, leaks, instances that ended, waits
+of requests, and circuit breakers.
+"""
 
 from __future__ import annotations
 
@@ -219,7 +223,7 @@ def running_gauges(builder: str, running: Mapping[str, tuple[float, float | None
     return gauges
 
 
-# Gauges of the uploads of a builder as pure values (reference/metrics 6).
+# Gauges of the uploads of a builder (reference/metrics 6).
 
 UPLOADS_IDLE: Final = 0
 UPLOADING: Final = 2
@@ -278,12 +282,12 @@ def report_launch(
 
 
 def report_boot(provider: str, seconds: float) -> None:
-    """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report`."""
+    """Note that a cloud said of an instance that it runs, so long after the attempt began. As `report_launch`."""
     REGISTRY.time(BOOT.series(provider), seconds)
 
 
 def report_scan(provider: str, seconds: float) -> None:
-    """Note that an instance could be logged in to, so long after that. As `report`."""
+    """Note that an instance could be logged in to, so long after that. As `report_launch`."""
     REGISTRY.time(SCAN.series(provider), seconds)
 
 

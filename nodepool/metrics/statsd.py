@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statsd client: configured by the environment, and harmless to whoever sends.
+"""The statsd client: configured by the environment, and harmless to the threads that send.
 
-A metric must never delay or break a worker. So the socket does not block, a datagram that cannot be sent is
-dropped, and a host name is only resolved at the start and, after a failure, by whoever calls `resolve`.
+A metric must never delay or break a worker. So the socket does not block, a datagram that cannot be sent is dropped,
+and a host name is only resolved at the start and, after a failure, by callers of `resolve`. After the client come the
+sink that passes metrics on, and the metrics of this process.
 """
 
 from __future__ import annotations

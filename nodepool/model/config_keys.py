@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declarations of configuration keys: name, type, default, attribute and meaning of a key stand in one place.
 
+First the types of values, then keys, then the base of sections (`ConfigValue`), then words that a mistyped key may
+mean, and keys that may hold a secret.
+
 A section of the configuration is a subclass of `nodepool.model.config_keys.ConfigValue` with its keys in its body::
 
     class Pool(ConfigValue):
         max_ram: int | None = key(WHOLE, None, "Memory that the nodes may use.", unit="MiB")
 
 Of the declaration are made: the attribute and its default (`ConfigValue.read_keys`), the schema
-(`nodepool.driver.framework.key_schema`) and the tables of the documentation (``doc/source/extensions``).
-What a key sets counts when two objects are compared.
+(`nodepool.driver.framework.key_schema`) and the tables of the documentation (``doc/source/extensions``). What a key
+sets counts when two objects are compared.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ REQUIRED: Final = object()
 NOT_GIVEN: Final = object()
 
 
-# -- types --
+# Types of values.
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,7 @@ ANY_MAPPING: Final = MappingOf()
 TEXTS: Final = ListOf(TEXT)
 
 
-# -- keys --
+# Keys.
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An event: a decision of a launcher, or a change that it saw (reference/zookeeper)."""
+"""An event: a decision of a launcher, or a change that it saw (reference/zookeeper).
+
+Then durations as text, and the event of an instance that the cloud took away.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +121,7 @@ def clock(seconds: float) -> str:
     return f"{left // 86400:02d}:{left // 3600 % 24:02d}:{left // 60 % 60:02d}:{left % 60:02d}"
 
 
-# `LostInstance`: the cloud took the instance of a node away, or somebody deleted it there.
+# `LostInstance`: the cloud took the instance of a node away, or it was deleted there by hand.
 
 #: Begins the name under which a provider locks nodes of other providers, and puts its own nodes on them.
 BACKING_OWNER: Final = "NodePool:metastatic:"

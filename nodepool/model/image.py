@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image build and upload records (reference/zookeeper 6)."""
+"""Image build and upload records (reference/zookeeper 6), then all images as they were at one moment."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class ImageBuildRequest:
 
 # All images as they were at one moment: builds, uploads, who works on them, what was asked for.
 #
-# Views are values: nobody changes them, nor the records in them. Who wants to write copies a record first.
+# Views are values: they do not change, nor do the records in them. A writer copies a record first.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What node and request records share: known fields, unknown keys kept, lazy state time.
+"""What records of nodes and requests share: known fields, unknown keys kept, lazy state time.
 
-A record is a JSON object in a znode (reference/zookeeper 1). Readers ignore unknown keys and accept missing
-ones; we also keep unknown keys, so that a newer peer's data survives our writes.
+A record is a JSON object in a znode (reference/zookeeper 1). Readers ignore unknown keys and accept missing ones; we
+also keep unknown keys, so that a newer peer's data survives our writes. Last, records that only we write.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The node request record, ``/nodepool/requests/<PPP>-<seq>`` (reference/zookeeper 4)."""
+"""The node request record, ``/nodepool/requests/<PPP>-<seq>`` (reference/zookeeper 4); then for whom a request is."""
 
 from __future__ import annotations
 

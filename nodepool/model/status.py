@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool reports about itself: ``/nodepool/status/pool/<launcher id>`` (reference/zookeeper)."""
+"""What pools, launchers and builders report about themselves: ``/nodepool/status/...`` (reference/zookeeper)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What needs the attention of an operator: the second part of ``nodepool status``."""
+"""What needs the attention of an operator: the second part of ``nodepool status``.
+
+First the problems, then which launches take too long, then the events that follow from two status records.
+"""
 
 from __future__ import annotations
 

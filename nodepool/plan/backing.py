@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backing nodes and their slots: who gets which, what must be requested, what is released (rules T)."""
+"""Backing nodes and their slots: who gets which, what must be requested, what is released (rules T).
+
+Last whether a backing node can be made at all now (T-13).
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,7 @@ def fate(backing: Backing, rules: Rules | None) -> Retain | Release:
     return Retain(min(waits))
 
 
-# Can anybody make a backing node now, or has an operator taken out of service all who could? (T-13)
+# Can a backing node be made now, or has an operator taken out of service all pools that could? (T-13)
 
 #: Part of the id of each pool, behind the full name of its host.
 _POOL_MARK: Final = "-PoolWorker."

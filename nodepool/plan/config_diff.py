@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What does a new configuration change, for a reader? (rule J-1) No value that may be a secret is shown."""
+"""What does a new configuration change? No value that may be a secret is shown.
+
+First the changes for a reader (rule J-1), then what a reload does with providers (rules G-4 to G-6), then what a daemon
+does with a changed file, then which launchers serve a file as it stands.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +133,7 @@ def _with_name(section: dict[str, Any]) -> dict[str, Any]:
     return {"name": " ".join(str(value) for value in section.values()), **section}
 
 
-# -- the keys of a thing --
+# The keys of a thing.
 
 
 def _sections(provider: Any) -> Mapping[Any, Any]:
@@ -147,7 +151,7 @@ def _is_value(item: Any) -> bool:
     return item.read and not isinstance(item.kind, Sections)
 
 
-# -- what is said of an added thing --
+# What the line of an added thing says.
 
 
 def _provider_summary(provider: Any) -> str:
@@ -165,7 +169,7 @@ def _tenant_summary(limits: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {_shown((name,), limit)}" for name, limit in limits.items())
 
 
-# -- differences of values --
+# Differences of values.
 
 
 def _differences(path: tuple[str, ...], old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 """Why is a request, a node, a label or a provider as it is? One answer for the command, the API and the page.
 
 Everything is worked out from what ZooKeeper says (`Observed`): records, registry, and the status that pools report.
+First requests, then labels, nodes and providers, then which requests wait too long.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def _named(what: str, names: Iterable[str]) -> str:
     return f"{what}{'' if len(listed) == 1 else 's'} {', '.join(listed)}" if listed else f"no {what}s"
 
 
-# Who serves a label, and what do its requests wait for? See `nodepool.plan.explain`.
+# Which pools serve a label, and what do its requests wait for?
 
 #: A request for a ready node that failed this long ago says nothing any more. While they fail there is one every few
 #: seconds.
@@ -347,7 +348,7 @@ def _flat(groups: Iterable[Sequence[WaitingGroup]]) -> list[WaitingGroup]:
     return [group for same in groups for group in same]
 
 
-# Why is a node in its state, and for whom? See `nodepool.plan.explain`.
+# Why is a node in its state, and for whom?
 
 #: States of nodes that are being launched.
 _LAUNCHED: Final = (states.INIT, states.BUILDING)
@@ -516,7 +517,7 @@ def _look_at(node: Node, launch: LaunchStatus) -> str:
     return f"look at {what} in the cloud of provider {node.provider}{ends}"
 
 
-# Does a provider work, how full is it, and what do its requests wait for? See `nodepool.plan.explain`.
+# Does a provider work, how full is it, and what do its requests wait for?
 
 
 def explain_provider(name: str, seen: Observed) -> ExplainedProvider:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `nodepool.plan.explain` answers: one class for each kind of subject, and its JSON form.
 
-Times are seconds since the epoch; ages and durations end in ``_seconds``. Codes are values of `ReasonCode`.
+Times are seconds since the epoch; ages and durations end in ``_seconds``. Codes are values of `ReasonCode`. After the
+classes come what an operator can do about a request, and what each pool does about one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a build of an image due, and when after builds that failed? (rules B-1 to B-4, B-13, P-1)"""
+"""All decisions about images.
+
+First builds: which are due (rules B-1 to B-4, B-13, P-1). Then uploads (U-1, U-6, U-10, U-12, U-13), the way back to an
+older one, when a command has what it waits for, and what the configuration wants. Last what is removed: records, images
+in clouds and files (rules R).
+"""
 
 from __future__ import annotations
 
@@ -467,7 +472,7 @@ def uploads_end(image: ImageView, providers: Collection[str]) -> End | None:
     return None
 
 
-# What the configuration wants of images, as values for decisions.
+# What the configuration wants of images, as values for the decisions.
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,8 +522,8 @@ class WantedImages:
 
 # Which builds and uploads must be removed? (rules R-1 to R-8, R-11 to R-14, R-17)
 #
-# A verdict rests on a view, which may be a little old. Whoever carries it out takes the lock that its class names, and
-# writes with the version of the record in the verdict: what has changed since is left to the next look.
+# A verdict is made from a view, which may be a little old. A worker that carries it out takes the lock that its class
+# names, and writes with the version of the record in the verdict: what has changed since is left to the next look.
 
 #: Ready builds of an image that are kept (R-1), and ready uploads of an image to a provider (R-2).
 KEPT: Final = 2

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What follows when an attempt to launch a node ends badly, and how often to look at one (rules L)."""
+"""What follows when an attempt to launch a node ends badly, and how often to look at one (rules L).
+
+Then what the refusals of a cloud say of its limit, and what an exception of a driver means.
+"""
 
 from __future__ import annotations
 
@@ -150,9 +153,8 @@ def zone_of_next_attempt(zone: str | None, zones: Sequence[str | None], request_
 
 # How many nodes does a cloud take that says "quota used up", but not where the limit is?
 #
-# What it refused tells: with so many nodes it is full. A node that goes makes room for another one at once. Whether
-# there is room for more than that, because somebody else freed it, is found out now and then with one launch, the
-# probe.
+# What it refused shows: with so many nodes it is full. A node that goes makes room for another one at once. Whether
+# there is room for more than that, because others freed it, is found out now and then with one launch, the probe.
 
 #: From a refusal to the next probe.
 PROBE: Final = Backoff(1.0, 30.0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which maintenance record holds for what, and until when? (rules MT)"""
+"""Which maintenance record holds for what, and until when (rules MT); then what an operator means by a name."""
 
 from __future__ import annotations
 

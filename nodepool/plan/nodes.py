@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ready nodes serve which of the wanted labels? (rules N-1, N-2, N-5, N-7)"""
+"""Decisions about nodes.
+
+First which ready nodes serve which labels (rules N-1, N-2, N-5, N-7), then what happens to a node that has no lock (C-4
+to C-10, X-1), then min-ready requests (M), then which of two requests that wait for each other gives nodes back.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +162,7 @@ def _augment(
     return False
 
 
-# What has to happen to a node that nobody has locked? (rules C-4 to C-10, X-1)
+# What has to happen to a node that is not locked? (rules C-4 to C-10, X-1)
 
 #: A launcher of an old release that has not locked its node for so long has lost it, whoever holds the request.
 STALLED_SECONDS: Final = 300.0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Observed`: what ZooKeeper says at one moment, which `nodepool.plan.explain` reads."""
+"""What ZooKeeper says at one moment (`Observed`), which `nodepool.plan.explain` reads.
+
+Then what many ask of all nodes, found in one pass (`NodeIndex`), and followed from moment to moment.
+"""
 
 from __future__ import annotations
 

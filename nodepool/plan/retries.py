@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long to wait before something that failed is tried again."""
+"""How long to wait before something is tried, asked or logged again.
+
+First the growing delay (`Backoff`), then answers that may be a little old, then the circuit breaker, then reminders of
+a state that lasts, then what must be seen twice.
+"""
 
 from __future__ import annotations
 
@@ -116,9 +120,8 @@ class AgedAnswer(Generic[T]):
 # The circuit breaker: when is a cloud that keeps failing not called any more, and when is it tried again?
 #
 # *Closed*: all is well. After `TRIP_FAILURES` calls in a row failed, over at least `TRIP_SECONDS`, it is *open*:
-# nothing
-# new is begun. When the pause is over one call, the probe, finds out whether the cloud is back. Each probe that fails
-# doubles the pause.
+# nothing new is begun. When the pause is over one call, the probe, finds out whether the cloud is back. Each probe that
+# fails doubles the pause.
 
 #: Calls that must fail in a row, with no call that worked in between...
 TRIP_FAILURES: Final = 5

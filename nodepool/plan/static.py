@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which static hosts must be registered, updated in place or deregistered? (rules S)"""
+"""Decisions about static hosts (rules S).
+
+First which slots must be registered, updated in place or deregistered, then which slots could serve a request, then
+when a host that failed is checked again or quarantined.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What does a pool do with a waiting request? All rules of acceptance, in the order in which they hold.
 
-`triage_kind` judges all requests of a kind; `triage` goes on with the first one of a kind that passed.
+`triage_kind` judges all requests of a kind; `triage` goes on with the first one of a kind that passed. Before them come
+what they ask: may this pool serve a kind at all (`screen`), why did a request fail, and which pool tries first.
 """
 
 from __future__ import annotations

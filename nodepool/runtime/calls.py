@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes what the gateway counted of calls of drivers on to the metrics of this process."""
+"""Calls of drivers, as the gateway counted them: first to the metrics of the process, then to the log if they hang."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ConnectedDaemon`: how a daemon that works with ZooKeeper begins, runs and ends (rules G)."""
+"""How a daemon that works with ZooKeeper begins, runs and ends (rules G).
+
+First its spans, then the daemon (`ConnectedDaemon`), then what it is made of: connection, main loop, the lines of the
+log that say what it serves, registration, and the wait for changes of its files.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from inotify_simple import INotify, flags
 
@@ -43,12 +47,6 @@ if TYPE_CHECKING:
 FLUSH_SECONDS: Final = 5.0
 
 
-class TracedConfig(Protocol):
-    """The part of the configuration that is looked at."""
-
-    def tracing_settings(self) -> OtlpSettings | None: ...
-
-
 class Tracing:
     """For the main thread of a daemon."""
 
@@ -57,7 +55,7 @@ class Tracing:
         self._settings: OtlpSettings | None = None
         self._exporter: Exporter | None = None
 
-    def follow(self, config: TracedConfig) -> None:
+    def follow(self, config: Config) -> None:
         """Begin, end, or send elsewhere. Blocks at most `FLUSH_SECONDS`, if something changed. Does not raise."""
         settings = config.tracing_settings()
         if settings == self._settings and (settings is None) == (self._exporter is None):
@@ -80,7 +78,7 @@ class Tracing:
         name = settings.endpoint or "the collector on this host"
         exporter = Exporter(OtlpTarget(settings), name)
         exporter.start()
-        spans.use(exporter)
+        spans.use(exporter.record)
         self._exporter = exporter
         self.log.info("Traces go to %s by %s", name, settings.protocol)
 
@@ -88,7 +86,7 @@ class Tracing:
         """Record nothing more, and send what waits. Blocks at most a little more than `FLUSH_SECONDS`."""
         exporter, self._exporter = self._exporter, None
         if exporter is not None:
-            spans.stop_using(exporter)
+            spans.stop_using(exporter.record)
             exporter.stop(FLUSH_SECONDS)
 
 
@@ -326,22 +324,6 @@ def follow(client: ZooKeeperClient, config: Config) -> None:
 LOOP_SECONDS: Final = 1.0
 
 
-class ChangeWait(Protocol):
-    """How the loop waits between turns, e.g. `nodepool.runtime.daemon.FileWatch`."""
-
-    def open(self) -> None:
-        """Before the first wait."""
-
-    def close(self) -> None:
-        """After the last one."""
-
-    def wait(self, seconds: float) -> None:
-        """Block at most so many seconds; ends when the configuration may have changed."""
-
-    def wake(self) -> None:
-        """End the wait. Any thread; does not block."""
-
-
 class MainLoop:
     """Makes turns, one a second, and one as soon as the configuration changed, until `stop`.
 
@@ -356,7 +338,7 @@ class MainLoop:
         turn: Callable[[], None],
         connected: Callable[[], bool],
         changed: Callable[[], bool],
-        wait: ChangeWait,
+        wait: FileWatch,
         log: logging.Logger,
     ) -> None:
         self.log = log

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The providers of a daemon over configuration reloads (rules G-4 to G-11)."""
+"""The providers of a daemon over configuration reloads (rules G-4 to G-11).
+
+Then one attempt to start a provider, and what ``nodepool check`` asks of providers.
+"""
 
 from __future__ import annotations
 

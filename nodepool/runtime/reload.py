@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from nodepool.clock import monotonic
+from nodepool.config.loader import ConfigSource
 from nodepool.config.objects import Config
 from nodepool.driver.config import ProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
@@ -24,19 +25,6 @@ MAX_CHANGES: Final = 100
 RETRY: Final = Backoff(1.0, 60.0)
 
 
-class Source(Protocol):
-    """Where the configuration comes from, e.g. `nodepool.config.loader.ConfigSource`."""
-
-    def files(self) -> Sequence[str]:
-        """Paths of all that `changed` looks at."""
-
-    def changed(self) -> bool:
-        """Is it time for another `load`? Does not parse."""
-
-    def load(self) -> Config:
-        """Raises ConfigError."""
-
-
 class Configuration:
     """Owned by the main thread. Others read `current` and `trouble`, which are replaced as a whole, never in place.
 
@@ -47,7 +35,7 @@ class Configuration:
 
     def __init__(
         self,
-        source: Source,
+        source: ConfigSource,
         parts: Mapping[str, Callable[[Config], None]],
         look_again: Callable[[], None],
         log: logging.Logger,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that make passes: when they are woken, or after a while to be safe."""
+"""Threads that make passes, when they are woken, or after a while to be safe; then the table of a daemon's threads."""
 
 from __future__ import annotations
 

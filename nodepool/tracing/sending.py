@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Exporter`: spans go to a collector in a thread of their own; who records one never waits."""
+"""Spans go to a collector, in a thread of their own: a thread that records one never waits.
+
+First `Exporter`, then the target that speaks OpenTelemetry's protocol.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
@@ -38,23 +41,13 @@ DELAY_SECONDS: Final = 1.0
 TELL_SECONDS: Final = 60.0
 
 
-class SpanTarget(Protocol):
-    """Where spans are sent."""
-
-    def send(self, spans: Sequence[Span]) -> str:
-        """Blocks for an answer. Returns why that failed, or nothing."""
-
-    def close(self) -> None:
-        """End what `send` waits for. Any thread; does not block for long."""
-
-
 class Exporter:
     """A sink of the recorder.
 
     :param name: of the target, for the log.
     """
 
-    def __init__(self, target: SpanTarget, name: str) -> None:
+    def __init__(self, target: OtlpTarget, name: str) -> None:
         self._target = target
         self._name = name
         # Appended to and taken from by different threads, which a deque allows.
@@ -188,7 +181,7 @@ class _LastCause(logging.Handler):
 
 
 class OtlpTarget:
-    """See `nodepool.tracing.sending.SpanTarget`.
+    """Where spans are sent.
 
     :raises OSError: a file with a certificate or a key cannot be read.
     :raises ValueError: the library does not accept what is in it, or another setting.
@@ -213,12 +206,14 @@ class OtlpTarget:
         logging.getLogger(_LIBRARY).addHandler(self._said)
 
     def send(self, spans: Sequence[Span]) -> str:
+        """Blocks for an answer. Returns why that failed, or nothing."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         result = self._exporter.export([self._readable(span) for span in spans])
         return "" if result is SpanExportResult.SUCCESS else self._said.last or "the collector refuses them"
 
     def close(self) -> None:
+        """End what `send` waits for. Any thread; does not block for long."""
         self._exporter.shutdown()
         logging.getLogger(_LIBRARY).removeHandler(self._said)
 

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A span, and the ids that follow from records: whoever takes a request over continues its trace."""
+"""Spans, and what they say.
+
+First a span, and the ids that follow from records: a launcher that takes a request over continues its trace. Then where
+spans go, then those of requests, of launches and of images.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from nodepool.clock import wall_time
 from nodepool.model import states
@@ -95,11 +99,8 @@ def is_id(value: Any, bits: int) -> TypeGuard[int]:
 # Where spans go, of the whole process: nowhere, until something takes them.
 
 
-class SpanSink(Protocol):
-    """Takes spans. Must neither block nor raise. Called by any thread."""
-
-    def record(self, span: Span) -> None: ...
-
+#: Takes a span. Must neither block nor raise. Any thread calls it.
+SpanSink = Callable[[Span], None]
 
 _sink: SpanSink | None = None
 
@@ -113,7 +114,7 @@ def use(sink: SpanSink) -> None:
 def stop_using(sink: SpanSink) -> None:
     """Record nothing from now on, unless another sink took its place."""
     global _sink
-    if _sink is sink:
+    if _sink == sink:
         _sink = None
 
 
@@ -145,9 +146,7 @@ def record(
     sink = _sink
     if sink is not None and trace.sampled:
         parent_id = trace.parent_id if parent is None else parent
-        sink.record(
-            Span(name, trace.trace_id, span_id, parent_id, begin, max(begin, end), dict(attributes or {}), error)
-        )
+        sink(Span(name, trace.trace_id, span_id, parent_id, begin, max(begin, end), dict(attributes or {}), error))
     return span_id
 
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of the API as ``application/problem+json`` (RFC 9457)."""
+"""What answers of pages and API are made of.
+
+First errors (RFC 9457), JSON, and which form a client prefers, then our own addresses, static files and links to Zuul,
+then what a query asks for.
+"""
 
 from __future__ import annotations
 

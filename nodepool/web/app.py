@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make_app`: the ASGI application. Each group of routes has a module with ``routes(site)``."""
+"""The ASGI application (`make_app`). Each group of routes has a function ``routes(site)``.
+
+First the application, then answers in pieces and hosts that are allowed, then the endpoints of 11.0.0, then health.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Actions`: what operators change by pages and API, as the commands do it (reference/rules-web, WP-91 to WP-96)."""
+"""What operators change by pages and API, as the commands do it (reference/rules-web, WP-91 to WP-96).
+
+First the changes (`Actions`), then those that wait for the lock of a node, then who may change something.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
@@ -31,6 +34,7 @@ from nodepool.zk.locks import COMMAND, LockOwners
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.plan.observed import Observed
+    from nodepool.zk.cache import LockedRecordCache
     from nodepool.zk.locks import ZkLock
     from nodepool.zk.maintenance_store import MaintenanceStore
     from nodepool.zk.zookeeper import ZooKeeper
@@ -244,10 +248,9 @@ def _translated() -> Iterator[None]:
 
 # `PendingChanges`: changes of nodes that wait until the lock of the node is free (``when_free``).
 #
-# A change stands in the queue of the lock, as whoever locks a node does, so that it comes before everybody who asks
-# later: a node whose job ends is held before the launcher deletes it. No thread waits for it. The place in the queue
-# belongs to the session of the daemon: after another session the change goes to the end of the queue, and it ends with
-# the daemon.
+# A change stands in the queue of the lock, as any contender for it does, so that it comes before all that ask later: a
+# node whose job ends is held before the launcher deletes it. No thread waits for it. The place in the queue belongs to
+# the session of the daemon: after another session the change goes to the end of the queue, and it ends with the daemon.
 
 
 #: A change is given up after so long.
@@ -269,16 +272,6 @@ class AlreadyPending(Exception):
 
 class GivenUp(Exception):
     """The change is not to be made any more."""
-
-
-class NodeLocks(Protocol):
-    """The cache of nodes, see `nodepool.zk.cache.LockedRecordCache`. No call blocks."""
-
-    def contenders(self, record_id: str) -> list[str]: ...
-
-    def add_listener(self, listener: Callable[[str], None]) -> None: ...
-
-    def add_queue_listener(self, listener: Callable[[str], None]) -> None: ...
 
 
 @dataclass
@@ -321,7 +314,7 @@ class PendingChanges:
     def __init__(
         self,
         zk: ZooKeeper,
-        nodes: NodeLocks,
+        nodes: LockedRecordCache[Node],
         tell: Callable[[PendingChange, str], None],
         clock: Callable[[], float] = monotonic,
     ) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Logins`: who sends a request, and may that user do what it asks for? (reference/rules-web, WP-80 to WP-89)"""
+"""Who sends a request, and may that user do what it asks for (reference/rules-web, WP-80 to WP-89)?
+
+Last a limit of log lines that anybody can cause.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +202,7 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
-# `FewLines`: how many lines of a kind may be logged, where anybody can cause them.
+# `FewLines`: how many lines of a kind may be logged, where any client can cause them.
 
 
 class FewLines:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of a builder: its build logs, and what a build that runs is writing just now."""
+"""The pages of a builder: its build logs, and what a build that runs is writing just now.
+
+Last the web server of a builder as a part of it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from starlette.routing import Route
 from nodepool.builder.image_files import all_logs, open_log
 from nodepool.clock import wall_time
 from nodepool.listing import table
-from nodepool.listing.table import Column, Table, size
+from nodepool.listing.table import Column, Table, printable_log, size
 from nodepool.runtime.worker import Part
 from nodepool.version import release_string
 from nodepool.web.answers import StaticFiles, root_of
@@ -219,11 +222,6 @@ def tail(directory: str, name: str) -> tuple[str, int]:
     return printable_log(data.decode("utf-8", "replace")), end
 
 
-def printable_log(text: str) -> str:
-    """Packages write what they like: no character of theirs does more than be seen."""
-    return "".join(char if char.isprintable() or char in "\n\t" else " " for char in text)
-
-
 def make_logs_app(site: LogSite, more: Sequence[Route] = ()) -> Starlette:
     """The application of a builder; nothing runs yet.
 
@@ -244,7 +242,7 @@ def make_logs_app(site: LogSite, more: Sequence[Route] = ()) -> Starlette:
     return app
 
 
-# `logs_part`: the web server of a builder as a part of it.
+# `logs_part`: makes the web server of a builder, as one of its parts.
 
 log = logging.getLogger("nodepool.web")
 

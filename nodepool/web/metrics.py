@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/metrics``: what Prometheus asks for, in its text format or as OpenMetrics (reference/metrics 8, 9)."""
+"""``/metrics``: what Prometheus asks for, in its text format or as OpenMetrics (reference/metrics 8, 9).
+
+First the route, then the metrics of connection and caches, then gauges of what pages show.
+"""
 
 from __future__ import annotations
 

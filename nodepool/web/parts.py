@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`web_part`: the web server as a part of a daemon that has the caches."""
+"""The web server: as a part of a daemon that has the caches, or in a process of its own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WebServer`: the thread that serves the application."""
+"""The thread that serves the application, and its bounds.
+
+First the server (`WebServer`), then what bounds connections: their time, their number, and how many each client has.
+Then what becomes of clients when there are too many connections, and of requests that are too long.
+"""
 
 from __future__ import annotations
 
@@ -280,7 +284,7 @@ class BoundedConnection(H11Protocol):
 # `CountedListener`: a listening socket whose connections are counted from the moment in which they are accepted.
 #
 # The server counts a connection when its TLS handshake has ended. A client that never ends it would cost a file
-# descriptor of the daemon, and nobody would know.
+# descriptor of the daemon, and no count would show it.
 
 #: A client has so long from the begin of a connection to the end of the TLS handshake.
 HANDSHAKE_SECONDS: Final = 10.0
@@ -531,7 +535,7 @@ class Overload:
         await self._app(scope, receive, send)
 
 
-# `LongRequests`: requests whose address or headers are very long are refused before anybody reads them.
+# `LongRequests`: requests whose address or headers are very long are refused before they are read.
 
 #: Of path and query. The API takes 8,000 bytes of query.
 MOST_ADDRESS: Final = 12_000

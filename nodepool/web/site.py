@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from nodepool.metrics.registry import Series, Value
     from nodepool.web.changes import Access
-    from nodepool.web.snapshot import RecordKind, WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker
 
 #: A main loop that has not turned for so long is stuck.
 STUCK_SECONDS: Final = 120.0
@@ -43,21 +43,6 @@ class Daemon(Protocol):
         """Why the configuration files as they stand are not in effect, perhaps in part; empty = they are."""
 
 
-class Snapshots(Protocol):
-    """Where the data come from, see `nodepool.web.snapshot.SnapshotMaker`. No call does I/O."""
-
-    @property
-    def complete(self) -> bool: ...
-
-    def latest(self, lifetime: float = ...) -> WebSnapshot: ...
-
-    def current(self) -> int | None: ...
-
-    def refresh(self) -> None: ...
-
-    def take_changes(self) -> Mapping[RecordKind, frozenset[str]]: ...
-
-
 @dataclass(frozen=True)
 class Site:
     """One web application.
@@ -70,7 +55,7 @@ class Site:
     """
 
     daemon: Daemon
-    snapshots: Snapshots
+    snapshots: SnapshotMaker
     version: str
     zuul_url: str | None = None
     builder_url: str | None = None

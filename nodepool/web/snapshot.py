@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`WebSnapshot`: all that pages and API show, as it was at one moment; `SnapshotMaker` makes it for all viewers."""
+"""All that pages and API show, as it was at one moment.
+
+First how long requests waited, then the snapshot and its maker, then which records changed, and who has locks.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.exceptions import ZKException
@@ -25,9 +28,9 @@ from nodepool.zk.locks import LockOwners
 
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
-    from nodepool.model.status import LauncherStatus, PoolStatus
+    from nodepool.model.status import LauncherStatus
     from nodepool.web.changes import PendingChange
-    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.caches import NodepoolCache, StatusCache
     from nodepool.zk.client import ZooKeeperClient
 
 
@@ -123,22 +126,6 @@ def percentile(values: Sequence[float], percent: int) -> float | None:
 LIFETIME_SECONDS: Final = 0.5
 
 
-class StatusSource(Protocol):
-    """What pools, launchers and builders report, see `nodepool.zk.caches.StatusCache`. No call blocks."""
-
-    #: Set while it follows ZooKeeper and has read everything.
-    ready: threading.Event
-
-    def pools(self) -> Sequence[PoolStatus]: ...
-
-    def launchers(self) -> Sequence[LauncherStatus]: ...
-
-    def builders(self) -> BuilderStatus: ...
-
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """:param listener: called in the connection thread when any record changed; must not block."""
-
-
 def nobody(_node_id: str) -> str | None:
     """Tells of no lock whose it is."""
     return None
@@ -184,7 +171,7 @@ class SnapshotMaker:
     def __init__(
         self,
         cache: NodepoolCache,
-        status: StatusSource,
+        status: StatusCache,
         locker: Callable[[str], str | None] = nobody,
         pending: Callable[[str], PendingChange | None] = nothing,
         builders: Callable[[], frozenset[str] | None] = lambda: None,
@@ -336,7 +323,7 @@ class SnapshotMaker:
         )
 
 
-# `ChangedRecords`: which records changed since somebody asked last, so that viewers are notified of them.
+# `ChangedRecords`: which records changed since the last call, so that viewers are notified of them.
 
 #: Of more changed records of one kind only the number is known.
 MOST_IDS: Final = 1000

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/api/v1/events/stream``: Server-Sent Events, by which pages and programs learn at once that something changed."""
+"""``/api/v1/events/stream``: Server-Sent Events, by which pages and programs learn at once that something changed.
+
+First the route, then the messages for all viewers (`EventHub`), then the messages themselves.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,7 @@ if TYPE_CHECKING:
 
     from nodepool.model.event import Event
     from nodepool.model.status import LauncherStatus
-    from nodepool.web.site import Snapshots
-    from nodepool.web.snapshot import RecordKind, WebSnapshot
+    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 #: The name of the hub in the state of the application's lifespan.
 HUB: Final = "event_hub"
@@ -174,7 +176,7 @@ class EventHub:
     :param clock: monotonic seconds.
     """
 
-    def __init__(self, snapshots: Snapshots, version: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, snapshots: SnapshotMaker, version: str, clock: Callable[[], float] = monotonic) -> None:
         self._snapshots = snapshots
         self._version = version
         self._clock = clock
@@ -313,7 +315,7 @@ class EventHub:
         return int(number) if valid else None
 
 
-def _snapshot(snapshots: Snapshots, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
+def _snapshot(snapshots: SnapshotMaker, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
     """The latest snapshot and what it has that those before had not."""
     snapshot = snapshots.latest(FRESH_SECONDS)
     return snapshot, snapshots.take_changes() if with_changes else {}
@@ -332,7 +334,7 @@ async def running(hub: EventHub) -> AsyncIterator[None]:
             await task
 
 
-# Messages of the stream of events: what became of two snapshots, and the last ones of them by number.
+# Messages of the stream of events: what changed between two snapshots, and the last ones of them by number.
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.
 MOST_IDS: Final = 50

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Tokens`: who a bearer token is of, and what that user may do (reference/rules-web, WP-80 to WP-84).
+"""Whose is a bearer token, and what may that user do (reference/rules-web, WP-80 to WP-84)?
 
 The tokens are those of Zuul: signed with a shared secret (HS256, as ``zuul create-auth-token`` makes them), with a key
-of the issuer (RS256), or by an OpenID Connect provider.
+of the issuer (RS256), or by an OpenID Connect provider. Last the calls to such providers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes by HTTP: forms of our pages and the API use the same addresses. They exist only with ``webapp.auth``.
 
-Who may use them is decided before, by `nodepool.web.logins.Logins`.
+Who may use them is decided before, by `nodepool.web.logins.Logins`. Last what clients send.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of records in ZooKeeper, kept up to date by one recursive watch a root.
 
-Who owns what: everything here is changed in the connection thread (events and replies arrive there, in the
-order in which the server sent them), except that a writer announces a write from its own thread (`expect`).
-``_lock`` guards the announcements; it is held for dictionary work only. Records in the cache are snapshots:
-nobody changes them, and readers copy before they write.
+First what all caches have in common (`WatchedSubtree`), then records (`RecordCache`), those with locks, and caches of
+other trees. Last reads that are sent together.
+
+Who owns what: everything here is changed in the connection thread (events and replies arrive there, in the order in
+which the server sent them), except that a writer announces a write from its own thread (`expect`). ``_lock`` guards the
+announcements; it is held for dictionary work only. Records in the cache are snapshots: they never change, and readers
+copy before they write.
 
 Hard cases:
 
@@ -41,8 +44,7 @@ from nodepool.zk.transactions import BATCH, UNKNOWN_OUTCOME, read_for_callback
 
 # `WatchedSubtree`: what caches have in common: a recursive watch, listeners, and all read anew with each session.
 #
-# Whatever is below is changed in the connection thread, where events and answers arrive. Listeners may come and go
-# from
+# Whatever is below is changed in the connection thread, where events and answers arrive. Listeners may come and go from
 # any thread.
 
 P = ParamSpec("P")
@@ -586,9 +588,9 @@ class LockedRecordCache(RecordCache[R]):
 
 # `SubtreeCache`: knows the znodes below a root, of which a subclass says what they mean.
 #
-# An event says that a znode is there, is gone or has other data; only data are read then. An answer that was under way
-# when an event of the same znode or of a child came may be older than the event: it is asked for again. After a lost
-# connection all is read anew.
+# An event says that a znode is there, was deleted or has other data; only data are read then. An answer that was under
+# way when an event of the same znode or of a child came may be older than the event: it is asked for again. After a
+# lost connection all is read anew.
 
 _DATA: Final = "data"
 _CHILDREN: Final = "children"
@@ -811,8 +813,7 @@ class RecordsByKind(SubtreeCache[[]], Generic[E]):
 
 # `JointReads`: reads that are requested one by one, and sent together when there are many.
 #
-# In a burst there is one event per request, and each event needs a read. The first read is sent at once. The reads
-# that
+# In a burst there is one event per request, and each event needs a read. The first read is sent at once. The reads that
 # are requested before its answer share the next packet.
 
 _Read = tuple[str, Reply]

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The caches of a launcher: nodes, requests, registered pools, images and maintenance records."""
+"""The caches of daemons.
+
+First the one of a launcher, with nodes, requests and registered pools (`NodepoolCache`), then the ones of images, of
+maintenance records and of status records.
+"""
 
 from __future__ import annotations
 
@@ -84,8 +88,7 @@ class NodepoolCache:
 
 # `ImageCache`: the records of images in ZooKeeper, kept up to date by one recursive watch.
 #
-# Everything is changed in the connection thread, where events and answers arrive. Readers get views, which never
-# change.
+# All of it is changed in the connection thread, where events and answers arrive. Readers get views, which never change.
 #
 # The view of an image is renewed when nothing of the image is being read, so that no view shows a lock that is free
 # beside the record that its holder has just overwritten.
@@ -156,7 +159,7 @@ class ImageCache(SubtreeCache[[str]]):
         self._notify("")
 
 
-# The znodes of images as far as they are known, and the views that follow from them. Nothing here asks ZooKeeper.
+# The znodes of images as far as they are known, and the views that follow from them. It never asks ZooKeeper.
 
 
 class _Znode:
@@ -193,7 +196,7 @@ class _Znode:
 
 
 class ImageTree:
-    """Owned by one thread. Paths are whole ones, at or below `image_paths.IMAGES`."""
+    """Owned by one thread. Paths are whole ones, at or below `IMAGES`."""
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
@@ -489,8 +492,8 @@ class MaintenanceCache(RecordsByKind[Maintenance | InvalidRecord]):
 
 # `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
 #
-# A site with many pools writes many records. The connection thread only takes their bytes; whoever asks decodes those
-# that changed since somebody asked last.
+# A site with many pools writes many records. The connection thread only takes their bytes; a reader decodes those that
+# changed since the last read.
 
 T = TypeVar("T")
 
@@ -506,7 +509,7 @@ class StatusCache(RecordsByKind["StoredStatus"]):
         super().__init__(client, paths.STATUS, (POOL, LAUNCHER, BUILDER), "Error in a listener of status records")
 
     def pools(self) -> list[PoolStatus]:
-        """What all pools of all launchers tell, in the order of `status_records.read_pools`; without bad ones.
+        """What all pools of all launchers report, in the order of `nodepool.zk.status.read_pools`; without bad ones.
 
         A record that did not change is the same object as before.
         """

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One connection to ZooKeeper: TLS, several servers, chroot, session state."""
+"""One connection to ZooKeeper: TLS, several servers, chroot, session state.
+
+Then what is logged while there is none, and the search for contenders of locks that may be left.
+"""
 
 from __future__ import annotations
 
@@ -408,8 +411,7 @@ class Outage:
 # Contenders of locks that may be there although this process does not want them any more.
 #
 # The answer to the write that makes a contender may be lost, and so may the deletion of a contender. It would stay as
-# long as the session, and no other process could get the lock. So it is searched for and deleted, however long that
-# is.
+# long as the session, and no other process could get the lock. So it is searched for and deleted, however long that is.
 
 
 class OrphanedContenders:

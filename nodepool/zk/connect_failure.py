@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a server of ZooKeeper cannot be used: the cause, and a sentence with server, key and remedy.
 
-Nothing here blocks. If our own TLS files are the cause, they are read, to find out which of them.
+Nothing here blocks. If our own TLS files are the cause, they are read, to find out which of them: the last part.
 """
 
 from __future__ import annotations

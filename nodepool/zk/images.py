@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Image builds and uploads in ZooKeeper: reads, writes and locks (reference/zookeeper 6)."""
+"""Image builds and uploads in ZooKeeper (reference/zookeeper 6): first reads, then writes and locks, then listings."""
 
 from __future__ import annotations
 

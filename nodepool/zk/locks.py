@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on the wire of Kazoo's Lock recipe (reference/zookeeper 3): Zuul and older launchers take the same ones."""
+"""Locks on the wire of Kazoo's Lock recipe (reference/zookeeper 3): Zuul and older launchers take the same ones.
+
+First the lock, then who holds one, then elections.
+"""
 
 from __future__ import annotations
 

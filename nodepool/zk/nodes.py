@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in ZooKeeper: write, lock, remove (reference/zookeeper 5); `NodeReader` reads them."""
+"""Nodes in ZooKeeper (reference/zookeeper 5): first reads (`NodeReader`), then write, lock, remove (`NodeStore`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Znode paths (reference/zookeeper 2)."""
+"""Znode paths (reference/zookeeper 2), then the bytes of znodes (reference/zookeeper 1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Reply`: the answer to one call, in the order in which the server sent it.
+"""The answer to one call, in the order in which the server sent it (`Reply`).
 
 Kazoo hands results to a completion thread and events to a callback thread, which loses their order. A cache must see
 its own writes and foreign events in the order in which the server sent them. So the connection thread sets a reply.
+Then what a watch reports, and how long ZooKeeper takes to answer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What daemons and pools are doing now, for commands and pages: ephemeral znodes ``/nodepool/status/<kind>/<name>``."""
+"""What daemons and pools are doing now, for commands and pages: ephemeral znodes ``/nodepool/status/<kind>/<name>``.
+
+First writes and reads of one record, then all records of pools and of launchers.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +229,8 @@ def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-# Status records of pools and launchers, for commands: read directly. `zk.status_cache` has them for daemons.
+# Status records of pools and launchers, for commands: read directly. `nodepool.zk.caches.StatusCache` has them for
+# daemons.
 
 T = TypeVar("T")
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several writes as one: all happen, or none (ZooKeeper multi).
 
-A transaction costs one round trip, whatever it holds. Ours carry fences, so that a writer whose view is old
-fails as a whole:
+A transaction costs one round trip, whatever it holds. Ours carry fences, so that a writer whose view is old fails as a
+whole:
 
 * the data version of each record that is written;
-* `Transaction.fence_lock`: a lock directory can only be deleted while nobody holds or waits for the lock.
+* `Transaction.fence_lock`: a lock directory can only be deleted while it holds no contender.
+
+After the transactions come many reads in one packet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ZooKeeper`: what drivers see of ZooKeeper, under the names that the driver interface fixes.
+"""What drivers see of ZooKeeper, under the names that the driver interface fixes (`ZooKeeper`).
 
-Also the import path of state names and record classes for drivers: ``from nodepool.zk import zookeeper as zk``.
+Also the import path of state names and record classes for drivers: ``from nodepool.zk import zookeeper as zk``. Last
+the lock of a node for a change that an operator requests.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.builder.dib import RunResult
 from nodepool.builder.image_files import BuildLog
 from nodepool.builder.supervisor import BuilderOptions, ImageBuilder
+from nodepool.config.loader import ConfigSource
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk import caches
 from nodepool.zk.transactions import ensure_path
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 BUILD_SECONDS: Final = 3.0
 
 
-class ImageSource:
-    """`nodepool.config.loader.ConfigSource`: the configuration file is the world's `ImageLayout`.
+class ImageSource(ConfigSource):
+    """The configuration file is the world's `ImageLayout`.
 
     :param directory: of the builder.
     """
@@ -38,17 +39,17 @@ class ImageSource:
     def __init__(self, world: ImageWorld, directory: Path) -> None:
         self._world = world
         self._directory = directory
-        self._loaded: ImageLayout | None = None
+        self._given: ImageLayout | None = None
 
     def files(self) -> list[str]:
         return []
 
     def changed(self) -> bool:
-        return self._loaded is not self._world.images
+        return self._given is not self._world.images
 
     def load(self) -> Config:
-        self._loaded = self._world.images
-        return self._loaded.config(self._world.cloud_name, self._directory)
+        self._given = self._world.images
+        return self._given.config(self._world.cloud_name, self._directory)
 
 
 class Builder(Daemon):

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from nodepool.config.loader import ConfigSource
 from nodepool.config.objects import Config
 from nodepool.driver import gateway
 from nodepool.exceptions import ZKConnectionError
@@ -30,22 +31,22 @@ if TYPE_CHECKING:
     from tests.model.world import World
 
 
-class ModelSource:
-    """`nodepool.config.loader.ConfigSource`: the configuration file is the world's `Layout`."""
+class ModelSource(ConfigSource):
+    """The configuration file is the world's `Layout`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._loaded: Layout | None = None
+        self._given: Layout | None = None
 
     def files(self) -> list[str]:
         return []
 
     def changed(self) -> bool:
-        return self._loaded is not self._world.layout
+        return self._given is not self._world.layout
 
     def load(self) -> Config:
-        self._loaded = self._world.layout
-        return self._loaded.config(self._world.cloud)
+        self._given = self._world.layout
+        return self._given.config(self._world.cloud)
 
 
 class Launcher(Daemon):

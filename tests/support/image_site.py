@@ -8,7 +8,7 @@ import itertools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nodepool.builder.image_cleanup import CleanupServices, ImageCleanupWorker
 from nodepool.builder.image_files import FileChecksums, ImageFiles
@@ -22,6 +22,7 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
+from nodepool.runtime.providers import Providers
 from nodepool.runtime.worker import Worker
 from nodepool.zk.caches import ImageCache
 from nodepool.zk.client import ZooKeeperClient
@@ -74,7 +75,7 @@ class ImageSite:
             self.store,
             self.cache.snapshot,
             lambda: self.config,
-            self,
+            cast(Providers, self),
             self.files,
             FileChecksums(self.files),
             self.running,
@@ -111,7 +112,7 @@ class ImageSite:
         self.providers[name].start(ZooKeeper(self.client, None))
 
     def get(self, name: str | None) -> FakeProvider | None:
-        """As `ProviderTable`."""
+        """As `Providers`."""
         return self.providers.get(name or "")
 
     def known(self) -> ImagesView | None:
@@ -122,7 +123,7 @@ class ImageSite:
             self.store,
             self.known,
             lambda: self.config,
-            self,
+            cast(Providers, self),
             self.files,
             lambda: self.building,
             lambda: self.queue.running,

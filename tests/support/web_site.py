@@ -13,10 +13,10 @@ from nodepool.clock import monotonic
 from nodepool.plan.observed import Observed
 from nodepool.web.app import make_app
 from nodepool.web.site import Site
-from nodepool.web.snapshot import RecordKind, WebSnapshot
+from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 
-class GivenSnapshots:
+class GivenSnapshots(SnapshotMaker):
     """Snapshots of a test: `snapshot` may be replaced, `changed` filled."""
 
     def __init__(self, snapshot: WebSnapshot) -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AwsAdapter`: what the framework asks of a region (reference/driver 9)."""
+"""What the framework asks of a region of AWS (reference/driver 9).
+
+First `AwsAdapter`, then what ``nodepool check`` finds out, with the calls that only it makes.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A parser of answers for botocore's clients: lists of instances are read by `instance_list`, all else as ever.
+"""A parser of answers for botocore's clients: lists of instances are read by `instances_in`, all else by botocore.
 
 botocore takes each XML for an answer in which all is left out, also the page of a proxy: what is not there would be
-believed to be gone.
-
-Imports botocore: for `nodepool.driver.aws.transport`, when it makes its session.
+taken for deleted. Imports botocore, when `nodepool.driver.aws.transport` makes its session. First the parser, then how
+it reads instances.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Ec2`: all calls of EC2 that the driver makes for instances. Lists always say how long their pages are: AWS takes
-twice as many of these."""
+"""All calls of EC2 that the driver makes for instances (`Ec2`), for subnets, and for uploaded images, in this order.
+
+Lists always say how long their pages are: AWS takes twice as many of these.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the AWS driver.
+"""Configuration of the AWS driver: first checks of keys together, then images, then labels, pools and provider.
 
 ::
 

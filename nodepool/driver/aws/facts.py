@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AwsFacts`: what seldom changes: images, types of instances, and subnets."""
+"""What seldom changes in a region of AWS.
+
+First images, types of instances and subnets (`AwsFacts`), then the places where an instance may be launched.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ObjectStore`: our objects in a bucket of S3, through which images are imported (AW-17, AW-20)."""
+"""What uploads of images to AWS are made of (AW-17 to AW-19).
+
+First our objects in a bucket of S3 (`ObjectStore`) and how a file is sent there, then waiting for the cloud, then the
+arguments of the calls, then how AMIs, snapshots and imports are deleted.
+"""
 
 from __future__ import annotations
 
@@ -390,7 +394,7 @@ class UploadWait:
                 self.pause(pause)
 
 
-# What an uploaded image is to be like: tags, object in S3, and arguments of the calls (AW-17, AW-18). Pure.
+# What an uploaded image is to be like: tags, object in S3, and arguments of the calls (AW-17, AW-18). Pure functions.
 
 GIB: Final = 2**30
 #: The root of an AMI that is made of a snapshot.
@@ -568,7 +572,7 @@ def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
     return arguments
 
 
-# How AMIs, snapshots and imports are deleted (AW-18, AW-19). What is gone already is no error.
+# How AMIs, snapshots and imports are deleted (AW-18, AW-19). What does not exist any more is no error.
 
 #: An AMI is made of the snapshot.
 IN_USE: Final = "InvalidSnapshot.InUse"

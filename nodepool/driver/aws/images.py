@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AwsImages`: uploaded images of one provider: upload, deletion, list, and what uploads have left (AW-17 to AW-20)."""
+"""Uploaded images of one AWS provider: upload, deletion, list, and what uploads have left (AW-17 to AW-20).
+
+First `AwsImages`, then what can be left over in a region, then the two kinds of uploads: imports from S3
+(`ImportUpload`), and blocks of a snapshot (`BlockUpload`).
+"""
 
 from __future__ import annotations
 
@@ -238,8 +242,7 @@ class AwsResources(ResourceKinds[AwsResource]):
 # `ImageLeaks`: uploaded images as lists show them, and what uploads can leave: snapshots, imports, objects (AW-20).
 #
 # Only what carries our tags, or has a key of ours, is asked for. Results of imports have none at first: they are found
-# by
-# their task, and get its tags, so that nothing of others is ever looked at.
+# by their task, and get its tags, so that nothing of others is ever looked at.
 
 AMI: Final = "ami"
 SNAPSHOT: Final = "snapshot"
@@ -361,8 +364,7 @@ class ImageLeaks:
 #
 # An import takes long, and goes on without us. It is known by its tags: when the builder was restarted meanwhile, the
 # next upload of the build takes it up again. One whose result became an image has a tag that says so. What was sent of
-# a
-# file whose import had not begun is not sent again, either: see `nodepool.driver.aws.image_store`.
+# a file whose import had not begun is not sent again, either: see `S3Upload`.
 
 #: Tag of a task: the image that was made of its result.
 IMAGE_KEY: Final = "nodepool_image_id"
@@ -511,7 +513,7 @@ class ImportUpload:
 #
 # Blocks that are empty are left out: AWS reads them as zeros. Each block goes with its SHA-256, and the snapshot is
 # completed with one over all of these, so that AWS refuses what is not what was sent. How far it is stands in a tag of
-# the snapshot, because nobody can read a snapshot that is not complete: if this upload is interrupted, the next one of
+# the snapshot, because a snapshot that is not complete cannot be read: if this upload is interrupted, the next one of
 # the build writes only the blocks that are missing.
 
 #: The only size that AWS knows.

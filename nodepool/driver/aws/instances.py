@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of one provider: how they are listed, made and ended."""
+"""Instances of one AWS provider: how they are listed, made and ended.
+
+First lists and deletions, then one instance and why it ended, then its launch: the usual one, one through a fleet, and
+one on a dedicated host of its own.
+"""
 
 from __future__ import annotations
 
@@ -310,12 +314,7 @@ class AwsCreation(CreationMachine[AwsRecord]):
 
     def another_place(self, error: CloudNoCapacity) -> bool:
         """The present place has no room. Is there another one? May block."""
-        self.cloud.places.no_room_for(self._places[0], self._request)
-        if len(self._places) == 1:
-            return False
-        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
-        return True
+        return self.cloud.places.try_another(self._places, self._request, error, self.log)
 
     def refused(self, error: Exception) -> Exception:
         if isinstance(error, CloudRefused) and not isinstance(error, (CloudQuota, CloudNoCapacity)):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance is to be like: the arguments of RunInstances (AW-3, AW-4). Pure."""
+"""What launches send to AWS.
+
+First what an instance is to be like, the arguments of RunInstances (AW-3, AW-4), then the same for a fleet of one
+instance (AW-8, AW-9), then the calls for fleets and for dedicated hosts.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +133,7 @@ def root_values(label: AwsLabel) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if value}
 
 
-# What a fleet of one instance is to be like: launch template and arguments of CreateFleet (AW-8, AW-9). Pure.
+# What a fleet of one instance is to be like: launch template and arguments of CreateFleet (AW-8, AW-9). Pure functions.
 
 TEMPLATE_PREFIX: Final = "nodepool-launch-template-"
 MANAGED_KEY: Final = "nodepool_managed"

@@ -2,9 +2,9 @@
 """Launches that wait for AWS to take calls: equal ones go in one call of RunInstances (MinCount 1, MaxCount n).
 
 AWS takes 5 calls at once, and then 2 a second, but 1000 instances. A launch is a call of its own as long as AWS takes
-all of them; after that launches that come soon after each other go together if all is equal but the node. A call that
-makes fewer instances than it was to make has told that something is short: the others go again, each alone, so that AWS
-says what it is.
+all of them; after that launches that come soon after each other go together if all is equal but the node. If a call
+makes fewer instances than it was to make, something is short: the others go again, each alone, so that AWS says what it
+is. After the launches come the templates of fleets, and the tags of instances that were made together.
 """
 
 from __future__ import annotations
@@ -278,8 +278,7 @@ class LaunchTemplates:
 
 # `BatchTags`: gives instances that one call made for several nodes the tags of their own, off the way of launches.
 #
-# Lists say which of them lack some: so it does not matter which launcher made them, and whether it is still there.
-# Only
+# Lists say which of them lack some: so it does not matter which launcher made them, and whether it is still there. Only
 # what runs is worth a call.
 
 batch_tags_log = logging.getLogger("nodepool.driver.aws.BatchTags")

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What AWS says, as small values: only what the driver uses."""
+"""What AWS says, as small values: only what the driver uses.
+
+First instances, volumes and images, then snapshots and imports, then the tag of instances that one call made, then the
+quotas that instances count against.
+"""
 
 from __future__ import annotations
 
@@ -245,7 +249,7 @@ class ImportTask(NamedTuple):
         return (self.image_id, *self.snapshot_ids) if self.image_id else self.snapshot_ids
 
 
-# The tag of instances that one call made for several nodes: it says for which. Pure.
+# The tag of instances that one call made for several nodes: it says for which. Pure functions.
 #
 # All instances of a call have the same tags. Each has a launch index, from 0: that of its node in the tag. So what was
 # made is never without its node, also if the launcher ends before each instance has tags of its own.
@@ -285,11 +289,10 @@ def lacks_own(tags: Mapping[str, str]) -> bool:
     return BATCH_KEY in tags and instance.NODE_KEY not in tags
 
 
-# Which quota of the account an instance or a volume counts against (AW-12, AW-13). Pure.
+# Which quota of the account an instance or a volume counts against (AW-12, AW-13). Pure functions.
 #
 # Service Quotas names the families in the names of its quotas, such as "Running On-Demand Standard (A, C, D, H, I, M,
-# R,
-# T, Z) instances", so that families to come are known. Until it has answered, the codes of Nodepool 11 count.
+# R, T, Z) instances", so that families to come are known. Until it has answered, the codes of Nodepool 11 count.
 
 #: Families -> code of instances on demand, of spot instances (AW-12).
 _RELEASED: Final[dict[tuple[str, ...], tuple[str, str | None]]] = {

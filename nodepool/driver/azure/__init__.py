@@ -3,15 +3,12 @@
 
 Where to begin to read:
 
-* ``config.py``, ``image_config.py``, ``config_checks.py``: what stands in the configuration;
-* ``auth_file.py``, ``login.py``, ``client_assertion.py``: credentials and tokens;
+* ``config.py``: what stands in the configuration; ``login.py``: credentials and tokens;
 * ``client.py``: all calls that are made; ``types.py``: what Azure says; ``errors.py``: what can go wrong;
-* ``facts.py``: what seldom changes; ``quota.py``: limits;
-* ``names.py``, ``places.py``, ``launch_spec.py``: what a VM is to be like; ``creation.py``: how it is made;
-* ``machines.py``: what launches and deletions share; ``proof.py``: when a VM is gone;
-* ``images.py``, ``image_calls.py``, ``vhd.py``: uploads; ``long_operation.py``: what Azure takes long for;
-* ``preflight.py``: what ``nodepool check`` looks at;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
+* ``facts.py``: what seldom changes, places and limits;
+* ``machines.py``: how VMs are listed, launched and deleted;
+* ``images.py``: uploads, and what Azure takes long for;
+* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, and ``nodepool check``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AzureAdapter`: what the framework asks of a resource group (reference/driver 9)."""
+"""What the framework asks of a resource group of Azure (reference/driver 9).
+
+First `AzureAdapter`, then what ``nodepool check`` finds out.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the Azure driver.
+"""Configuration of the Azure driver: first checks of keys together, then images, then labels, pools and provider.
 
 ::
 

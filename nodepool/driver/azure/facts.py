@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AzureFacts`: what seldom changes: the subnet, sizes and images."""
+"""What seldom changes in Azure.
+
+First the subnet, sizes and images (`AzureFacts`), then the places where a VM may be launched, then limits and use.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ def matches(candidate: AzureImage, image: AzureCloudImage) -> bool:
     )
 
 
-# Where Azure may have capacity for a VM: the combinations of size and zone that a label allows. Pure.
+# Where Azure may have capacity for a VM: the combinations of size and zone that a label allows. Pure functions.
 
 
 class VmPlace(NamedTuple):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AzureImages`: uploaded images of one provider: upload, deletion and list (AZ-12, AZ-13)."""
+"""Uploaded images of one Azure provider: upload, deletion and list (AZ-12, AZ-13).
+
+First `AzureImages` and one upload, then the calls that it makes, then how a long operation is followed.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +301,7 @@ class AzureImageCalls:
 
 # `follow`: a long operation is looked at until it ends (AZ-12).
 #
-# Azure tells where: ``Azure-AsyncOperation`` leads to its state, ``Location`` to what comes of it, with the status 202
+# Azure says where: ``Azure-AsyncOperation`` leads to its state, ``Location`` to what comes of it, with the status 202
 # until then. https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 
 #: Longest time for one operation.

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`AzureLogin`: tokens of the Microsoft identity platform.
+"""Tokens of the Microsoft identity platform (AZ-1).
 
-https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow has the calls.
+First the login (https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow has the calls),
+then the file of ``auth-path``, then the proof that we have the key of a certificate.
 """
 
 from __future__ import annotations
@@ -117,11 +118,9 @@ class AzureLogin(TokenLogin):
 # The file of ``auth-path``: who Nodepool is for Azure, and where Azure is (AZ-1).
 #
 # It is JSON as ``az ad sp create-for-rbac --json-auth`` writes it. Unlike in Nodepool 11.0.0 its endpoints count, so
-# that
-# clouds of governments work. Instead of ``clientSecret`` it may have ``clientCertificate`` (path of a PEM file with
-# the
-# certificate and its key), ``federatedTokenFile`` (path of a file with a token of another identity provider), or
-# ``managedIdentity: true`` (of the machine that Nodepool runs on; ``clientId`` is only needed if it has several).
+# that clouds of governments work. Instead of ``clientSecret`` it may have ``clientCertificate`` (path of a PEM file
+# with the certificate and its key), ``federatedTokenFile`` (path of a file with a token of another identity provider),
+# or ``managedIdentity: true`` (of the machine that Nodepool runs on; ``clientId`` is only needed if it has several).
 
 LOGIN_URL: Final = "https://login.microsoftonline.com"
 ARM_URL: Final = "https://management.azure.com"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VMs of one provider: how they are listed and deleted."""
+"""VMs of one Azure provider.
+
+First how they are listed and deleted, with the proof that one is deleted, then names and one VM, then its launch
+(`AzureCreation`), then the body of the call that makes it.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +215,7 @@ class AzureDeletion(DeletionMachine[VmRecord]):
         return error.status == 409 or isinstance(error, CloudBusy)
 
 
-# Are VMs gone that lists do not show any more? Lists of Azure are late, so that alone proves nothing (AZ-11, CM-7).
+# Are VMs deleted that lists do not show any more? Lists of Azure are late, so that alone proves nothing (AZ-11, CM-7).
 
 #: So many VMs are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
@@ -267,7 +271,7 @@ def names_used(interfaces: Iterable[Interface]) -> set[str]:
     return {interface.name.lower() for interface in interfaces if interface.used}
 
 
-# Names of what is made for a node (AZ-5). Pure.
+# Names of what is made for a node (AZ-5). Pure functions.
 #
 # Azure does not give tags of a VM to its disk, so the name of the disk says whose it is.
 
@@ -388,12 +392,7 @@ class AzureCreation(CreationMachine[VmRecord]):
 
     def _another_place(self, error: Exception) -> bool:
         """The present place has no capacity. Is there another one?"""
-        self.cloud.places.no_room_for(self._places[0], self._request)
-        if len(self._places) == 1:
-            return False
-        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
-        return True
+        return self.cloud.places.try_another(self._places, self._request, error, self.log)
 
     def _create_at(self, place: VmPlace, name: str) -> str:
         facts, config = self.cloud.facts, self.cloud.config
@@ -502,7 +501,7 @@ class AzureCreation(CreationMachine[VmRecord]):
 
 
 # What a VM is to be like: the body of the PUT that makes it, its network interface, its addresses and its disk (AZ-4,
-# AZ-5). Pure, but for a password that nobody knows.
+# AZ-5). Pure functions, but for a random password.
 
 PASSWORD_LENGTH: Final = 64
 #: Azure wants three kinds of characters.

@@ -5,8 +5,8 @@ It is small on purpose: read it to learn how a driver is written, in this order.
 
 * this file: `Driver`, the entry point;
 * ``config.py``: the keys of the configuration file;
-* ``provider.py``: one configured cloud: start, stop, quota, deletion, leaks;
-* ``handler.py``: one request: is there room, launch a node;
+* ``provider.py``: one configured cloud: start, stop, quota, deletion, leaks; then one request: is there room, launch a
+  node;
 * ``cloud.py``: the cloud itself, which a real driver does not have.
 
 It also serves tests and demonstrations: knobs in the configuration, or in ``FakeCloud.get(name)``, make it slow,

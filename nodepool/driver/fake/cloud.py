@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`FakeCloud`: a cloud in memory, with an interface as clouds have it, a memory, and knobs for faults.
+"""A cloud in memory, with an interface as clouds have it, a memory, and knobs for faults.
 
-Nothing here knows of Nodepool: what a driver does is translate between a thing like this one and Nodepool.
-Instances have addresses in 127.0.0.0/8, which answer on every Linux host if something listens there.
+Nothing here knows of Nodepool: what a driver does is translate between a thing like this one and Nodepool. Instances
+have addresses in 127.0.0.0/8, which answer on every Linux host if something listens there. First the instances
+(`FakeCloud`), then the images (`FakeImages`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`FakeProvider`: one configured cloud."""
+"""One configured cloud in memory, without the framework of state machines.
+
+First the provider, then the handler of a request and the launch of a node.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CheckResult`: what ``nodepool check`` found out about one thing that a configuration names."""
+"""Checks of drivers.
+
+First what ``nodepool check`` found out about one thing (`CheckResult`), then whether the classes of a driver implement
+what their bases require, then how checks end when a cloud refuses to answer.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong in a call to a cloud, named after what the launcher does next (reference/driver 13).
 
-A driver maps the error codes of its cloud to these classes.
+A driver maps the error codes of its cloud to these classes. After them come texts of clouds, why a cloud did not
+answer, and when it wants to be asked again.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class CloudNoCapacityLater(LaunchStatusException, CapacityException):
     statsd_key = CapacityException.statsd_key
 
 
-# Texts of clouds, made fit for errors and the log. Pure.
+# Texts of clouds, made fit for errors and the log. Pure functions.
 
 #: Longest text of a cloud that goes into an error or the log.
 MAX_TEXT: Final = 500
@@ -122,7 +123,7 @@ def one_line(text: str) -> str:
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 3] + "..."
 
 
-# Why did a cloud not answer? In one line that names the address, from what the libraries say. Pure.
+# Why did a cloud not answer? In one line that names the address, from what the libraries say. Pure functions.
 
 #: An address at which nobody could be reached, in the texts of keystoneauth, and the same in those of requests.
 _ADDRESS: Final = (

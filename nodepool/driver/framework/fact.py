@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Fact`: one answer of a cloud, shared by all callers."""
+"""One answer of a cloud, shared by all callers (`Fact`); then two limits of what is logged again and again."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Repeats:
             return self._said.pop(key, None) is not None
 
 
-# `ToldOnce`: what lists show again and again is told once, such as instances that ended.
+# `ToldOnce`: what lists show again and again is reported once, such as instances that ended.
 
 #: With more ids than these, those that the latest list does not show are forgotten.
 MANY: Final = 5000

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a driver says of one request: could it be served, is there room, launch a node (reference/driver 3).
 
-All of it is asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread.
+All of it is asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread. First these hooks, then
+the log of declined requests, then what a handler sees of pool worker and provider.
 """
 
 from __future__ import annotations
@@ -215,8 +216,8 @@ def log_declined(
 
 # `PoolWorkerView`, `ProviderView`: what the handler of a request sees of the launcher and of its provider.
 #
-# Providers make handlers, so the files of handlers know no provider: a driver says in a `Protocol` of its own what its
-# handler asks of the provider.
+# A driver says in a `Protocol` of its own what its handler asks of the provider beside this, where the file of the
+# handler cannot import the provider.
 
 
 class ProviderView(Protocol):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of images, for drivers whose labels name a ``diskimage`` or a ``cloud-image``."""
+"""Images, for drivers whose labels name a ``diskimage`` or a ``cloud-image``.
+
+First their configuration, then an image as a cloud lists it, then what an interrupted upload leaves for the next one,
+then how long something about an image may take.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Voluptuous schemas of declared keys (`nodepool.model.config_keys`), and pieces for schemas that drivers write.
 
-Voluptuous is imported only by the functions that make a schema, because `nodepool list` needs none.
+Voluptuous is imported only by the functions that make a schema, because `nodepool list` needs none. After the schemas
+come sections as they stand in a file, and values that are made of the request.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _without_null(type: keys.ValueType) -> Any:
     raise TypeError(f"no schema for {type!r}")
 
 
-# -- pieces --
+# Pieces of schemas.
 
 
 def integer(minimum: int = -MAX_INT, maximum: int = MAX_INT) -> Any:
@@ -134,7 +135,7 @@ def _plain_int(value: Any) -> int:
     raise ValueError("expected int")
 
 
-# Sections of a file as they stand there, before anybody knows that they conform to a schema.
+# Sections of a file as they stand there, before they are checked against a schema.
 
 
 def mappings(data: Any, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -164,7 +165,7 @@ def as_texts(tags: dict[Any, Any]) -> dict[str, str]:
     return {str(name): str(value) for name, value in tags.items()}
 
 
-# Values of the configuration that are made of the request that causes a launch (L-15). Pure.
+# Values of the configuration that are made of the request that causes a launch (L-15). Pure functions.
 
 #: Request fields that dynamic values may use (reference/configuration 5), and where they come from.
 _REQUEST_FIELDS: Final = {

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection check: does a host answer, and which SSH host keys does it have (rules K)?
 
-`scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done
-with paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that
-a host that sends garbage, or one byte a second, costs neither memory nor more than the timeout.
+`scan` blocks; callers run it in a thread pool of their own size (K-4). One key exchange a key type is done with
+paramiko, which is imported on first use. Everything that the host sends is counted and timed, so that a host that sends
+garbage, or one byte a second, costs neither memory nor more than the timeout. After the scan comes the one SSH message
+that paramiko does not hand out.
 """
 
 from __future__ import annotations
@@ -298,8 +299,8 @@ def _close(sock: socket.socket, transport: paramiko.Transport | None) -> None:
 
 # Reads the one SSH message that a host key scan needs and paramiko does not hand out.
 #
-# Format: RFC 4253 sections 4.2 (identification), 6 (binary packet) and 7.1 (SSH_MSG_KEXINIT). The first packet
-# of a connection is not encrypted.
+# Format: RFC 4253 sections 4.2 (identification), 6 (binary packet) and 7.1 (SSH_MSG_KEXINIT). The first packet of a
+# connection is not encrypted.
 
 #: RFC 4253 7.1.
 MSG_KEXINIT: Final = 20

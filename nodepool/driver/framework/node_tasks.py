@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads that launch and delete one node, for drivers without a scheduler of their own."""
+"""Threads that launch and delete one node, for drivers without a scheduler of their own; then the loggers of nodes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`JoinedOrders`: orders that wait for the turn of a call; equal ones go to the cloud in one call.
+"""Orders of many that go to a cloud in few calls.
 
-For a cloud that takes few calls, and many orders in each of them. Other than in `nodepool.driver.framework.orders`,
-several calls may be under way, each order gets an answer of its own, and a call may do a part of what was ordered.
+First `JoinedOrders`, for a cloud that takes few calls, and many orders in each of them: several calls may be under way,
+each order gets an answer of its own, and a call may do a part of what was ordered. Then `Batches`, where all orders of
+a call end alike, and the time between calls in which orders gather.
 """
 
 from __future__ import annotations

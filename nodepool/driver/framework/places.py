@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ZonePlaces`: which of the places of a label to try, so that the nodes of a request are in one zone (N-7)."""
+"""Which of the places of a label to try.
+
+First places that had no capacity a while ago (`RestingPlaces`), then the choice that keeps the nodes of a request in
+one zone (N-7), then labels that a provider cannot serve.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import LabelStatus
 
 if TYPE_CHECKING:
+    from logging import Logger, LoggerAdapter
+
     from nodepool.model.request import NodeRequest
 
 
@@ -48,6 +54,24 @@ class RestingPlaces(Generic[P]):
         """Had it no capacity a while ago?"""
         with self._lock:
             return self._rest_until.get(place, 0.0) > self._clock()
+
+    def try_another(
+        self, places: list[P], request: NodeRequest | None, error: Exception, log: LoggerAdapter[Logger]
+    ) -> bool:
+        """The first of some places has no capacity: it is taken out, unless it is the only one. Is there another?
+
+        :param request: of the node that was to be made there.
+        """
+        self.no_room_for(places[0], request)
+        if len(places) == 1:
+            return False
+        log.info("No capacity for %s, trying %s: %s", places[0], places[1], error)
+        del places[0]
+        return True
+
+    def no_room_for(self, place: P, request: NodeRequest | None) -> None:
+        """The cloud has no capacity there for a node of a request."""
+        self.no_room(place)
 
     def no_room(self, place: P) -> None:
         """The cloud said that it has no capacity there."""

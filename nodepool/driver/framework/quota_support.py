@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quota of one provider: limits, use, room (rules Q-1 to Q-6; reference/driver 12)."""
+"""Quota of one provider: limits, use, room (rules Q-1 to Q-6; reference/driver 12).
+
+First `QuotaSupport`, then limits as status records have them, then sums over all nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a cloud is asked: a rate limit, and a cache that refreshes in the background (reference/driver 12)."""
+"""How often a cloud is asked (reference/driver 12).
+
+First the rate limit of 11.0.0 and a cache that refreshes in the background, then the pace of each class of calls
+(`RateClasses`, `TokenBucket`), then the time that launches and uploads wait for ourselves.
+"""
 
 from __future__ import annotations
 
@@ -362,12 +366,11 @@ class RateClasses:
         return found
 
 
-# `TokenBucket` and `CallWindow`: how many calls of one class a cloud takes; pure, each method gets the time.
+# `TokenBucket` and `CallWindow`: how many calls of one class a cloud takes. They are pure: each method gets the time.
 #
 # A class is what the cloud counts together: calls that read, calls that change, or the calls to one service. When the
 # cloud throttles one of them (429, RequestLimitExceeded), the class as a whole slows down: if each caller went by its
-# own
-# answer, the others would go on asking, and the throttling would never end.
+# own answer, the others would go on asking, and the throttling would never end.
 #
 # A class without a rate is paced by the answers of the cloud only: by what is throttled, and by how long answers take.
 
@@ -605,10 +608,8 @@ class CallWindow:
 # How long launches, deletions and uploads wait for ourselves: such time does not count against their time-outs.
 #
 # A call waits for its turn in a rate limit, for the end of other calls, or for one of our threads. The cloud has not
-# got
-# it by then, so that says nothing of the cloud. What a thread works for is known in the thread, and goes with each
-# call
-# that is given to another one.
+# got it by then, so that says nothing of the cloud. What a thread works for is known in the thread, and goes with each
+# call that is given to another one.
 
 _thread: Final = threading.local()
 

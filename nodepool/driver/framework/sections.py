@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provider sections of which the keys are declared: what is the same for every driver."""
+"""Provider sections of which the keys are declared: what is the same for every driver.
+
+First the bases of such sections, then a section that cannot be used (`UnavailableProviderConfig`).
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,7 @@ class CloudProviderConfig(UploadingProviderConfig[PoolT]):
         super().load(newconfig)
 
 
-# A provider section that cannot be used, or whose driver is not here: kept, so that the rest of the file counts.
+# A provider section that cannot be used, or whose driver is not installed: kept, so that the rest of the file counts.
 
 
 class UnavailableProviderConfig(ProviderConfig):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parallel upload of a large image file in segments (reference/driver 12)."""
+"""Uploads of large image files, for drivers (reference/driver 12).
+
+First a file in segments (`ImageUploader`), then in parts of an S3 object, then progress, then the check of what the
+cloud stored.
+"""
 
 from __future__ import annotations
 
@@ -265,8 +269,7 @@ class ImageUploader:
 
 # `PartsUploader`: a file becomes an object of a bucket that speaks the S3 API, in parts.
 #
-# An upload that is interrupted leaves its parts in the bucket. The next upload of the same build finds them by the
-# key,
+# An upload that is interrupted leaves its parts in the bucket. The next upload of the same build finds them by the key,
 # and sends only what is missing: https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html.
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`GceAdapter`: what the framework asks of a project (reference/driver 9)."""
+"""What the framework asks of a project of Google (reference/driver 9).
+
+First `GceAdapter`, then what ``nodepool check`` finds out.
+"""
 
 from __future__ import annotations
 

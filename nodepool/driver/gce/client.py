@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ComputeEngine`: all calls of the Compute Engine API that the driver makes, https://cloud.google.com/compute/docs/reference."""
+"""All calls of the Compute Engine API that the driver makes, https://cloud.google.com/compute/docs/reference.
+
+First the calls, then zones that do not answer, then the login with google-auth.
+"""
 
 from __future__ import annotations
 
@@ -333,8 +336,7 @@ def _quoted(text: str) -> str:
 # `SilentZones`: zones that do not answer are left alone for a while, so that the others do not wait for them.
 #
 # A call without an answer takes its thread for up to a minute and a half. Of a provider with several zones those that
-# do
-# not answer would soon have all threads. If no zone answers the cloud is away, which is the framework's matter.
+# do not answer would soon have all threads. If no zone answers the cloud is away, which is the framework's matter.
 
 log = logging.getLogger("nodepool.driver.gce.client")
 

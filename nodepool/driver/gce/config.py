@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration of the driver of Google Compute Engine.
 
+First checks of keys together, then images, then labels, pools and provider.
+
 ::
 
     providers:

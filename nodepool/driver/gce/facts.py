@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`GceFacts`: what seldom changes: machine types and images (GC-4)."""
+"""What seldom changes in a project of Google.
+
+First machine types and images (`GceFacts`, GC-4), then the places where an instance may be launched, then limits and
+use, then the names of quotas.
+"""
 
 from __future__ import annotations
 
@@ -247,9 +251,9 @@ def _use(machine: MachineType, named: dict[str, float]) -> QuotaInformation:
     return QuotaInformation(instances=1, cores=machine.cores, ram=machine.ram_mib, **named)
 
 
-# Which quotas of Google an instance counts against, by their names (``metric``). Pure.
+# Which quotas of Google an instance counts against, by their names (``metric``). Pure functions.
 #
-# https://cloud.google.com/compute/resource-usage has them. Newer series have quotas that the API does not tell; what
+# https://cloud.google.com/compute/resource-usage has them. Newer series have quotas that the API does not show; what
 # Google then refuses waits all the same.
 
 INSTANCES: Final = "INSTANCES"

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`GceImages`: uploaded images of one provider: upload, deletion and list."""
+"""Uploaded images of one GCE provider: upload, deletion and list.
+
+First `GceImages`, then the calls that an upload makes, then the file on its way to Cloud Storage, then the archive that
+Compute Engine takes.
+"""
 
 from __future__ import annotations
 
@@ -412,10 +416,8 @@ def _items_and_token(page: Any) -> tuple[list[Mapping[str, Any]], str]:
 # `ObjectUpload`: an image file on its way to Cloud Storage.
 #
 # It is a resumable one, https://cloud.google.com/storage/docs/resumable-uploads: if it is interrupted, by the end of
-# the
-# builder for example, the next one goes on where it was. Google lists no upload that is not complete: its address is
-# kept
-# beside the file.
+# the builder for example, the next one goes on where it was. Google lists no upload that is not complete: its address
+# is kept beside the file.
 
 #: Sent at once: a multiple of 256 KiB, as Cloud Storage demands.
 PIECE_BYTES: Final = 8 * 1024 * 1024
@@ -571,8 +573,7 @@ class ObjectUpload:
 # A raw disk as Compute Engine takes it: ``disk.raw`` in a tar archive, in gzip; made while it is read.
 #
 # https://cloud.google.com/compute/docs/import/import-existing-image: the size of the disk is a multiple of 1 GiB, and
-# the
-# archive has the old format of GNU tar. Most of a disk is zero. What is zero is compressed once, and repeated: the
+# the archive has the old format of GNU tar. Most of a disk is zero. What is zero is compressed once, and repeated: the
 # pieces of a deflate stream (RFC 1951) that do not refer to others may be put together.
 
 FILE_NAME: Final = "disk.raw"

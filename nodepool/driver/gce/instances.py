@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of one provider: how they are listed and deleted."""
+"""Instances of one GCE provider.
+
+First how they are listed and deleted. Then what operations say: how creations end, whether an instance is deleted,
+which spot instances Google took. Then one instance, its launch (`GceCreation`), and the body of the call that makes it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
@@ -190,8 +194,7 @@ class GceDeletion(DeletionMachine[GceRecord]):
 # capacity for it, only its operation says (GC-5).
 #
 # One list of operations serves all creations of a provider in a zone. It is made with the lists of instances, while
-# there
-# are creations in the zone whose operation is not over.
+# there are creations in the zone whose operation is not over.
 
 
 #: From one list of operations to the next, in seconds.
@@ -204,14 +207,6 @@ MOST_LISTED: Final = 1000
 MOST_ASKED: Final = 10
 #: For so long a zone that does not answer is not asked: the lists of instances of all zones wait for each attempt.
 AWAY: Final = Backoff(15.0, 300.0)
-
-
-class OperationCalls(Protocol):
-    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
-
-    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
-
-    def operation(self, zone: str, name: str) -> Operation: ...
 
 
 class Insert:
@@ -261,7 +256,7 @@ class InsertOperations:
     An insert that nobody holds any more is forgotten.
     """
 
-    def __init__(self, provider: str, calls: OperationCalls, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: str, calls: ComputeEngine, clock: Callable[[], float] = monotonic) -> None:
         self._provider = provider
         self._calls = calls
         self._clock = clock
@@ -354,7 +349,7 @@ class InsertOperations:
                 return
 
 
-# Are instances gone that lists do not show any more? Their deletions are operations, and those say it (GC-9, CM-7).
+# Are instances deleted that lists do not show any more? Their deletions are operations, and those say it (GC-9, CM-7).
 
 #: So many instances of a zone are asked for one by one: the answer 404 is the proof.
 FEW: Final = 1
@@ -364,14 +359,6 @@ MANY: Final = 250
 OPERATIONS: Final = 1000
 
 
-class DeletionCalls(Protocol):
-    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
-
-    def instance(self, zone: str, name: str) -> GceRecord: ...
-
-    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
-
-
 class DeletionProof:
     """For instances that were in lists, whose deletion was accepted, and that a later list lacks.
 
@@ -379,7 +366,7 @@ class DeletionProof:
     one for each. All methods block; any thread may call them.
     """
 
-    def __init__(self, provider: str, calls: DeletionCalls) -> None:
+    def __init__(self, provider: str, calls: ComputeEngine) -> None:
         self._provider = provider
         self._calls = calls
 
@@ -442,12 +429,6 @@ def ended_well(ids: Iterable[str], operations: Iterable[Operation]) -> set[str]:
 MOST: Final = 500
 
 
-class PreemptionCalls(Protocol):
-    """What is used of `nodepool.driver.gce.client.ComputeEngine`."""
-
-    def operations(self, zone: str, kind: str, what: str) -> Iterable[Operation]: ...
-
-
 class Preemptions:
     """Of one provider. `look` is called by one thread at a time, `why` by any.
 
@@ -456,7 +437,7 @@ class Preemptions:
     """
 
     def __init__(
-        self, provider: str, zones: Iterable[str], calls: PreemptionCalls, clock: Callable[[], float] = monotonic
+        self, provider: str, zones: Iterable[str], calls: ComputeEngine, clock: Callable[[], float] = monotonic
     ) -> None:
         self._provider = provider
         self._calls = calls
@@ -652,11 +633,8 @@ class GceCreation(CreationMachine[GceRecord]):
             return pause
         if not isinstance(error, CapacityException):
             return None
-        self.cloud.places.no_room_for(self._places[0], self._request)
-        if len(self._places) == 1:
+        if not self.cloud.places.try_another(self._places, self._request, error, self.log):
             return None
-        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
         self._ordered = False
         return 0.0
 
@@ -711,7 +689,7 @@ class GceCreation(CreationMachine[GceRecord]):
         return LaunchStatusException(f"{self.where}: {text}: somebody stopped or deleted it")
 
 
-# What an instance is to be like: the body of the insert (GC-2, GC-3). Pure.
+# What an instance is to be like: the body of the insert (GC-2, GC-3). Pure functions.
 
 #: Of the public address, as the Google Cloud console calls it.
 ACCESS_NAME = "External NAT"

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Compute Engine says, as small values: only what the driver uses. `FIELDS` names what is asked for."""
+"""What Compute Engine says, as small values: only what the driver uses. `FIELDS` names what is asked for.
+
+After these values come ownership in labels, and names of instances and images.
+"""
 
 from __future__ import annotations
 
@@ -173,10 +176,11 @@ class GceImage(NamedTuple):
         )
 
 
-# Ownership in labels of Compute Engine, whose values are small letters, digits, ``_`` and ``-``, at most 63. Pure.
+# Ownership in labels of Compute Engine, whose values are small letters, digits, ``_`` and ``-``, at most 63. Pure
+# functions.
 #
-# A value that is none, such as a provider's name with a dot, is changed, and its hash is added. Who knows the names of
-# provider and pools can tell them again.
+# A value that is none, such as a provider's name with a dot, is changed, and its hash is added. With the names of
+# provider and pools at hand it is recognised.
 
 _VALUE: Final = re.compile(r"[a-z0-9_-]{0,63}")
 _NOT_IN_VALUES: Final = re.compile(r"[^a-z0-9_-]")
@@ -221,7 +225,7 @@ class LabelReader:
         return f'labels.{PROVIDER_KEY}="{label_value(self._provider)}"'
 
 
-# Names of instances and images, and ids of requests. Pure.
+# Names of instances and images, and ids of requests. Pure functions.
 
 #: Of an image: a small letter first, then small letters, digits and ``-``.
 _IMAGE_NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")

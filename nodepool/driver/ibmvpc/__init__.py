@@ -3,17 +3,13 @@
 
 Where to begin to read:
 
-* ``config.py``, ``image_config.py``, ``config_checks.py``: what stands in the configuration;
-* ``external_sources.py``, ``credentials.py``, ``login.py``: credentials and tokens;
-* ``client.py``: all calls that are made; ``types.py``: what IBM says; ``errors.py``: what can go wrong;
-* ``facts.py``: what seldom changes; ``quota.py``: limits;
-* ``names.py``, ``places.py``, ``launch_spec.py``: what an instance is to be like; ``creation.py``: how it is made;
-* ``floating.py``, ``kept_addresses.py``, ``address_shortage.py``: floating IPs, which are used again;
-* ``machines.py``: what launches and deletions share; ``preempted.py``: instances that stop by themselves;
-* ``images.py``, ``image_upload.py``, ``object_store.py``: uploads of images;
-* ``resources.py``: what may be left over;
-* ``preflight.py``: what ``nodepool check`` looks at;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`.
+* ``config.py``: what stands in the configuration; ``login.py``: credentials and tokens;
+* ``client.py``: all calls that are made; ``types.py``: what IBM says, and names; ``errors.py``: what can go wrong;
+* ``facts.py``: what seldom changes, places, limits, and the body of a launch;
+* ``machines.py``: how instances are listed, launched and deleted;
+* ``floating.py``: floating IPs, which are used again;
+* ``images.py``: uploads of images;
+* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, and ``nodepool check``.
 """
 
 from __future__ import annotations

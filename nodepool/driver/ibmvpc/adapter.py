@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`IbmAdapter`: what the framework asks of a region (reference/driver 9)."""
+"""What the framework asks of a region of IBM VPC (reference/driver 9).
+
+First `IbmAdapter`, then what ``nodepool check`` finds out.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of the IBM VPC driver.
+"""Configuration of the IBM VPC driver: first checks of keys together, then images, then labels, pools and provider.
 
 ::
 

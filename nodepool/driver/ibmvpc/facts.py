@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`IbmFacts`: what the names of the configuration stand for: VPC, subnets, SSH keys, profiles, images, resource groups.
+"""What seldom changes in a region of IBM VPC.
 
-They are read again every ten minutes, when a name is not among them, and after a rejected launch (IV-2).
+First what the names of the configuration stand for (`IbmFacts`): VPC, subnets, SSH keys, profiles, images, resource
+groups. They are read again every ten minutes, when a name is not among them, and after a rejected launch (IV-2). Then
+the places where an instance may be launched, limits and use, and the body of the call that makes an instance.
 """
 
 from __future__ import annotations
@@ -261,7 +263,7 @@ def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[IbmPlace]:
     return [IbmPlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]
 
 
-# Limits, and what labels and instances use of them (IV-7). IBM tells no limits: those of the configuration count.
+# Limits, and what labels and instances use of them (IV-7). IBM shows no limits: those of the configuration count.
 
 
 def limits_of(config: IbmProviderConfig) -> QuotaInformation:
@@ -289,7 +291,7 @@ def use_of(record: IbmRecord) -> QuotaInformation:
     return QuotaInformation(instances=1, cores=record.cores, ram=record.ram_gib)
 
 
-# What an instance is to be like: the body of the call that makes it (IV-5). Pure.
+# What an instance is to be like: the body of the call that makes it (IV-5). Pure functions.
 
 
 class LaunchIds(NamedTuple):

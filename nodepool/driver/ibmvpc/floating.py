@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`IbmFloatingIps`: floating IPs of nodes. IBM bills each for a whole month, so free ones are used again (IV-13).
+"""Floating IPs of nodes (`IbmFloatingIps`). IBM bills each for a whole month, so free ones are used again (IV-13).
 
 A free one keeps the name of its last node. IBM has no call that binds, renames or deletes a floating IP only if it is
 free: its API takes no ``If-Match`` for them. A binding replaces the one before, and a deletion takes the address of
@@ -8,12 +8,13 @@ whatever it is bound to. So launchers that share them keep to these rules:
 * What a launcher has just freed is its own for `OWN_SECONDS` from the order that deleted the instance. It binds or
   deletes it at once.
 * Others leave alone what has not been free, under the same name, for `SETTLED_SECONDS`.
-* Whoever wants one that is not its own claims it first: it renames it to a name that nobody else gives. If it is still
-  free under that name `CLAIM_SECONDS` later, it is its own. If not, another launcher was faster.
-* Of a pool that keeps none nobody uses again what others freed, and anybody deletes it.
+* A launcher that wants one that is not its own claims it first: it renames it to a name that no other launcher gives.
+  If it is still free under that name `CLAIM_SECONDS` later, it is its own. If not, another launcher was faster.
+* Of a pool that keeps none no launcher uses again what others freed, and any launcher deletes it.
 
 Before each call that binds, claims or deletes one it is looked at again when the turn of the call has come. So two
-launchers are never at the same one, unless one of them stops for a minute between that look and its call.
+launchers are never at the same one, unless one of them stops for a minute between that look and its call. Last how
+many free ones a pool keeps, and zones whose quota is used up.
 """
 
 from __future__ import annotations
@@ -401,7 +402,7 @@ class IbmFloatingIps:
             raise _Overtaken
 
 
-# `KeptAddresses`: how many free floating IPs pools keep (``floating-ip-pool``, IV-13). Pure.
+# `KeptAddresses`: how many free floating IPs pools keep (``floating-ip-pool``, IV-13). Pure functions.
 
 
 class KeptAddresses:

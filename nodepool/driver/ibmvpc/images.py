@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`IbmImages`: uploaded images of one provider: upload, deletion, list, and what uploads have left (IV-9 to IV-11)."""
+"""Uploaded images of one IBM VPC provider: upload, deletion, list, and what uploads have left (IV-9 to IV-11).
+
+First `IbmImages`, then one upload, then the bucket through which images are imported.
+"""
 
 from __future__ import annotations
 
@@ -180,8 +183,7 @@ class IbmImages:
 # `CosUpload`: one upload of an image: parts of an object, an import of it, and the object goes (IV-9).
 #
 # An upload that is interrupted leaves its parts, or the import that it began. The next upload of the build finds them
-# by
-# its id, which is in their names, and goes on with them.
+# by its id, which is in their names, and goes on with them.
 
 #: Size of a part. A bucket takes at most 10 000 of an object, and IBM no image of more than 250 GB.
 PART_BYTES: Final = 32 * 1024 * 1024

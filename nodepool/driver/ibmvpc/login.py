@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`IbmLogin`: tokens of IBM Cloud IAM (IV-1).
+"""Tokens of IBM Cloud IAM (IV-1).
 
 https://cloud.ibm.com/apidocs/iam-identity-token-api has the calls, and https://cloud.ibm.com/apidocs/vpc-metadata those
-of an instance that asks for its own identity.
+of an instance that asks for its own identity. First the login, then the credentials, then where they are looked for.
 """
 
 from __future__ import annotations
@@ -200,8 +200,7 @@ def _error_in(data: Any) -> tuple[str, str]:
 #
 # https://github.com/IBM/python-sdk-core has the names, under Authentication. They stand in a file of lines
 # ``NAME=value``, or in the environment. The file is the one of ``credentials-file`` or ``IBM_CREDENTIALS_FILE``, or
-# ``ibm-credentials.env`` in the present directory or at home. If the file has anything for the service, the
-# environment
+# ``ibm-credentials.env`` in the current directory or at home. If the file has anything for the service, the environment
 # does not count (IV-1).
 
 IAM_URL: Final = "https://iam.cloud.ibm.com"
@@ -312,8 +311,7 @@ def _url(source: str, name: str, text: str) -> str:
 # Where the IBM SDK for Python looks for what is to be known of a service: files, the environment, and VCAP_SERVICES.
 #
 # https://github.com/IBM/ibm-cloud-sdk-common has the order, under Authentication. The first source that has anything
-# for
-# the service counts alone (IV-1).
+# for the service counts alone (IV-1).
 
 FILE_VARIABLE: Final = "IBM_CREDENTIALS_FILE"
 DEFAULT_FILE: Final = "ibm-credentials.env"

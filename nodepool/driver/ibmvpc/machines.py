@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances of one provider: how they are listed and deleted."""
+"""Instances of one IBM VPC provider.
+
+First how they are listed and deleted, then those that stopped by themselves, then one instance, then its launch
+(`IbmCreation`).
+"""
 
 from __future__ import annotations
 
@@ -187,7 +191,7 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
         return busy(error)
 
 
-# `StoppedInstances`: tells of instances of ours that stopped by themselves, such as spot instances that IBM took.
+# `StoppedInstances`: reports instances of ours that stopped by themselves, such as spot instances that IBM took.
 
 log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 
@@ -325,12 +329,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     def _another_place(self, error: Exception) -> bool:
         """The present place has no capacity. Is there another one?"""
-        self.cloud.places.no_room_for(self._places[0], self._request)
-        if len(self._places) == 1:
-            return False
-        self.log.info("No capacity for %s, trying %s: %s", self._places[0], self._places[1], error)
-        del self._places[0]
-        return True
+        return self.cloud.places.try_another(self._places, self._request, error, self.log)
 
     def _shortage(self) -> CloudQuota | None:
         """Why the instance would get no floating IP at the present place; None = it may, or needs none."""

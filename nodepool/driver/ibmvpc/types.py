@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What IBM says, as small values: only what the driver uses."""
+"""What IBM says, as small values: only what the driver uses.
+
+After these values come the names by which our things are known, and what may be left over.
+"""
 
 from __future__ import annotations
 
@@ -227,7 +230,7 @@ class IbmImage(NamedTuple):
         )
 
 
-# Names by which our things are known: they and resource groups say whose a thing is (IV-3). Pure.
+# Names by which our things are known: they and resource groups say whose a thing is (IV-3). Pure functions.
 #
 # An instance cannot carry a tag from the call that makes it. So its name has the node, and its resource group has
 # provider and pool. The names are those of Nodepool 11.0.0; a part that the driver adds follows a hyphen.

@@ -3,7 +3,13 @@
 
 Where to begin to read:
 
-* ``config.py``, ``config_checks.py``, ``names.py``: what stands in the configuration.
+* ``config.py``: what stands in the configuration;
+* ``access.py``, ``connection.py``, ``client.py``: calls; ``watch.py``: what the cluster reports; ``errors.py``: what
+  can go wrong;
+* ``objects.py``: what is made for a node; ``records.py``: what is kept of it;
+* ``create.py``: the launch; ``cloud.py``: what launches and deletions share;
+* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`;
+* ``preflight.py``: what ``nodepool check`` looks at.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`KubernetesAdapter`: what the framework asks of a cluster (reference/driver 9)."""
+"""What the framework asks of a cluster of Kubernetes (reference/driver 9).
+
+First `KubernetesAdapter`, then the deletion of what was made for a node.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,7 @@ class KubernetesAdapter(Adapter):
         return QuotaInformation(instances=1) if label is None else need_of(label)
 
 
-# `KubeDeletion`: the deletion of a namespace, a project or a pod, until it is really gone.
+# `KubeDeletion`: the deletion of a namespace, a project or a pod, until it does not exist any more.
 
 #: A namespace that is still there after so long is reported, with what holds it.
 STUCK_SECONDS: Final = 60.0

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`KubeClient`: calls to the API of a cluster, as JSON."""
+"""Calls to the API of a cluster, as JSON.
+
+First the client, then answers that go on for minutes, then paths of the API and calls that several parts make.
+"""
 
 from __future__ import annotations
 
@@ -333,12 +336,11 @@ def _said(error: BaseException) -> str:
     return no_answer(text) or text
 
 
-# `pieces`: the body of an answer that goes on for minutes, as it comes.
+# `KubeClient.pieces`: the body of an answer that goes on for minutes, as it comes.
 #
 # urllib3 reads a chunked body (RFC 9112, 7.1) line by line, with several calls for each chunk. For a watch, where each
-# chunk is an event, that costs as much as all that is done with the event. Here one read takes what has come, at most
-# a
-# TLS record.
+# chunk is an event, that costs as much as all that is done with the event. This one takes with one read what has come,
+# at most a TLS record.
 
 #: What a TLS record holds at most.
 _READ_BYTES: Final = 16_384

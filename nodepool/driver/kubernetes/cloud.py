@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`KubeCloud`: what launches and deletions of one provider share. Its inventory is fed by watches."""
+"""What launches and deletions of one Kubernetes provider share. Its inventory is fed by watches.
+
+First `KubeCloud`, then when to look at what no watch reports, then cluster roles that nodes share, then the accounts
+that launches wait for.
+"""
 
 from __future__ import annotations
 
@@ -299,7 +303,7 @@ def _view(kind: str, found: Object) -> Any:
     return view
 
 
-# `AwaitedContent`: when to look at what was made for a node, where no watch tells of it. Pure.
+# `AwaitedContent`: when to look at what was made for a node, where no watch reports it. Pure functions.
 
 #: From one look at a pod or secret to the next: this part of the time since it was made, within these limits. So the
 #: number of looks grows with the logarithm of that time, however many other launches make lists come often.
@@ -338,8 +342,8 @@ class AwaitedContent:
 
 # `SharedRoles`: cluster roles that stand for the role in each namespace, so that a node needs one call less (KU-3).
 #
-# Two launchers may make one at the same moment, and an operator may have made it before: it is used as it is, unless
-# it gives other rights than nodes need.
+# Two launchers may make one at the same moment, and an operator may have made it before: it is used as it is, unless it
+# gives other rights than nodes need.
 
 shared_roles_log = logging.getLogger("nodepool.driver.kubernetes.SharedRoles")
 
@@ -439,13 +443,11 @@ def _rights(rules: list[kubernetes_client.Object]) -> set[tuple[str, str, str, s
     }
 
 
-# `DefaultAccounts`: tells launches when the cluster has made the service account of their namespace.
+# `DefaultAccounts`: wakes launches when the cluster has made the service account of their namespace.
 #
-# The API takes no pod before that. The controller that makes it is limited to some 20 namespaces a second, so pods of
-# a
-# burst would be sent again and again. Before Kubernetes 1.24 a pod that gets a token also waits until the account
-# names a
-# secret with one.
+# The API takes no pod before that. The controller that makes it is limited to some 20 namespaces a second, so pods of a
+# burst would be sent again and again. Before Kubernetes 1.24 a pod that gets a token also waits until the account names
+# a secret with one.
 
 accounts_log = logging.getLogger("nodepool.driver.kubernetes.DefaultAccounts")
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration of the Kubernetes driver, and what the drivers of OpenShift have in common with it.
 
+First checks of keys together, then labels, pools and provider, then names that Kubernetes takes.
+
 ::
 
     providers:
@@ -403,7 +405,7 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         return label.get("type") != NAMESPACE
 
 
-# What Kubernetes takes as names and labels. Pure.
+# What Kubernetes takes as names and labels. Pure functions.
 
 #: Most characters of a name in DNS, and of a label's value.
 MAX_CHARACTERS: Final = 63

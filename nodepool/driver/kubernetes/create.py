@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`NamespaceCreation`: the launch of a node in a namespace of its own, with or without a pod (KU-2)."""
+"""The launch of a node in a namespace of its own, with or without a pod (KU-2).
+
+First `NamespaceCreation`, then how its pod is followed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The objects that are made for a node (KU-2 to KU-7), as JSON. Pure."""
+"""The objects that are made for a node (KU-2 to KU-7), as JSON; then what a cluster or a namespace has room for."""
 
 from __future__ import annotations
 
@@ -192,10 +192,9 @@ def _amounts(cpu: int | None, memory: int | None, storage: int | None) -> dict[s
     return {key: text for key, text in found.items() if text}
 
 
-# What a cluster, or a namespace, has room for, in the units of labels. Pure.
+# What a cluster, or a namespace, has room for, in the units of labels. Pure functions.
 #
-# Amounts in Kubernetes are texts such as ``500m``, ``2Gi`` and ``1e3``. Those of labels are cores, MiB of memory and
-# MB
+# Amounts in Kubernetes are texts such as ``500m``, ``2Gi`` and ``1e3``. Those of labels are cores, MiB of memory and MB
 # of ephemeral storage; other resources, such as GPUs, are counted as they are.
 
 #: Pods that have ended use nothing.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept of the objects of nodes, and how it becomes one record a node."""
+"""What is kept of the objects of nodes, and how it becomes one record a node.
+
+First the records, then what a status means, then the instance as the framework sees it.
+"""
 
 from __future__ import annotations
 
@@ -276,7 +279,7 @@ def pod_record(view: PodView) -> KubeRecord:
     return KubeRecord(f"{view.place}-{view.name}", view.uid, view.labels, view.terminating, pod=view)
 
 
-# What the status of a pod, or of a namespace, means. Pure.
+# What the status of a pod, or of a namespace, means. Pure functions.
 
 #: These end by nobody's help but that of who wrote the label.
 _FATAL: Final = frozenset({"InvalidImageName", "ErrImageNeverPull", "CrashLoopBackOff"})

@@ -2,11 +2,10 @@
 """The metastatic driver: several nodes share one node of another provider (rules T).
 
 * ``config.py``: the keys of the configuration file;
-* ``records.py``: what is written into nodes;
-* ``adapter.py``: slots as instances of a cloud; ``provider.py``: gives it ZooKeeper;
-* ``allocator.py``: the task that assigns slots, with ``slot_requests.py``: requests of launches,
-  ``backing_view.py``: backing nodes and the nodes on them, ``backing_requests.py``: requests for backing nodes,
-  ``claims.py``: how the driver takes over a backing node.
+* ``provider.py``: slots as instances of a cloud;
+* ``slots.py``: what launches want, and what is written into nodes;
+* ``allocator.py``: the task that assigns slots, and how the driver takes over a backing node;
+* ``backing.py``: backing nodes, the nodes on them, and the requests for backing nodes.
 
 The decisions are in `nodepool.plan.backing`.
 """

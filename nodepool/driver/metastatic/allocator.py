@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`SlotAllocator`: gives slots of backing nodes to nodes, asks for backing nodes and releases them (rules T).
+"""Gives slots of backing nodes to nodes, asks for backing nodes and releases them (rules T).
 
 One task of the provider's scheduler. A pass takes in what has changed, decides with `nodepool.plan.backing`, and
-writes. Every write is fenced by the version of the backing node, so launchers that share a provider may all do this
-at the same time: of two that give away the same slot, one is told to look again.
+writes. Every write is fenced by the version of the backing node, so launchers that share a provider may all do this at
+the same time: of two that give away the same slot, one fails and looks again. First `SlotAllocator`, then how nodes of
+fulfilled backing requests become ours.
 """
 
 from __future__ import annotations

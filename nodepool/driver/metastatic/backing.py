@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`BackingView`: the backing nodes of one provider and who is on them, as ZooKeeper has it (reference/zookeeper 5.6).
+"""The backing nodes of one provider and who is on them, as ZooKeeper has it (reference/zookeeper 5.6).
 
-Nothing is remembered that is not in ZooKeeper, so a launcher that starts, and one that shares the provider with
-others, sees the same. A slot belongs to the node that ``user_data`` of the backing node names, as long as that node's
-znode exists; or to the node whose ``driver_data`` says so, which is all that older launchers write.
+Nothing is remembered that is not in ZooKeeper, so a launcher that starts, and one that shares the provider with others,
+sees the same. A slot belongs to the node that ``user_data`` of the backing node names, as long as that node's znode
+exists; or to the node whose ``driver_data`` says so, which is all that older launchers write. First the view, then the
+requests for backing nodes, then those out of service.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`MetastaticProvider`: a `StateMachineProvider` that gives ZooKeeper to its adapter."""
+"""Slots of backing nodes as a cloud (rules T).
+
+First the provider, which gives ZooKeeper to its adapter, then the adapter with its instances, then what becomes of
+backing nodes whose provider is removed for good.
+"""
 
 from __future__ import annotations
 

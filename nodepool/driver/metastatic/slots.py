@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`SlotRequests`: what launches want of the `SlotAllocator`, and its answers."""
+"""Slots of backing nodes: what launches want of the `SlotAllocator`, then what the driver writes into nodes."""
 
 from __future__ import annotations
 

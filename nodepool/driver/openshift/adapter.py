@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenShiftAdapter`: that of Kubernetes, with projects for namespaces."""
+"""OpenShift: what differs from Kubernetes, with projects for namespaces.
+
+First projects and the launch in one, then the adapter, then how a project says whose it is, quotas of several projects,
+and what ``nodepool check`` finds out.
+"""
 
 from __future__ import annotations
 
@@ -208,11 +212,10 @@ class OpenShiftAdapter(KubernetesAdapter):
         return of_openshift(self.config, self.client)
 
 
-# How a project says whose it is. Pure.
+# How a project says whose it is. Pure functions.
 #
 # OpenShift does not take over labels of the request, and a project's owner may not add any. What it does take over is
-# the
-# description.
+# the description.
 
 DESCRIPTION: Final = "openshift.io/description"
 
@@ -243,8 +246,7 @@ def project_view(found: Object) -> PlaceView:
 
 # Quotas that hold for several projects together (``ClusterResourceQuota``), as members of a project see them.
 #
-# ``AppliedClusterResourceQuota`` of the group ``quota.openshift.io`` shows in each project the quotas that it is
-# under:
+# ``AppliedClusterResourceQuota`` of the group ``quota.openshift.io`` shows in each project the quotas that it is under:
 # ``status.total`` has the limit and what all projects use, ``status.namespaces`` what each of them uses.
 
 _GROUP: Final = "/apis/quota.openshift.io/v1/namespaces"

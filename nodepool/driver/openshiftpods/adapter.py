@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenShiftPodsAdapter`: pods in projects that are there."""
+"""Pods in OpenShift projects that are there.
+
+First the launch, then the adapter, then the pods of one provider, then the configuration.
+"""
 
 from __future__ import annotations
 

@@ -3,15 +3,14 @@
 
 Where to begin to read:
 
-* ``config.py``, ``schema.py``, ``clouds.py``: the keys of the configuration and of clouds.yaml;
-* ``transport.py``: one call; ``api.py``: all calls that are made; ``errors.py``: errors of calls;
-* ``server_list.py``: how servers are listed; ``facts.py``: data that seldom changes;
-* ``create.py``, ``delete.py``: launches and deletions in Nova; ``verdicts.py``: why a server is not created;
-* ``floating.py``, ``addresses.py``: addresses of servers;
-* ``leaks.py``: leaked resources; ``images.py``, ``image_tasks.py``: uploads;
-* ``cloud.py``, ``adapter.py``: put it all together for the framework in `nodepool.driver.statemachine`.
-
-The SDK is imported when a cloud is looked up in clouds.yaml, that is, only if this driver is configured.
+* ``config.py``, ``clouds.py``: the keys of the configuration and of clouds.yaml;
+* ``transport.py``, ``service_client.py``: one call; ``api.py``: all calls that are made; ``errors.py``: their errors;
+* ``views.py``: what OpenStack says; ``facts.py``: data that seldom changes;
+* ``create.py``: the launch of a server, and why one is refused; ``instance.py``: a server and its addresses;
+* ``cloud.py``: how servers are listed, volumes and floating IPs;
+* ``images.py``: uploads;
+* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, with deletions, leaks and
+  ``nodepool check``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStackAdapter`: what the framework asks of the cloud (reference/driver 9)."""
+"""What the framework asks of an OpenStack cloud (reference/driver 9).
+
+First `OpenStackAdapter`, then the deletion of a server, then what can be left over, then what ``nodepool check`` finds
+out.
+"""
 
 from __future__ import annotations
 
@@ -243,8 +247,8 @@ class ServerDeletion(DeletionMachine[Server]):
 
 # What can be left over in the cloud (rules D).
 #
-# Servers, volumes and unfinished images carry our metadata and are left to the framework. Ports and floating IPs
-# carry none: those that nothing uses are deleted here, when they were seen so twice.
+# Servers, volumes and unfinished images carry our metadata and are left to the framework. Ports and floating IPs carry
+# none: those that nothing uses are deleted here, when they were seen so twice.
 
 leaks_log = logging.getLogger("nodepool.driver.openstack.adapter")
 

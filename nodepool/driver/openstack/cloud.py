@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStackCloud`: what the parts of one provider share: the API, its servers, what is known of the cloud."""
+"""What the parts of one OpenStack provider share.
+
+First the API, its servers and what is known of the cloud (`OpenStackCloud`), then how servers are listed, then volumes,
+then floating IPs.
+"""
 
 from __future__ import annotations
 
@@ -244,9 +248,8 @@ def _before(latest: str, overlap: timedelta) -> str | None:
 
 # Volumes that Nova makes for our servers do not say whose they are. We write it into them (O-6, D-2).
 #
-# A volume without it that stays behind is nobody's for ever. So what could not be written, because the cloud had an
-# error
-# or the launcher died, is written later: with the next search for leaks, or before the server is deleted.
+# A volume without it that stays behind is never recognised as ours. So what could not be written, because the cloud had
+# an error or the launcher died, is written later: with the next search for leaks, or before the server is deleted.
 
 log = logging.getLogger("nodepool.driver.openstack.cloud")
 

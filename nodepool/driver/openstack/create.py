@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launch of one server: what it consists of, and what Nova says of it.
+"""The launch of one server: its steps, then the body of its creation, then what a refusal means.
 
 ::
 
@@ -43,7 +43,7 @@ NO_ADDRESS_SECONDS: Final = 15.0
 
 
 class ServerCreation(CreationMachine[Server]):
-    """See the module. Nova does not know a creation again: a lost one is looked for by its metadata.
+    """Launches one server. Nova does not know a creation again: a lost one is looked for by its metadata.
 
     :param image_id: of the upload; None = the label's cloud image.
     :param metadata: keys that say whose the server is; they win over those of the user (D-1, O-11).
@@ -194,7 +194,7 @@ class ServerCreation(CreationMachine[Server]):
         self.cloud.volumes.begin(server.volumes, self.metadata)
 
 
-# What a server is to be like: the body of its creation. Pure.
+# What a server is to be like: the body of its creation. Pure functions.
 
 
 def server_body(
@@ -260,7 +260,8 @@ def server_metadata(
     return {**values, **ours}
 
 
-# What it means that a server was refused, or is broken: whose fault, and what to do about it (O-2 to O-4). Pure.
+# What it means that a server was refused, or is broken: whose fault, and what to do about it (O-2 to O-4). Pure
+# functions.
 
 #: What Nova says, in lower case, and the setting that it is about; the first that is found counts.
 _SUBJECTS: Final = (

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of one provider: upload, deletion and list (reference/configuration 7, 9; rules U, R-7)."""
+"""Images of one OpenStack provider (reference/configuration 7, 9; rules U, R-7).
+
+First upload, deletion and list (`OpenStackImages`), then one upload to Glance, its check and its content, then uploads
+through object storage.
+"""
 
 from __future__ import annotations
 
@@ -550,10 +554,8 @@ def checksum_properties(name: str, md5: str | None, sha256: str | None) -> dict[
 
 # Uploads to clouds that take images only through their object storage (clouds.yaml: ``image_api_use_tasks: true``).
 #
-# openstacksdk does it: the file becomes an object (in segments, if it is large), a task of Glance makes an image of
-# it,
-# the properties are set, and the object is deleted. The builder hears how far the object is, and can give the upload
-# up
+# openstacksdk does it: the file becomes an object (in segments, if it is large), a task of Glance makes an image of it,
+# the properties are set, and the object is deleted. The builder hears how far the object is, and can give the upload up
 # until the task begins: Glance has no means to end a task, and the image that it makes must be deleted then.
 
 #: Of the objects in Swift; the SDK's own default.

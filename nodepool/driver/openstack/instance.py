@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OpenStackInstance`: a server as the framework sees it; and what it uses of the quota."""
+"""A server as the framework sees it, and what it uses of the quota; then which of its addresses is which."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def usage(cores: int, ram: int, volumes: int = 0, volume_gb: int = 0) -> QuotaIn
     return QuotaInformation(cores=cores, instances=1, ram=ram, **more)
 
 
-# Which address of a server is which: public, private, and the one to connect to (L-13, O-9, O-12). Pure.
+# Which address of a server is which: public, private, and the one to connect to (L-13, O-9, O-12). Pure functions.
 #
 # The same choice as ``interface_ip`` of openstacksdk; what clouds.yaml says under ``networks`` comes first.
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ServiceClient`: how calls to one service of OpenStack are made. It needs keystoneauth: import it with a session."""
+"""How calls to one service of OpenStack are made. It needs keystoneauth: import it with a session.
+
+First `ServiceClient`, then the calls of a launch without keystoneauth, then its adapter with bounded answers.
+"""
 
 from __future__ import annotations
 
@@ -218,10 +221,10 @@ def client_class(service: str, place: StatsdPlace | None) -> Any:
 # `QuickCalls`: the calls of a launch, made as keystoneauth made the last one, without it (ADR 22).
 #
 # keystoneauth and requests find out anew for each call what has not changed since the last one: the endpoint, the
-# versions, the headers, proxies, certificates. That costs three times as much as the call. Here a call is made with
-# what
-# the last successful call of keystoneauth had, over a connection that is open, with the token that keystoneauth has by
-# now. What is not as usual takes the way of keystoneauth, which also logs in anew, follows redirections and repeats.
+# versions, the headers, proxies, certificates. That costs three times as much as the call. `QuickCalls` makes a call
+# with what the last successful call of keystoneauth had, over a connection that is open, with the token that
+# keystoneauth has by now. What is not as usual takes the way of keystoneauth, which also logs in anew, follows
+# redirections and repeats.
 #
 # Imported when a cloud is used: requests and keystoneauth come with openstacksdk.
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Adapter`: all that the framework knows of a cloud (reference/driver 9). A driver implements it."""
+"""All that the framework knows of a cloud: `Adapter` and `StateMachine`, which a driver implements (reference/driver).
+
+Last the two signatures of `Adapter.getCreateStateMachine`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quota of a cloud: limits, use, and whether there is room (rules Q).
 
-Only the first answers of the cloud are waited for.
+Only the first answers of the cloud are waited for. Last what is learned from refusals (rule L-7).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -18,36 +18,12 @@ from nodepool.model import states
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.node import Node
-    from nodepool.zk.zookeeper import ZooKeeper
 
 #: Seconds after which a deletion is given up, to be begun again; less than the launcher's own patience (X-5).
 DELETE_SECONDS: Final = 590.0
 #: Pause while a launch of the same node is brought to its end.
 LAUNCH_END_SECONDS: Final = 0.1
-
-
-class DeletingProvider(CloudProviderView, Protocol):
-    """What the deletion of a node asks of its provider, too."""
-
-    zk: ZooKeeper | None
-
-    def launch_of(self, node_id: str) -> NodeLaunch | None:
-        """The launch of a node, if it runs here."""
-        ...
-
-    def left_nothing(self, node_id: str) -> bool:
-        """Did a launch of this node end here, surely without an instance?"""
-        ...
-
-    def look_for_leaks_soon(self) -> None:
-        """Something may be left over: do not wait for the regular sweep."""
-        ...
-
-    def node_deleted(self, node: Node) -> None:
-        """The znode of a node is gone."""
-        ...
 
 
 class NodeDeletion(Done):
@@ -56,7 +32,7 @@ class NodeDeletion(Done):
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, provider: DeletingProvider, node: Node, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, provider: CloudProviderView, node: Node, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._provider = provider
         self._node = node

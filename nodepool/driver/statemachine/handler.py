@@ -4,60 +4,24 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import gateway
-from nodepool.driver.framework.handler_hooks import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.launch import LaunchingProvider, NodeLaunch
+from nodepool.driver.statemachine.launch import CloudProviderView, NodeLaunch
 from nodepool.model import states
 from nodepool.model.reasons import images_missing
 from nodepool.plan.launch import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from nodepool.driver.config import ConfigPool
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.lost_instances import LostInstances
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import LaunchStatus
-
-
-class ServingProvider(ProviderView, LaunchingProvider, Protocol):
-    """What a handler asks of its provider, beside what its launches ask."""
-
-    def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
-        """Would these nodes fit together if nothing of ours ran (Q-1)?"""
-        ...
-
-    def roomForOne(self, pool: ConfigPool, label: str) -> bool:
-        """Is there room for one more node of a label now (Q-2)?"""
-        ...
-
-    def roomFor(self, pool: ConfigPool, label: str) -> float:
-        """How many more nodes of a label have room now; 0 = none, or nobody knows."""
-        ...
-
-    @property
-    def lost(self) -> LostInstances:
-        """Which ready nodes are in doubt?"""
-        ...
-
-    def hasPlace(self, pool: ConfigPool, node: Node) -> bool:
-        """Is there room for a node that is stored already, counting all that were stored before it?"""
-        ...
-
-    def zones(self, pool: ConfigPool) -> Sequence[str | None]:
-        """Availability zones to choose from (N-7)."""
-        ...
-
-    def begin_launch(self, launch: NodeLaunch) -> None:
-        """Take on a launch. Raises RuntimeError when the provider has ended."""
-        ...
 
 
 #: Who defines one of these is polled in each pass.
@@ -67,7 +31,7 @@ POLLED: Final = frozenset({"poll", "begin_poll", "launchesComplete", "alive_thre
 class StateMachineHandler(NodeRequestHandler):
     """All methods are called by the pool worker's thread; none of them waits for the cloud."""
 
-    manager: ServingProvider
+    manager: CloudProviderView
     #: Has a subclass a word of its own in when launches are complete, or in what a poll looks at?
     _polled_always = False
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Instance` and `Resource`: what an adapter reports of things in its cloud (reference/driver 7, 11)."""
+"""What an adapter reports of things in its cloud (reference/driver 7, 11).
+
+First `Instance` and `Resource`, then the metadata by which Nodepool recognises them, then what a node takes over, then
+the kinds of things that can be left over.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +103,7 @@ class Resource:
 # The metadata by which Nodepool recognises its resources in a cloud (rules D-1, D-10).
 #
 # A process uses one ZooKeeper, so it belongs to one installation. Its provider says which when it starts. What bears
-# the
-# id of another installation belongs to that one. What bears none was made by an earlier release.
+# the id of another installation belongs to that one. What bears none was made by an earlier release.
 
 PROVIDER_KEY: Final = "nodepool_provider_name"
 POOL_KEY: Final = "nodepool_pool_name"
@@ -274,10 +277,9 @@ def resources_of(instance: Instance) -> dict[str, float] | None:
 
 # `ResourceKinds`: what can be left over in a cloud, kind by kind (rules D).
 #
-# Each kind says how its things are listed. Whose they are, and whether somebody still wants them, the framework finds
-# out: it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is
-# not
-# taken for gone: what it has left is only deleted later.
+# Each kind says how its things are listed. Whose they are, and whether they are still wanted, the framework finds out:
+# it deletes what it has seen twice without a node or an upload. So a kind that cannot be listed in one sweep is not
+# taken for deleted: what it has left is only deleted later.
 
 log = logging.getLogger("nodepool.driver.statemachine.resources")
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Inventory`: one list of instances that serves all launches and deletions of a provider (O-8).
+"""One list of instances that serves all launches and deletions of a provider (O-8).
 
-While something waits for an instance, a thread lists them: often when news can be expected, seldom when it takes long,
-and not at all when nothing waits. If the cloud can list changes, most lists only ask for changes. Such a list also
-shows deleted instances. From time to time all instances are listed, because a change can be overlooked.
+While something waits for an instance, a thread lists them: often when changes can be expected, seldom when it takes
+long, and not at all when nothing waits. If the cloud can list changes, most lists only ask for changes. Such a list
+also shows deleted instances. From time to time all instances are listed, because a change can be overlooked.
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
-gone is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.get_record`.
+deleted is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.begin_proof`. After the
+`Inventory` come when it lists, looks at single instances, inventories that watches feed, and kept answers.
 """
 
 from __future__ import annotations
@@ -710,8 +711,7 @@ class SingleLooks(Generic[T]):
 # `WatchedInventory`: an inventory for clouds that report changes by watches, so that they need not be asked.
 #
 # The driver puts in what its watches report. Instances are listed when a waiter needs a complete list. They are also
-# listed when something waits and no watch has reported anything for long, because a watch can be dead without an
-# error.
+# listed when something waits and no watch has reported anything for long, because a watch can be dead without an error.
 
 #: How long a watch may be silent while something waits, before instances are listed.
 SILENT_SECONDS: Final = 30.0

@@ -7,12 +7,11 @@ import threading
 from collections.abc import Hashable, Mapping
 from concurrent.futures import Executor, Future
 from logging import WARNING
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import gateway
 from nodepool.driver.statemachine import instance as statemachine_instance
 from nodepool.driver.statemachine.launch import CloudProviderView
-from nodepool.driver.statemachine.lost_instances import LostInstances
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import NotFound
 from nodepool.guard import Guard
@@ -21,7 +20,6 @@ from nodepool.plan.launch import meaning
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
-    from nodepool.driver.config import ProviderConfig
     from nodepool.driver.interface import CleanupTask
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance, Resource
@@ -31,50 +29,10 @@ if TYPE_CHECKING:
 LOOK_AGAIN_SECONDS: Final = 10.0
 
 
-class SweptProvider(CloudProviderView, Protocol):
-    """What a sweep asks of its provider, too."""
-
-    #: Tells of nodes whose instance is gone.
-    lost: LostInstances
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def provider(self) -> ProviderConfig:
-        """The section."""
-        ...
-
-    @property
-    def idle_now(self) -> bool:
-        """Must no resources be deleted, because there is, or will be, a successor?"""
-        ...
-
-    def node_ids(self) -> set[str]:
-        """Ids of all nodes in ZooKeeper, readable or not. Blocks."""
-        ...
-
-    def upload_ids(self) -> set[tuple[str, str]]:
-        """Build id and upload id of all uploads to this provider. Blocks."""
-        ...
-
-    def external_id_of(self, node_id: str) -> Any:
-        """External id of a node that is not being launched; else None."""
-        ...
-
-    def sweep_leaks(self) -> bool:
-        """Look for leaks now; blocks. Is another look worth while?"""
-        ...
-
-    def leak_look_ended(self) -> None:
-        """The task that looks soon has ended."""
-        ...
-
-
 class LeakSweep:
     """A resource is leaked if two consecutive sweeps find it without a node. ``_busy`` is held during a sweep."""
 
-    def __init__(self, provider: SweptProvider, log: Log) -> None:
+    def __init__(self, provider: CloudProviderView, log: Log) -> None:
         self._provider = provider
         self.log = log
         self._left_over: SeenTwice[Hashable] = SeenTwice()
@@ -235,7 +193,7 @@ class LeakLook:
     :param looks: how often at most when looks fail.
     """
 
-    def __init__(self, provider: SweptProvider, executor: Executor, looks: int) -> None:
+    def __init__(self, provider: CloudProviderView, executor: Executor, looks: int) -> None:
         self._provider = provider
         self._executor = executor
         self._looks = looks

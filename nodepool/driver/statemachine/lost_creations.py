@@ -3,7 +3,7 @@
 
 A creation whose answer is lost may have made an instance. It may show up at once, after minutes, or never. While its
 node is launched the creation is repeated with its key, where the cloud knows the key, or else the instance is looked
-for and adopted. While a node is deleted nothing is repeated: the instance is only looked for.
+for and adopted. While a node is deleted nothing is repeated: the instance is only looked for. Last the search.
 """
 
 from __future__ import annotations

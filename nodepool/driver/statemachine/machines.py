@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`CreationMachine`: the launch of one instance of an `InstanceCloud`, in steps.
+"""Launch and deletion of one instance of an `InstanceCloud`, in steps.
 
-::
+First what both have in common, then what a driver says of launches, then the launch (`CreationMachine`), then the
+deletion (`DeletionMachine`). The launch::
 
     start -> submitting -> building -> complete
       ^       ^  |  |       ^   |
@@ -599,7 +600,7 @@ class CreationMachine(CreationHooks[R]):
         return False
 
 
-# `DeletionMachine`: the deletion of one instance of an `InstanceCloud`, in steps, until it is really gone.
+# `DeletionMachine`: the deletion of one instance of an `InstanceCloud`, in steps, until it does not exist any more.
 #
 # ::
 #

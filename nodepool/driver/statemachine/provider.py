@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StateMachineProvider`: one configured cloud, driven through its `Adapter`."""
+"""One configured cloud, driven through its `Adapter`.
+
+First its images, then the provider (`StateMachineProvider`), then its threads, what ``nodepool check`` finds out, the
+probe of its circuit breaker, and the driver.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
 from nodepool.driver import gateway
@@ -28,7 +32,7 @@ from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Resource
 from nodepool.driver.statemachine.inventory import Known, NotKnown, Patience
-from nodepool.driver.statemachine.launch import CloudProviderView, Removal
+from nodepool.driver.statemachine.launch import Removal
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
@@ -737,21 +741,6 @@ def _upload_checks(config: ProviderConfig, newest_upload: Callable[[str], Any]) 
 # `CircuitProbe`: finds out when a cloud whose circuit breaker is open answers again.
 
 
-class ProbingProvider(CloudProviderView, Protocol):
-    """What a probe asks of its provider, too."""
-
-    #: Of the circuit breaker, since it opened last.
-    probe: CircuitProbe | None
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def idle_now(self) -> bool:
-        """Is there, or will there be, a successor?"""
-        ...
-
-
 class CircuitProbe:
     """A task of the scheduler: asks a cloud whose circuit breaker is open whether it is back.
 
@@ -759,7 +748,7 @@ class CircuitProbe:
         with deletions meanwhile.
     """
 
-    def __init__(self, provider: ProbingProvider, executor: Executor) -> None:
+    def __init__(self, provider: StateMachineProvider, executor: Executor) -> None:
         self._provider = provider
         self._executor = executor
         self._call: Future[None] | None = None

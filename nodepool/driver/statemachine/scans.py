@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection checks of new nodes (rules K).
 
-Hundreds of hosts can wait in one thread. A limited number is scanned at a time.
+Hundreds of hosts can wait in one thread. A limited number is scanned at a time. First the scans, then waiting for TCP
+connections.
 """
 
 from __future__ import annotations

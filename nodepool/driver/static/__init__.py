@@ -2,14 +2,9 @@
 """The static driver: hosts that exist already and are handed out again and again (rules S).
 
 * ``config.py``: the keys of the configuration file;
-* ``provider.py``: keeps one ready node for each free slot; ``registration.py``: its writes to ZooKeeper;
-* ``slot_index.py``: which nodes have a slot;
-* ``checks.py``: host checks in a thread pool; ``host_monitor.py``: what they showed, and when a host is checked again;
-* ``quarantines.py``, ``quarantine_keeper.py``: which hosts are out of service, and the effects;
-* ``host_view.py``: what the provider reports about its hosts;
-* ``ready_checks.py``: whether a ready node may be handed out;
-* ``tasks.py``: makes a released node `ready` again;
-* ``handler.py``: one request.
+* ``provider.py``: keeps one ready node for each free slot, hands nodes out, and makes released ones `ready` again;
+* ``registration.py``: its writes to ZooKeeper, which nodes have a slot, and which hosts are out of service;
+* ``checks.py``: host checks in a thread pool.
 
 The decisions are in `nodepool.plan.static`.
 """

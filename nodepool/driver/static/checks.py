@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of static hosts, in a bounded thread pool, one at a time for each host."""
+"""Checks of static hosts, in a bounded thread pool, one at a time for each host; then those of ``nodepool check``."""
 
 from __future__ import annotations
 

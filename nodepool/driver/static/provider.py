@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`StaticProvider`: keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S)."""
+"""Keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S).
+
+First the provider, then quarantines of hosts that fail, then checks of nodes that are handed out and returned, then
+what checks have shown of each host, then what the provider reports.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
 from nodepool.clock import cpu_time, monotonic, wall_time
-from nodepool.driver.framework.handler_hooks import ProviderView
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.interface import Provider
 from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks, is_alive
@@ -534,22 +537,10 @@ class ReadyChecks:
 _NO_MIN_READY: Final = Reason(ReasonCode.POOL_WITHOUT_LAUNCHES, "static hosts have no min-ready", {"limit": 0})
 
 
-class HostProvider(ProviderView, Protocol):
-    """What the handler asks of the provider."""
-
-    def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
-        """Labels of each slot of a pool, in use or not."""
-        ...
-
-    def check_alive(self, node: Node) -> Future[bool]:
-        """Start to check whether a ready node may be handed out (S-9); does not block."""
-        ...
-
-
 class StaticNodeRequestHandler(NodeRequestHandler):
     """Serves a request from registered hosts. What cannot be served now is given back and waits (A-7, Q-12)."""
 
-    manager: HostProvider
+    manager: StaticProvider
 
     @property
     def alive_thread_count(self) -> int:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes of the static driver: every change of a static node in ZooKeeper happens here."""
+"""Writes of the static driver: every change of a static node in ZooKeeper happens here.
+
+First the writes, then which nodes have a slot, then which hosts are taken out of service.
+"""
 
 from __future__ import annotations
 

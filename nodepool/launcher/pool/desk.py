@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Desk`: the requests that a pool works on or has deferred, the stage of each, and the reason for the stage.
+"""The requests that a pool works on or has deferred, the stage of each, and the reason for the stage (`Desk`).
 
 A request that only waits in the queue has no case here: its kind has one explanation for all of its requests, so work
-and memory follow what the pool does, not the length of the backlog.
+and memory follow what the pool does, not the length of the backlog. After the desk come these explanations, the events
+of requests, and what is noted of requests that ended.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Handlers`: runs, polls and ends the handlers of the requests that a pool holds locked."""
+"""The handlers of the requests that a pool holds locked: run, polled and ended (`Handlers`).
+
+Then how the latest launches of the pool ended, and the deletion of an unused node for a request that waits for room.
+"""
 
 from __future__ import annotations
 

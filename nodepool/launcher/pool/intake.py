@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Intake`: applies the decisions of `plan.triage` to the waiting requests, in one pass through the queue (rules A-1 to
-A-18). All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose
-first request cannot be taken is skipped in this pass.
+"""Applies the decisions of `plan.triage` to the waiting requests, in one pass through the queue (rules A-1 to A-18).
+
+All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose first
+request cannot be taken is skipped in this pass. First the pass (`Intake`), then what becomes of a request: it is locked
+for a handler (`Batch`), fulfilled with ready nodes (`FastPath`), or declined (`Declines`).
 """
 
 from __future__ import annotations
@@ -203,18 +205,18 @@ class Intake:
             self._decline(bucket, verdict)
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
-                self._view.room.keep_for_tenant(kind, verdict.reason)
+                self._view.tenants.reserve(kind, verdict.reason)
             self._desk.explanations.waits(kind, verdict.reason)
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
         if isinstance(verdict, Fulfil) and self._fast_path.takes(handler.request.key):
             self._fast_path.start(handler, verdict.nodes)
-            self._view.room.taken(bucket.kind)
+            self._view.tenants.add(bucket.kind)
             self._fulfilled += 1
             return True
         self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
-        return not self._view.room.paused
+        return not self._desk.paused
 
     def _leave(self, request: NodeRequest, verdict: Leave, view: RequestView) -> None:
         """It is another pool's turn, or its work already; the bucket goes on."""
@@ -235,8 +237,7 @@ class Intake:
 # `Batch`: locks a request and makes it `pending`, together with later requests that certainly have room.
 #
 # It takes all their locks and makes all their new nodes in the same round trips. If it took one request after the
-# other,
-# a burst would spend most of its time waiting for answers.
+# other, a burst would spend most of its time waiting for answers.
 
 
 class Batch:
@@ -256,7 +257,6 @@ class Batch:
     ) -> None:
         self._view = view
         self._pool = view.pool
-        self._room = view.room
         self._turns = view.turns
         self._desk = desk
         self._handlers = handlers
@@ -285,13 +285,13 @@ class Batch:
         finally:
             self._let_go_unlocked(handlers)
         for _ in locked:
-            self._room.taken(kind)
+            self._view.tenants.add(kind)
         self._run(locked)
         return len(locked)
 
     def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
         """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
-        room = self._room.ahead(kind, handler)
+        room = self._view.ahead(kind, handler)
         return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
 
     def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:
@@ -386,9 +386,9 @@ class Batch:
 
 # The fast path, requests that ready nodes can serve at once: `requested` to `fulfilled` in a single transaction.
 #
-# The nodes are reserved here first, so that no other request of this pool picks them; then the driver checks them
-# (static hosts: do they answer?), which may take time and holds up nobody; then one write does it all, fenced by
-# the versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
+# The nodes are reserved first, so that no other request of this pool picks them; then the driver checks them (static
+# hosts: do they answer?), which may take time and delays no other request; then one write does it all, fenced by the
+# versions of request and nodes and by all their locks (ADR 2). Many such writes are under way together.
 
 
 class _Service:

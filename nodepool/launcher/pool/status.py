@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolStatusMaker`: what a pool reports about itself to commands and pages (rules W)."""
+"""What a pool reports about itself to commands and pages (rules W), and how much of it is stored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolView` and `RequestView`: what `plan.triage` sees of a pool, and of one request in it."""
+"""What a pass of a pool sees.
+
+First what `plan.triage` sees of a pool and of one request (`PoolView`, `RequestView`), then where it comes from: the
+pool and its configuration, free nodes, the turns of pools that could serve a request, and the limits of tenants.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.triage import Verdict
+    from nodepool.zk.cache import LockedRecordCache
     from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -58,11 +63,18 @@ class PoolView:
     """
 
     def __init__(
-        self, pool: PassContext, ready: ReadyNodes, room: Room, turns: Turns, make_handler: MakeHandler
+        self,
+        pool: PassContext,
+        ready: ReadyNodes,
+        desk: Desk,
+        tenants: TenantCheck,
+        turns: Turns,
+        make_handler: MakeHandler,
     ) -> None:
         self.pool = pool
         self.ready = ready
-        self.room = room
+        self.desk = desk
+        self.tenants = tenants
         self.turns = turns
         self.make_handler = make_handler
         self.launches = True
@@ -83,13 +95,13 @@ class PoolView:
         pool = self.pool
         # The registry gives the same object as long as it does not change.
         registered, absent = pool.registered_pools(), pool.absent_pools()
-        me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.room.paused)
+        me = PoolInfo(pool.launcher_id, pool.provider_name, labels, priority, self.desk.paused)
         same = self._registered is registered and self._me == me and list(self._absent) == list(absent)
         if not same or len(self._verdicts) > MAX_KINDS:
             self._verdicts.clear()
         self._me, self._registered, self._absent = me, registered, absent
         self.launches = pool.provider.LAUNCHES
-        self.room.begin_pass()
+        self.tenants.begin_pass()
         self.turns.begin_pass(pool.launcher_id, registered)
 
     def screened(self, kind: RequestKind) -> Verdict:
@@ -119,6 +131,15 @@ class PoolView:
         self._objections[kind] = (monotonic() + OBJECTION_SECONDS, handler.provider, found)
         return found
 
+    def ahead(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
+        """How many requests of a kind, the handler's included, have room for sure; 1 = that is not known."""
+        if self.tenants.limits(kind):
+            return 1
+        with OnBehalfOf(handler.log):
+            room = gateway.room_ahead(handler)
+        limit = self.pool.max_concurrency
+        return min(room, limit - self.pool.launches_running() if limit > 0 else math.inf)
+
     def may_probe(self, label: str) -> bool:
         """May a ready node of a label be tried for now, although the cloud refused one? True = it is tried."""
         now = monotonic()
@@ -140,13 +161,12 @@ class RequestView:
 
     # Not `cached_property`: in Python 3.11 each of them takes a lock, and there is a view for each request.
     __slots__ = (
-        *("_handler", "_kind", "_launches_running", "_provider_paused", "_request", "_room", "_turns", "_view"),
+        *("_handler", "_kind", "_launches_running", "_provider_paused", "_request", "_turns", "_view"),
         *("launches", "ready"),
     )
 
     def __init__(self, view: PoolView, kind: RequestKind, request: NodeRequest) -> None:
         self._view = view
-        self._room = view.room
         self._kind = kind
         self._request = request
         self._handler: NodeRequestHandler | None = None
@@ -180,26 +200,26 @@ class RequestView:
 
     @property
     def max_concurrency(self) -> float:
-        return self._room.max_concurrency
+        return self._view.pool.max_concurrency
 
     @property
     def paused(self) -> bool:
-        return self._room.paused
+        return self._view.desk.paused
 
     @property
     def why_paused(self) -> Reason:
-        return self._room.why_paused
+        return self._view.desk.why_paused
 
     @property
     def launches_running(self) -> int:
         if self._launches_running is None:
-            self._launches_running = self._room.launches_running
+            self._launches_running = self._view.pool.launches_running()
         return self._launches_running
 
     @property
     def provider_paused(self) -> str | None:
         if self._provider_paused is None:
-            self._provider_paused = (self._room.provider_paused,)
+            self._provider_paused = (gateway.paused_reason(self._view.pool.provider),)
         return self._provider_paused[0]
 
     @property
@@ -212,14 +232,15 @@ class RequestView:
 
     @property
     def tenant_limited(self) -> bool:
-        return self._room.tenant_limited(self._kind)
+        return self._view.tenants.limits(self._kind)
 
     @property
     def tenant_order(self) -> Reason | None:
-        return self._room.tenant_order(self._kind)
+        cause = self._view.tenants.reserved_for(self._kind)
+        return None if cause is None else tenant_order(self._kind.tenant_name or "", cause)
 
     def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
-        return self._room.tenant_shortage(self._kind, nodes)
+        return self._view.tenants.exceeded(self._kind, nodes)
 
     def no_ready_node(self, labels: Sequence[str]) -> Reason:
         return self._view.no_ready_node(labels)
@@ -446,14 +467,6 @@ class PoolContext:
 ASIDE_SECONDS: Final = 30.0
 
 
-class NodeCache(Protocol):
-    """What is read of the cache of nodes."""
-
-    def get(self, record_id: str) -> Node | None: ...
-
-    def is_locked(self, record_id: str) -> bool: ...
-
-
 class FreeNodes:
     """Owned by the pool worker's thread.
 
@@ -461,7 +474,9 @@ class FreeNodes:
     :param changed: called with the id of a node that is to be looked at again.
     """
 
-    def __init__(self, nodes: NodeCache, provider_name: str, pool_name: str, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, nodes: LockedRecordCache[Node], provider_name: str, pool_name: str, changed: Callable[[str], None]
+    ) -> None:
         self._nodes = nodes
         self._place = (provider_name, pool_name)
         self._changed = changed
@@ -520,102 +535,12 @@ class FreeNodes:
         return min(found, key=lambda node: node.state_time or 0, default=None)
 
 
-# `Room`: is there room for another request?
-#
-# It has every limit that a pool checks before it takes a request. The handler checks the limits of pool and provider
-# for
-# each node (`HandlerHooks.hasRemainingQuota`).
-
-
-class Room:
-    """Owned by the pool worker's thread. Nothing blocks, but for `has_place`."""
-
-    def __init__(self, pool: PassContext, desk: Desk, log: logging.Logger) -> None:
-        self._pool = pool
-        self._desk = desk
-        self._tenants = TenantCheck(pool, log)
-
-    def begin_pass(self) -> None:
-        """Forget what tenants used in the pass before."""
-        self._tenants.begin_pass()
-
-    # -- the pool and its provider --
-
-    @property
-    def paused(self) -> bool:
-        """Does a request of this pool wait for room? Then no new one is accepted (A-9)."""
-        return self._desk.paused
-
-    @property
-    def why_paused(self) -> Reason:
-        """What the request waits for that pauses the pool."""
-        return self._desk.why_paused
-
-    @property
-    def provider_paused(self) -> str | None:
-        """Why the provider launches nothing now; None = it does."""
-        return gateway.paused_reason(self._pool.provider)
-
-    @property
-    def max_concurrency(self) -> float:
-        """Launches that may run in the provider (A-10); 0 = none ever, below 0 = no limit."""
-        return self._pool.max_concurrency
-
-    @property
-    def launches_running(self) -> int:
-        """In the provider, over all of its pools."""
-        return self._pool.launches_running()
-
-    def ahead(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
-        """How many requests of a kind, the handler's included, have room for sure; 1 = nobody knows."""
-        if self.tenant_limited(kind):
-            return 1
-        with OnBehalfOf(handler.log):
-            room = gateway.room_ahead(handler)
-        limit = self.max_concurrency
-        return min(room, limit - self.launches_running if limit > 0 else math.inf)
-
-    # -- the tenant --
-
-    def tenant_limited(self, kind: RequestKind) -> bool:
-        """Has the tenant of such requests any limits?"""
-        return self._tenants.limits(kind)
-
-    def tenant_order(self, kind: RequestKind) -> Reason | None:
-        """Why a request waits until another one of its tenant has room."""
-        cause = self._tenants.reserved_for(kind)
-        return None if cause is None else tenant_order(kind.tenant_name or "", cause)
-
-    def tenant_shortage(self, kind: RequestKind, nodes: Sequence[Node] | None = None) -> Reason | None:
-        """Why one more request of a kind would not stay within its tenant's limits; None = it would.
-
-        :param nodes: that it gets; None = new ones.
-        """
-        return self._tenants.exceeded(kind, nodes)
-
-    def keep_for_tenant(self, kind: RequestKind, cause: Reason) -> None:
-        """A request waits for room in its tenant's limits: in this pass later ones of the tenant wait, too.
-
-        :param cause: what it waits for.
-        """
-        self._tenants.reserve(kind, cause)
-
-    def taken(self, kind: RequestKind) -> None:
-        """A request of a kind was taken in this pass."""
-        self._tenants.add(kind)
-
-    def has_place(self, node: Node, *, reused: bool = False) -> bool:
-        """Is there room in its tenant's limits for a node that is stored? See `tenants.has_place`. Blocks."""
-        return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
-
-
 # `Turns`: leaves requests to the pool that is their first choice, for a moment.
 #
-# Each request has one owner among the pools that may take it (`plan.first_choice`). A pool that has room prefers its
-# own
+# Each request has one owner among the pools that may take it (`first_choice`). A pool that has room prefers its own
 # requests, and passes over the others. It takes another's when
 #
-# * nobody else has ready nodes for it, or this pool is the first choice of those that have (at the end of its pass, so
+# * no other has ready nodes for it, or this pool is the first choice of those that have (at the end of its pass, so
 #   that its own come first);
 # * the owner, and who came after it, did nothing for `GRACE_SECONDS` each;
 # * it was passed over `MAX_PASSED` times, or there is nothing of its own among the first `WINDOW` requests.
@@ -744,6 +669,7 @@ class TenantCheck:
         self._errors: dict[str, str] = {}
 
     def begin_pass(self) -> None:
+        """Forget what tenants used in the pass before."""
         self._used.clear()
         self._reserved.clear()
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`PoolWorker`: the thread that serves node requests for one pool of one provider (rules A).
+"""The thread that serves node requests for one pool of one provider (rules A).
 
 A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
-at once where ready nodes are there (`fulfil`), else through a handler (`batch`). Everything here belongs to the thread.
-Others only leave ids of what changed and wake it. `pool_parts` makes the parts.
+at once where ready nodes are there (`FastPath`), else through a handler (`Batch`). Everything of a pool belongs to this
+thread. Others only leave ids of what changed and wake it. First the worker with its parts and its
+pass (`PoolWorker`), then what handlers get of it, its entry among the registered pools, what changed, and the log of
+what waits.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -24,7 +26,7 @@ from nodepool.launcher.pool.desk import Desk, RequestEvents
 from nodepool.launcher.pool.handlers import POLL_SECONDS, Eviction, Handlers, LaunchLog
 from nodepool.launcher.pool.intake import Batch, Declines, FastPath, Intake
 from nodepool.launcher.pool.status import PoolStatusMaker, StatusSources
-from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, Room, Turns
+from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, TenantCheck, Turns, has_place
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.plan.queue import RequestKind
-    from nodepool.plan.triage import PoolInfo
     from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -71,11 +72,51 @@ class PoolWorker(Worker):
         self._at_rest = False
         self._epoch = -1
         self.context = PassContext(launcher, provider_name, pool_name, self.launcher_id)
-        parts = PoolParts(launcher, self.context, self.wake, self.request_changed, self.node_changed, log)
-        self.queue, self.desk, self.entry = parts.queue, parts.desk, parts.entry
-        self.free_nodes, self.fast_path, self.intake = parts.free_nodes, parts.fast_path, parts.intake
-        self.view, self.status = parts.view, parts.status
-        self._handlers, self._changes, self._waiting_lines = parts.handlers, parts.changes, parts.waiting_lines
+        self._make_parts(launcher, self.context, log)
+
+    def _make_parts(self, launcher: PoolContext, pool: PassContext, log: logging.Logger) -> None:
+        place = (pool.provider_name, pool.pool_name)
+        nodes = launcher.cache.nodes
+        self.queue = queue = RequestQueue()
+        self.desk = desk = Desk(queue)
+        self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
+        self.free_nodes = free = FreeNodes(nodes, *place, self.node_changed)
+        eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
+        self._launch_log = LaunchLog()
+        services = PoolServices(pool, free, eviction, self._launch_log, self.wake)
+        self.view = PoolView(
+            *(pool, free.ready, desk, TenantCheck(pool, log), Turns(launcher.free_counts)),
+            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
+        )
+        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
+        slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
+        self._handlers = Handlers(desk, pool.launcher_id, slowness, self.request_changed, events, log)
+        self.fast_path = FastPath(pool, desk, free, self.wake, self.request_changed, log)
+        declines = Declines(pool, desk, queue, events, log)
+        batch = Batch(self.view, desk, self._handlers, self.request_changed, declines.fail_too_large)
+        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, self.wake, log)
+        self._waiting_lines = WaitingLines(pool, desk, queue, log)
+        self._changes = Changes(pool, queue, desk, free, eviction)
+        self.status = PoolStatusMaker(
+            pool, self._status_sources(place), socket.gethostname(), launcher.version, launcher.config_digest
+        )
+
+    def _status_sources(self, place: tuple[str, str]) -> StatusSources:
+        launcher, launch_log = self._launcher, self._launch_log
+
+        def oldest(kind: RequestKind) -> float | None:
+            request = launcher.cache.requests.get(self.queue.oldest(kind) or "")
+            return None if request is None else request.created_time
+
+        return StatusSources(
+            self.desk,
+            launches=lambda: launch_log.status(self.own_launches()),
+            launching=self._handlers.launching,
+            usual=launch_log.usual,
+            oldest=oldest,
+            ready=lambda: launcher.free_counts.of_pool(*place),
+            tenant_use=launcher.known_tenant_use,
+        )
 
     # -- other threads --
 
@@ -238,82 +279,6 @@ class PoolWorker(Worker):
             self.entry.remove()
 
 
-# `PoolParts`: makes the parts of a pool worker, and gives each what it uses.
-
-
-class Changed(Protocol):
-    """Told the id of what changed; '' = any may have. ``wake`` = False: it can wait until the next pass."""
-
-    def __call__(self, changed_id: str, /, *, wake: bool = True) -> None: ...
-
-
-class PoolParts:
-    """Owned by the pool worker's thread.
-
-    :param launcher: what the pool uses of its launcher.
-    :param pool: what the parts know of the pool.
-    :param wake: makes the worker begin a pass soon.
-    """
-
-    def __init__(
-        self,
-        launcher: PoolContext,
-        pool: PassContext,
-        wake: Callable[[], None],
-        request_changed: Changed,
-        node_changed: Changed,
-        log: logging.Logger,
-    ) -> None:
-        place = (pool.provider_name, pool.pool_name)
-        nodes = launcher.cache.nodes
-        self.queue = queue = RequestQueue()
-        self.desk = desk = Desk(queue)
-        self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
-        self.free_nodes = free = FreeNodes(nodes, *place, node_changed)
-        eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
-        room = Room(pool, desk, log)
-        launch_log = LaunchLog()
-        services = PoolServices(pool, free, eviction, room, launch_log, wake)
-        self.view = PoolView(
-            *(pool, free.ready, room, Turns(launcher.free_counts)),
-            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
-        )
-        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
-        slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
-        self.handlers = handlers = Handlers(desk, pool.launcher_id, slowness, request_changed, events, log)
-        self.fast_path = FastPath(pool, desk, free, wake, request_changed, log)
-        declines = Declines(pool, desk, queue, events, log)
-        batch = Batch(self.view, desk, handlers, request_changed, declines.fail_too_large)
-        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, wake, log)
-        self.waiting_lines = WaitingLines(pool, desk, queue, log)
-        self.changes = Changes(pool, queue, desk, free, eviction)
-        sources = _status_sources(launcher, place, queue, desk, launch_log, handlers)
-        self.status = PoolStatusMaker(pool, sources, socket.gethostname(), launcher.version, launcher.config_digest)
-
-
-def _status_sources(
-    launcher: PoolContext,
-    place: tuple[str, str],
-    queue: RequestQueue,
-    desk: Desk,
-    launch_log: LaunchLog,
-    handlers: Handlers,
-) -> StatusSources:
-    def oldest(kind: RequestKind) -> float | None:
-        request = launcher.cache.requests.get(queue.oldest(kind) or "")
-        return None if request is None else request.created_time
-
-    return StatusSources(
-        desk,
-        launches=lambda: launch_log.status(handlers.launches()),
-        launching=handlers.launching,
-        usual=launch_log.usual,
-        oldest=oldest,
-        ready=lambda: launcher.free_counts.of_pool(*place),
-        tenant_use=launcher.known_tenant_use,
-    )
-
-
 # `PoolServices`: what the handlers of a pool get as ``pw`` (`nodepool.driver.framework.handler_hooks`).
 
 
@@ -328,7 +293,6 @@ class PoolServices:
         pool: PassContext,
         free: FreeNodes,
         eviction: Eviction,
-        room: Room,
         launch_log: LaunchLog,
         wake: Callable[[], None],
     ) -> None:
@@ -337,11 +301,13 @@ class PoolServices:
         self.pool_name = pool.pool_name
         self.ready_nodes = free.ready
         self._pool = pool
-        self._free = free
-        self._eviction = eviction
-        self._room = room
         self._launch_log = launch_log
-        self._wake = wake
+        self.wake = wake
+        self.evict = eviction.evict
+        self.set_aside = free.set_aside
+        self.absent_pools = pool.absent_pools
+        self.declines_of_others = pool.declines_of_others
+        self.provider_replaced = pool.provider_replaced
 
     def getZK(self) -> ZooKeeper:
         return facade_for(self._pool.config, self._pool.zk)
@@ -362,9 +328,6 @@ class PoolServices:
 
         return LauncherView(self.getZK(), self._pool.launcher.provider)
 
-    def wake(self) -> None:
-        self._wake()
-
     def launch_ended(self, node: Node, result: str, text: str = "") -> None:
         if result == states.READY:
             self._launch_log.ready(node.type[0] if node.type else None, node.created_time)
@@ -374,23 +337,8 @@ class PoolServices:
     def launch_error(self, node: Node) -> str:
         return self._launch_log.error_of(node.key)
 
-    def evict(self, *, shared: bool = False) -> None:
-        self._eviction.evict(shared=shared)
-
-    def absent_pools(self) -> list[PoolInfo]:
-        return self._pool.absent_pools()
-
-    def declines_of_others(self, request_id: str) -> dict[str, Reason | None]:
-        return self._pool.declines_of_others(request_id)
-
-    def provider_replaced(self) -> bool:
-        return self._pool.provider_replaced()
-
     def tenant_has_place(self, node: Node, *, reused: bool = False) -> bool:
-        return self._room.has_place(node, reused=reused)
-
-    def set_aside(self, node: Node) -> None:
-        self._free.set_aside(node)
+        return has_place(node, self._pool.tenant_limits(), self._pool.cache, reused=reused)
 
 
 # A pool's entry among the registered pools: what others see of it, and whether it sees the others (rules A).
@@ -494,7 +442,8 @@ class PoolEntry:
         return True
 
 
-# `Changes`: what other threads say has changed, until a pass of the pool takes it into queue, desk and free nodes.
+# `Changes`: what has changed as other threads report it, until a pass of the pool takes it into queue, desk and free
+# nodes.
 
 
 class Changes:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/api/v1``: what the commands show, as JSON. A file for each resource; each declares its route and its schema."""
+"""``/api/v1``: what the commands show, as JSON. `resources` has all of them, each with route and schema."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ApiResource`: a path of the API, what it answers, and how OpenAPI describes it."""
+"""A path of the API, what it answers, and how OpenAPI describes it (`ApiResource`); then JSON schemas of answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ApiResource:
     """One path.
 
     :param path: below ``/api/v1``; ``{name}`` is the id or name of a record, and may have ``/`` in it at the end.
-    :param answer: makes the JSON object from the snapshot and the query, beside `schemas.MOMENT`. Raises ApiProblem.
+    :param answer: makes the JSON object from the snapshot and the query, beside `MOMENT`. Raises ApiProblem.
     :param schema: of that object.
     :param parameters: of the query.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/nodes``: the rows of ``nodepool list --detail``."""
+"""What each path of the API answers, path by path."""
 
 from __future__ import annotations
 

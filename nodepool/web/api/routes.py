@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The routes of ``/api/v1``, made from the resources; errors are problems (RFC 9457)."""
+"""The routes of ``/api/v1``, made from the resources; errors are problems (RFC 9457).
+
+Then the description of the API as OpenAPI, with the changes that it offers.
+"""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages for people: each file has one subject, and makes values of a snapshot for a template."""
+"""Pages for people: each makes values of a snapshot for a template."""

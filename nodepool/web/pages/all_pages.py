@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pages and what they are made with: ``/``, ``/nodes``, ... and ``/static``."""
+"""All pages and what they are made with: ``/``, ``/nodes``, ... and ``/static``; then ``/login`` and ``/logout``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pages about one thing have in common: facts, and what happened when."""
+"""What pages about one thing have in common: facts, what happened when, and buttons for operators."""
 
 from __future__ import annotations
 

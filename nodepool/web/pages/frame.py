@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Frame`: makes answers of pages. A page can ask for its live part alone; see ``static/live.js`` and WP-41."""
+"""How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
+
+First the answer (`Frame`) and the templates, then tables, texts and links in HTML, then answers and live parts that are
+kept for other viewers.
+"""
 
 from __future__ import annotations
 
@@ -379,7 +383,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}..."
 
 
-# `shown_text`: how pages show texts that come from other programs.
+# `shown_text`: a text of another program, as pages show it.
 
 #: Longest text that a page shows.
 MAX_TEXT: Final = 2000

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages with one list: filters and order in the address, as many rows as a page has."""
+"""Pages with one list: filters and order in the address, as many rows as a page has.
+
+First the list, then what its address chooses.
+"""
 
 from __future__ import annotations
 

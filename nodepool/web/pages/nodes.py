@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/nodes`` and ``/nodes/<id>``."""
+"""Pages of nodes, of requests and of labels: the list, and all about one."""
 
 from __future__ import annotations
 

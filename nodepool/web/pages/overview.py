@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits."""
+"""``/``: the sentence of ``nodepool status``, what needs attention, capacity, and what waits; then the charts."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from nodepool.plan.attention import StatusProblem
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
-    from nodepool.web.site import Snapshots
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 #: Rows of each list; of more only the number is told.
 MOST_ROWS: Final = 50
@@ -209,7 +208,7 @@ def sample_of(snapshot: WebSnapshot) -> Sample:
 
 
 @asynccontextmanager
-async def sampling(history: History, snapshots: Snapshots) -> AsyncIterator[None]:
+async def sampling(history: History, snapshots: SnapshotMaker) -> AsyncIterator[None]:
     """A task that takes samples meanwhile, of what ZooKeeper has completely told."""
     task: asyncio.Task[Any] = asyncio.create_task(_take(history, snapshots), name="History")
     try:
@@ -220,7 +219,7 @@ async def sampling(history: History, snapshots: Snapshots) -> AsyncIterator[None
             await task
 
 
-async def _take(history: History, snapshots: Snapshots) -> None:
+async def _take(history: History, snapshots: SnapshotMaker) -> None:
     def take() -> None:
         if snapshots.complete:
             history.add(sample_of(snapshots.latest()))

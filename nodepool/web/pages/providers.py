@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/providers`` and ``/providers/<name>``."""
+"""Pages of providers and of images, then those of hosts, launchers, tenants and events."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kazoo's thread handler, with connections and waits that cost less, and that do not leave sockets open.
 
-Kazoo 2.11 forgets to close the socket of an attempt over TLS that fails, so every attempt while ZooKeeper is down
-costs a file descriptor until the garbage collector comes. It also reads the system's certificates each time. It waits
-for a silent server as long as the session lives, so that the session is over before the next one is tried. And it waits
-for sockets more often than there is anything to wait for, each time with an epoll object of its own.
+Kazoo 2.11 forgets to close the socket of an attempt over TLS that fails, so every attempt while ZooKeeper is down costs
+a file descriptor until the garbage collector comes. It also reads the system's certificates each time. It waits for a
+silent server as long as the session lives, so that the session is over before the next one is tried. And it waits for
+sockets more often than there is anything to wait for, each time with an epoll object of its own. First the connections,
+then what wakes the connection thread, then the handler.
 """
 
 from __future__ import annotations
@@ -33,14 +34,13 @@ from nodepool.zk.connect_failure import ConnectStep
 # Connections that read what has come at once, and send together what was given to them one by one.
 #
 # Kazoo reads the length of a packet, then the packet, and sends one packet at a time. Each of these would be a system
-# call, and a TLS record, and would give the interpreter away. Packets come and go in groups, so here
+# call, and a TLS record, and would give the interpreter away. Packets come and go in groups, so in this part
 #
 # * one read takes all that has come, up to `READ_BYTES`;
 # * what is sent waits until `flush`. `TlsHandler.select` calls it when Kazoo has nothing more to send for the moment.
 #
 # A connection that breaks in between loses what waits, as it loses what the system had taken: Kazoo reports all
-# requests
-# without an answer as lost.
+# requests without an answer as lost.
 
 #: So much is read at once.
 READ_BYTES: Final = 65_536
@@ -286,10 +286,8 @@ class TlsSocket(BufferedSocket):
 # By which Kazoo wakes its connection thread, with a system call only when that thread sleeps.
 #
 # For each request Kazoo sends a byte through a pair of sockets, and its connection thread reads it: two system calls
-# that
-# give the interpreter away. And a pair of sockets holds some 280 bytes: whoever sends one more waits until the
-# connection
-# thread has read some, which that thread itself can never do. Here a byte is only counted.
+# that give the interpreter away. And a pair of sockets holds some 280 bytes: a thread that sends one more waits until
+# the connection thread has read some, which that thread itself can never do. This part only counts the bytes.
 #
 # While the connection thread sleeps another thread may use its connection: to wake it costs more than to send a
 # request.

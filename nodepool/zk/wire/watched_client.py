@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kazoo's client with persistent recursive watches and replies that are handled in order.
 
-Kazoo 2.11 knows neither ZooKeeper's AddWatch (opcode 106, ZooKeeper 3.6) nor a way to handle an answer
-before the next event of the connection is read. Both are needed by the caches:
+First the client, then its connection, then the operations that Kazoo does not know, then its log.
+
+Kazoo 2.11 knows neither ZooKeeper's AddWatch (opcode 106, ZooKeeper 3.6) nor a way to handle an answer before the next
+event of the connection is read. Both are needed by the caches:
 
 * one recursive watch replaces a watch per znode and never has to be set again;
 * a cache must see its own writes and foreign events in the order in which the server sent them (`nodepool.zk.reply`).
@@ -205,13 +207,11 @@ def make(
 # Kazoo's connection, with events in order, a lease of the session, and calls from its own thread.
 #
 # No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent
-# is
-# answered with the error.
+# is answered with the error.
 #
-# How long is it certain that the session lives? See `WatchConnection.lease_until`. And calls from the connection
-# thread
-# itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue is empty. A callback that
-# makes another call then would keep it from ever being so. See `WatchConnection.call`.
+# `WatchConnection.lease_until` says how long it is certain that the session lives. `WatchConnection.call` is for calls
+# from the connection thread itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue
+# is empty. A callback that makes another call then would keep it from ever being so.
 
 log = logging.getLogger(log_names.ZOOKEEPER)
 

@@ -41,7 +41,7 @@ ERRORS = [None, ZKConnectionError("away"), RuntimeError("no way"), SystemExit(3)
 # -- the main loop
 
 
-class Waits:
+class Waits(FileWatch):
     """Waits that end at once, as if a file had changed."""
 
     def __init__(self) -> None:

@@ -94,9 +94,9 @@ class Kept:
 @pytest.fixture
 def kept() -> Iterator[Kept]:
     sink = Kept()
-    use(sink)
+    use(sink.record)
     yield sink
-    stop_using(sink)
+    stop_using(sink.record)
 
 
 def test_nothing_without_a_sink() -> None:
@@ -115,7 +115,7 @@ def test_records(kept: Kept) -> None:
     assert span_id == span_id_of(trace, "a", 1)
     assert log_id(request(SPAN_INFO)) == f"{SPAN_INFO['trace_id']:032x}"
     assert log_id(request({**SPAN_INFO, "trace_flags": 0})) is None
-    stop_using(Kept())
+    stop_using(Kept().record)
     assert enabled(), "another sink stays"
 
 
@@ -138,7 +138,7 @@ def test_an_upload_belongs_to_its_build(kept: Kept) -> None:
 # -- a thread that sends them
 
 
-class Collector:
+class Collector(OtlpTarget):
     """Answers when it may; `answers` are what it says, the last one again and again."""
 
     def __init__(self, *answers: str | Exception) -> None:

@@ -31,7 +31,7 @@ from nodepool.web.snapshot import (
     WaitTimes,
     percentile,
 )
-from nodepool.zk.caches import NodepoolCache
+from nodepool.zk.caches import NodepoolCache, StatusCache
 from tests.support import observed
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -109,7 +109,10 @@ class Place:
         )
         self.status, self.clock, self.time = Status(), ManualClock(), 1_000.0
         self.maker = SnapshotMaker(
-            cast("NodepoolCache", self.caches), self.status, clock=self.clock, now=lambda: self.time
+            cast("NodepoolCache", self.caches),
+            cast("StatusCache", self.status),
+            clock=self.clock,
+            now=lambda: self.time,
         )
 
     def put_node(self, node_id: str) -> Node:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a cloud, bounded in size and time, whoever asks: also libraries that log in.
+"""How answers of a cloud are read: bounded in size and time, and for little CPU.
 
-The time-out of requests is for each read of the socket, so that whoever sends a byte now and then would keep a thread
-for ever. Here an answer, from the first byte of its head to the last of its body, has `ANSWER_TIMES` times as long.
-Imported when a cloud is used, because requests takes long to import.
+The time-out of requests is for each read of the socket, so that a server that sends a byte now and then would keep a
+thread for ever. Here an answer, from the first byte of its head to the last of its body, has `ANSWER_TIMES` times as
+long. First connections that are kept, TLS, and the bounds, also for libraries that log in; then a session of requests
+that costs less, and calls without requests. Imported when a provider is made, because requests takes long to import.
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ from nodepool.guard import OnError
 # `KeptConnections`: calls over connections that are kept, for less.
 #
 # For each call requests and urllib3 prepare for redirections, retries, proxies, hooks, and answers that are read piece
-# by
-# piece; that costs more than the call. Here is only the call. urllib3 still makes the connections, with TLS. Imported
-# when a provider is made, because requests takes long to import.
+# by piece; that costs more than the call. This is only the call. urllib3 still makes the connections, with TLS.
 
 A = TypeVar("A")
 
@@ -206,11 +205,8 @@ def _answered(
 
 # `TrustingConnection`: connections with TLS that read the certificates of authorities once.
 #
-# urllib3 reads the file of authorities anew for each connection. That of the usual authorities has some 140 of them.
-# To
-# read it takes 30 ms of CPU, ten times as long as the handshake, and each connection keeps a copy. Imported when a
-# cloud
-# is used, because urllib3 takes long to import.
+# urllib3 reads the file of authorities anew for each connection. That of the usual authorities has some 140 of them. To
+# read it takes 30 ms of CPU, ten times as long as the handshake, and each connection keeps a copy.
 
 #: What a context depends on, too. A connection for which one of them is set gets one of its own.
 _OWN: Final = (
@@ -443,11 +439,8 @@ def mount(
 # `HttpSession`: a session of requests whose calls to a cloud cost less.
 #
 # A call of requests looks at the whole environment for proxies, and joins the settings of the session with its own,
-# each
-# time. For the calls to one cloud nothing of that changes from one to the next. Only public names of requests
-# are used, and a call that is not of the known kind takes the way of requests.
-#
-# Imported when a provider is made, because requests takes long to import.
+# each time. For the calls to one cloud nothing of that changes from one to the next. Only public names of requests are
+# used, and a call that is not of the known kind takes the way of requests.
 
 #: Arguments of an ordinary call.
 _KNOWN: Final = frozenset({"allow_redirects", "headers", "params", "data", "timeout", "verify", "cert", "stream"})
@@ -520,10 +513,8 @@ class HttpSession(requests.Session):
 # `QuickExchange`: usual calls over connections that are kept, without requests.
 #
 # For each call requests prepares what is the same for all calls to a host, which costs several times as much as the
-# call.
-# Here a call is written as bytes. What is not as usual takes the way of requests, and so does the first call to a
-# host:
-# it finds out what proxy, certificates and connections are for it. Imported when a provider is made.
+# call. This part writes a call as bytes. What is not as usual takes the way of requests, and so does the first call to
+# a host: it finds out what proxy, certificates and connections are for it.
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH"})
 #: An address that requests would send as it is: no login, no fragment, nothing to be quoted, no ``/../``.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`RestCalls`: the calls of one provider to an API that speaks JSON: pace, repeats, login, and errors.
+"""The calls of one provider to an API that speaks JSON: pace, repeats, login, and errors.
 
 A driver says what an error answer means (`RestApi`) and how it logs in (`RestLogin`). A call that the cloud throttles
 is made again later, and its class as a whole waits (CM-5). A call that only reads is made again after an error of the
-server. Any other call without an answer is the matter of the caller: it may have been carried out.
+server. Any other call without an answer is the matter of the caller: it may have been carried out. After the calls
+comes the login by bearer tokens.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudSetup
-from nodepool.driver.gce.client import FAILURES, PAUSE, SilentZones
+from nodepool.driver.gce.client import FAILURES, PAUSE, ComputeEngine, SilentZones
 from nodepool.driver.gce.instances import (
     AWAY,
     MISSING_SECONDS,
@@ -39,18 +39,18 @@ def operation(name: str = "op-1", status: str = "DONE", target: str = "a/np1", *
     return Operation.of({**given, **more})
 
 
-class Calls:
+class Calls(ComputeEngine):
     """Lists what the test wrote, by zone, and counts the entries that were read; asks for one thing likewise."""
 
     def __init__(self, **listed: list[Operation] | Exception) -> None:
         self.listed = listed
         self.itself: Operation | Exception | None = GONE
-        self.zones: list[str] = []
+        self.looked_at: list[str] = []
         self.asked: list[str] = []
         self.read = 0
 
     def operations(self, zone: str, kind: str, what: str) -> Iterator[Operation]:
-        self.zones.append(zone)
+        self.looked_at.append(zone)
         listed = self.listed.get(zone, [])
         if isinstance(listed, Exception):
             raise listed
@@ -110,7 +110,7 @@ def test_read_to_the_end() -> None:
     assert (at_once.done, at_once.failure) == (True, None)
     rig.watch("op-3")
     rig.look()
-    assert len(rig.calls.zones) == 2, "the launch of the third was abandoned"
+    assert len(rig.calls.looked_at) == 2, "the launch of the third was abandoned"
 
 
 def test_one_list_for_a_zone() -> None:
@@ -121,7 +121,7 @@ def test_one_list_for_a_zone() -> None:
     inserts = [rig.watch(f"op-{number}") for number in range(3)]
     other = rig.watch("op-4", target="b/np4")
     rig.look()
-    assert (rig.calls.zones, rig.calls.read, rig.woken) == (["a", "b"], 3, 3)
+    assert (rig.calls.looked_at, rig.calls.read, rig.woken) == (["a", "b"], 3, 3)
     assert [insert.done for insert in (*inserts, other)] == [True, True, True, False]
     rig = Rig(a=[operation("op-0")] * (2 * MOST_LISTED))
     insert = rig.watch()
@@ -166,11 +166,11 @@ def test_zone_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     rig.look(MISSING_SECONDS)
     for _ in range(10):
         rig.look()
-    assert (rig.calls.zones.count("a"), rig.calls.zones.count("b"), rig.calls.asked) == (1, 11, ["op-1"])
+    assert (rig.calls.looked_at.count("a"), rig.calls.looked_at.count("b"), rig.calls.asked) == (1, 11, ["op-1"])
     rig.look(AWAY.first_seconds - 10)
-    assert rig.calls.zones.count("a") == 2
+    assert rig.calls.looked_at.count("a") == 2
     rig.look(AWAY.first_seconds)
-    assert (rig.calls.zones.count("a"), len(rig.calls.asked)) == (2, 2)
+    assert (rig.calls.looked_at.count("a"), len(rig.calls.asked)) == (2, 2)
     assert caplog.text.count("are not known") == 1
     rig.calls.listed["a"] = [operation(), operation("op-3")]
     rig.look(AWAY.first_seconds)
@@ -193,7 +193,7 @@ def test_proof_of_absence(
     errors = DeletionProof("north", calls).look(lambda: ids)
     assert sorted(one for one, error in errors.items() if isinstance(error, CloudNotFound)) == sorted(absent)
     assert {type(error) for one, error in errors.items() if one not in absent} <= {CloudAway}
-    assert (calls.zones, calls.read) == (zones, read)
+    assert (calls.looked_at, calls.read) == (zones, read)
 
 
 def test_proof_reads_two_pages() -> None:
