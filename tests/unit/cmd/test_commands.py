@@ -31,12 +31,16 @@ from nodepool.cmd.image_changes import known_build, known_image, known_upload
 from nodepool.cmd.image_wait import Item, ProgressDisplay, ProgressLine
 from nodepool.cmd.observation import OLDEST, _RoomLook
 from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for, told_in_a_line
+from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.images import ListedImage
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import BuildView, UploadView
 from tests.support.image_records import build_view, image_view, images_view, upload
+from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
 from tests.support.observed import request
 from tests.support.tables import rows
+from tests.support.zookeeper import ZooKeeperServer
 
 DAY: Final = 86400
 Output = pytest.CaptureFixture[str]
@@ -315,6 +319,45 @@ def test_alien_images(metadata: str, id: Any, alien: bool) -> None:
     names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
     image = ListedImage(id, "name", dict(zip(names, words, strict=False)))
     assert list(aliens([image], known, "lab", {"other"})) == [image] * alien
+
+
+def test_driver_that_cannot_list_images(
+    tmp_path: Path,
+    zookeeper: ZooKeeperServer,
+    chroot: str,
+    cloud: FakeCloud,
+    cloud_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Output,
+) -> None:
+    """D-3: its provider is named, and the others are listed. It is an error only for that provider, unlike one of the
+    cloud, which is always one.
+    """
+    settings = [fake_provider(name, cloud=cloud_name, diskimages=[{"name": "debian"}]) for name in ("lab", "odd")]
+    path = tmp_path / "nodepool.yaml"
+    LocalLauncher(path, zookeeper, chroot, launcher_settings(settings, None, {"diskimages": [{"name": "debian"}]}))
+    names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
+    cloud.images.create("debian-1", "raw", dict(zip(names, ("b9", "0000000001", "odd"), strict=True)))
+    listed, errors = FakeProvider.listImages, dict[str, Exception]()
+
+    def list_images(provider: FakeProvider) -> list[ListedImage]:
+        if provider.name in errors:
+            raise errors[provider.name]
+        return listed(provider)
+
+    monkeypatch.setattr(FakeProvider, "listImages", list_images)
+    for error, words, arguments, status, count in (
+        (NotImplementedError(), "the driver of provider lab cannot list images", [], 0, 2),
+        (NotImplementedError(), "the driver of provider lab cannot list images", ["lab"], 1, 1),
+        (RuntimeError("no answer"), "the images of provider lab cannot be listed: no answer", [], 1, 2),
+    ):
+        errors["lab"] = error
+        assert cli.main(["-c", str(path), "alien-image-list", "--format", "csv", *arguments]) == status
+        output = capsys.readouterr()
+        lines = output.out.splitlines()
+        assert (lines[0], len(lines)) == ("provider,name,image_id", count)
+        assert all(line.startswith("odd,debian-1,") for line in lines[1:])
+        assert words in output.err
 
 
 @rows(__file__, "test_names_of_images")

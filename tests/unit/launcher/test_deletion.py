@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +16,13 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.rate import HeldTime
 from nodepool.exceptions import ZKConnectionError
-from nodepool.launcher.deletion import CHECK_SECONDS, DELETE_TIMEOUT_SECONDS, RETRY, DeletedNodeWorker
+from nodepool.launcher.deletion import (
+    CHECK_SECONDS,
+    DELETE_TIMEOUT_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    RETRY,
+    DeletedNodeWorker,
+)
 from nodepool.plan.retries import Backoff
 from nodepool.zk.nodes import NodeStore
 from nodepool.zk.reply import Reply
@@ -190,6 +197,23 @@ def test_nodes_of_requests_that_end(deletion: Deletion) -> None:
     deletion.gone(init)
     deletion.until("it is free", lambda: (znodes.node(mine) or {})["allocated_to"] is None)
     assert (znodes.node(theirs) or {})["allocated_to"] == other
+
+
+def test_empty_nodes(deletion: Deletion) -> None:
+    """C-8: they go a moment later, without the sweep, but not those that are locked or were written meanwhile."""
+    znodes = deletion.znodes
+    empty, emptied, held, written = (znodes.add_node("ready") for _ in range(4))
+    deletion.run()
+    with locked(znodes, f"nodes/{held}/lock"):
+        for node_id in (empty, emptied, held, written):
+            znodes.kazoo.set(f"/nodepool/nodes/{node_id}", b"")
+        deletion.run()
+        assert len(znodes.children("/nodepool/nodes")) == 4, "whoever made it is about to lock it"
+        znodes.kazoo.set(f"/nodepool/nodes/{written}", json.dumps({"state": "ready", "type": ["small"]}).encode())
+        deletion.run(LOOK_AGAIN_SECONDS)
+        assert set(znodes.children("/nodepool/nodes")) == {held, written}
+        deletion.run(LOOK_AGAIN_SECONDS)
+        assert set(znodes.children("/nodepool/nodes")) == {held, written}
 
 
 # -- many at once

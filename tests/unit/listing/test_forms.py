@@ -22,7 +22,7 @@ from rich.style import Style
 from nodepool.config.problems import Problem, Severity
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.listing.overview import Overview, as_report, capacity_table, problem_line, sentence
-from nodepool.listing.problems import as_frame, as_github, as_json, print_checks
+from nodepool.listing.problems import as_frame, as_github, as_json, print_checks, served_line
 from nodepool.listing.problems import as_text as problem_text
 from nodepool.listing.records import event_line
 from nodepool.listing.table import (
@@ -54,6 +54,7 @@ from nodepool.listing.terminal import ChangedRows, Display, cut, fit, follow, fo
 from nodepool.model.event import Event
 from nodepool.model.states import NODE_STATES, REQUEST_STATES
 from nodepool.plan.attention import StatusProblem
+from nodepool.plan.config_diff import ServedConfig
 from nodepool.plan.explain import LongWait, WaitCause
 from tests.support.terminal import TerminalStream
 
@@ -439,6 +440,30 @@ def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
     assert len(frame) < 200
     for one, code in ((ERROR, "\x1b[31m"), (WARNING, "\x1b[33m")):
         assert code in as_frame(one, lambda path, number: "    min-redy: 1", colour=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "line"),
+    [
+        (
+            ServedConfig("l1", 42, True, "9f3c", "/n.yaml", NOON - 7200),
+            "launcher l1 (42) serves this file, loaded 10:00:00 (2 h)",
+        ),
+        (
+            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", NOON - 7200),
+            "launcher l1 (42) serves another file (1a2b), loaded 10:00:00 (2 h); "
+            "it loads /n.yaml by itself when that changes there",
+        ),
+        (
+            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", None, "n.yaml:5: not YAML\x1b", NOON - 60),
+            "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) failed: n.yaml:5: not YAML ",
+        ),
+        (ServedConfig("l1"), "launcher l1 does not report what it serves, like all launchers of Nodepool 11"),
+    ],
+)
+def test_which_launchers_serve_a_file(found: ServedConfig, line: str) -> None:
+    """reference/commands 2: and what happens if it is another one."""
+    assert served_line(found, NOON) == line
 
 
 def test_checks_on_a_terminal() -> None:

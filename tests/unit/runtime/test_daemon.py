@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from nodepool.clock import monotonic
 from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
@@ -21,7 +24,8 @@ from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.metrics.catalog import RELOADS
-from nodepool.runtime.daemon import ConnectedDaemon, FileWatch, MainLoop, Tracing, make_client
+from nodepool.model.component import LauncherComponent
+from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration, FileWatch, MainLoop, Tracing, make_client
 from nodepool.runtime.daemon import follow as follow_servers
 from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
 from nodepool.runtime.worker import Worker
@@ -32,7 +36,10 @@ from nodepool.zk.client import ZooKeeperClient
 from tests.support.counted import Counted
 from tests.support.manual_clock import ManualClock
 from tests.support.otlp_receiver import http_receiver
+from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
 from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.zookeeper import ZooKeeperServer as RealZooKeeper
 
 LOG = logging.getLogger("test.daemon")
 ERRORS = [None, ZKConnectionError("away"), RuntimeError("no way"), SystemExit(3)]
@@ -593,3 +600,54 @@ def test_traces(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not follow(OtlpSettings(HTTP, tls_ca=str(tmp_path / "none.pem")))
     assert "No traces are recorded" in caplog.text
     tracing.stop()
+
+
+# -- the entry in the component registry
+
+
+def test_entry_of_a_daemon(
+    zookeeper: RealZooKeeper,
+    chroot: str,
+    znodes: PoolZnodes,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """reference/zookeeper 7: which daemon runs where. After a lost session a turn of the main loop makes it again. What
+    goes wrong at the end is no reason not to end: the entry ends with the session.
+    """
+
+    def entries() -> list[dict[str, Any]]:
+        names = znodes.children("/nodepool/components/launcher")
+        return [json.loads(znodes.kazoo.get(f"/nodepool/components/launcher/{name}")[0]) for name in names]
+
+    def no_answer(*_: object) -> NoReturn:
+        raise ConnectionLoss
+
+    files = zookeeper.certificates
+    cert, key, authority = str(files.client_cert), str(files.client_key), str(files.ca)
+    hosts = zookeeper.tls_hosts(chroot)
+    client = ZooKeeperClient(hosts, timeout=10.0, tls_cert=cert, tls_key=key, tls_ca=authority)
+    client.connect(20)
+    try:
+        mine = DaemonRegistration(client, LauncherComponent, "1.2.3")
+        for _ in range(2):
+            mine.keep()
+            (one,) = entries()
+            assert (one["hostname"], one["version"], one["state"]) == (socket.gethostname(), "1.2.3", "running")
+        expire_session(zookeeper.plain_hosts(), client.kazoo.client_id)
+        assert entries() == []
+        wait_for("the new session", lambda: client.session_epoch == 1 and client.connected)
+        mine.keep()
+        assert len(entries()) == 1
+        with monkeypatch.context() as patch:
+            patch.setattr(client.kazoo, "delete", no_answer)
+            mine.remove()
+        assert [text for text in caplog.messages if text.startswith("Unregistering: ")]
+        caplog.clear()
+        mine.keep()
+        mine.remove()
+        assert entries() == []
+    finally:
+        client.disconnect()
+    mine.remove()
+    assert "Unregistering" not in caplog.text

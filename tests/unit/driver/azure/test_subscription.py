@@ -12,9 +12,15 @@ import pytest
 
 from nodepool.driver.azure.config import MIB, fixed_footer
 from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacityLater, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNoCapacity,
+    CloudNoCapacityLater,
+    CloudRefused,
+    CloudSetup,
+)
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
-from simulators.azure import ArmErrorRule, VmBootRule
+from simulators.azure import ArmErrorRule, SizeCapacity, VmBootRule
 from tests.unit.driver.azure.support import Here, at_simulator, changed, label_of, section
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
@@ -83,6 +89,36 @@ def test_why_a_vm_failed(here: Here, known: bool, asked: str) -> None:
     with pytest.raises(LaunchStatusException, match="OSProvisioningTimedOut: too slow"):
         here.launch()
     assert here.calls(asked) == 1
+    here.delete(HOST)
+
+
+PLACES: dict[str, Any] = {
+    "label": {
+        "hardware-profile": {"vm-size": ["Standard_B1s", "Standard_B2ms"]},
+        "use-spot": True,
+        "spot-fallback": True,
+    },
+    "pool": {"availability-zones": ["1", "2"]},
+}
+
+
+def test_next_place(tmp_path: Path) -> None:
+    """AZ-10: zones, then sizes, then regular VMs; what had no capacity is left alone by the next launch."""
+    rooms = [SizeCapacity(spot=True), SizeCapacity(size="*B1s", zone="1")]
+    with at_simulator(tmp_path, section(**PLACES), capacity=rooms, by_turns=False) as here:
+        for attempt, name, calls in ((1, HOST, 6), (2, f"{HOST}-2", 7)):
+            found = here.launch(attempt=attempt)
+            assert (found.external_id, found.az, here.calls("virtualMachines.put")) == (name, "2", calls)
+            here.delete(name)
+
+
+@pytest.mark.parametrize(("late", "kind"), [(False, CloudNoCapacity), (True, CloudNoCapacityLater)])
+def test_no_capacity_in_the_only_place(here: Here, late: bool, kind: type[Exception]) -> None:
+    """AZ-10: the attempt fails, in the words of Azure, whether the call or its operation says it."""
+    here.simulator.change(capacity=[SizeCapacity(late=late)])
+    with pytest.raises((CloudNoCapacity, CloudNoCapacityLater), match="AllocationFailed") as caught:
+        here.launch()
+    assert type(caught.value) is kind
     here.delete(HOST)
 
 

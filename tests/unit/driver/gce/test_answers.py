@@ -6,16 +6,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.plain_http import HttpAnswer
+from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.framework.images import ImageTime
+from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
 from nodepool.driver.gce.images import GceImageCalls
 from nodepool.driver.gce.types import COMING, ENDING, RUNNING, UNREACHABLE, GceImage, GceQuota, LabelReader
+from nodepool.plan.retries import Backoff
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, has, recorded
 
@@ -54,6 +58,30 @@ def test_answers_to_a_deletion(status: int, body: Any, kind: type[Exception], wo
     client, _ = recorded((status, body), (status, body))
     with pytest.raises(kind, match=words):
         client.delete_instance(ZONES[0], "np1")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.instances(),
+        lambda client: client.instance(ZONES[0], "np1"),
+        lambda client: client.operation(ZONES[0], "operation-1"),
+        lambda client: client.insert(ZONES[0], {}, "r", lambda: None),
+        lambda client: client.image_named("fedora"),
+        lambda client: client.machine_type(ZONES[0], "n2"),
+        lambda client: list(GceImageCalls(client, "ci", "https://storage.example").objects("np")),
+    ],
+)
+@pytest.mark.parametrize("odd", ["[7]", '{"items": [{}], "kind": "x"}', '{"items": 7}', "<html>hello</html>"])
+def test_answers_of_others(ask: Callable[[ComputeEngine], Any], odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CM-8: what has status 200, and is no answer of Google, is an error of the cloud; nothing else is made of it."""
+    # A constant of the module: it waits for real.
+    monkeypatch.setitem(RestCalls.call.__globals__, "READ_AGAIN", Backoff(0.0, 0.0))
+    client, _ = recorded(*[(200, odd)] * 3)
+    try:
+        assert ask(client) == [{}]
+    except CloudAway:
+        return
 
 
 # -- lists and records --

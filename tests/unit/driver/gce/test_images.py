@@ -305,6 +305,28 @@ def test_interrupted_upload(here: Here, file: Path) -> None:
     assert InterruptedUpload(file, PROVIDER).read() is None
 
 
+def test_object_that_is_complete(here: Here, file: Path) -> None:
+    """R-4: it is used, and no piece is sent again. An image that Google had begun to make of it has the name of the
+    upload that was interrupted.
+    """
+    here.simulator.change(image_seconds=1000.0)
+
+    def interrupt() -> None:
+        if here.calls("images.insert"):
+            raise STOPS
+
+    with watched(lambda done, total: None, interrupt), pytest.raises(UploadInterrupted):
+        upload(here, file)
+    here.simulator.change(image_seconds=0.0)
+    before = here.calls("objects.upload")
+    upload(here, file, 2)
+    # The only call asks what there is.
+    assert (here.calls("objects.upload") - before, here.calls("objects.insert")) == (1, 1)
+    here.adapter.deleteImage(IMAGE)
+    assert left(here) == (1, 0)
+    assert InterruptedUpload(file, PROVIDER).read() is None
+
+
 @pytest.mark.parametrize("lost", ["session", "object", "bucket", "host"])
 def test_nothing_to_go_on_with(here: Here, file: Path, lost: str) -> None:
     """R-4: Google forgets an upload after a week, the object is deleted, or the bucket is another. Another host never

@@ -20,7 +20,7 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.framework.http.rest_calls import RestCalls
-from nodepool.driver.gce.client import CALLS_A_MINUTE, FAILURES, ComputeEngine, group_sizes
+from nodepool.driver.gce.client import CALLS_A_MINUTE, FAILURES, PAUSE, ComputeEngine, SilentZones, group_sizes
 from nodepool.driver.gce.errors import CAPACITY, QUOTA, THROTTLED
 from nodepool.driver.gce.images import GceImages, ObjectUpload, tar_gz
 from nodepool.driver.statemachine.instance import node_id_of
@@ -28,6 +28,7 @@ from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationExcep
 from nodepool.plan.retries import Backoff
 from simulators.gce import GceBootRule, GceErrorRule, ZoneCapacity
 from simulators.gce.cloud import BUCKET
+from tests.support.manual_clock import ManualClock
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, changed, label_of, section
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
@@ -193,7 +194,7 @@ def unanswered(here: Here, times: int = FAILURES) -> None:
 def test_others_go_on(silent: Here) -> None:
     """GC-5, GC-8, GC-9: lists, launches and deletions of another zone, although the silent one is the first.
 
-    A launch whose turn comes when that is known goes there, too: nothing was ordered. When the zone answers it is used.
+    A launch whose turn comes when that is known goes there, too: nothing was ordered.
     """
     creation = silent.creation()
     assert creation.id_in_advance() == f"{ZONES[0]}/{HOST}"
@@ -228,6 +229,39 @@ def test_order_that_was_not_answered_stays_in_its_zone(silent: Here) -> None:
     assert caught.value.maybe_done
     # It is sent twice again with its request id.
     assert silent.calls("instances.insert") == before + 3
+
+
+def test_zone_that_answers_again(silent: Here) -> None:
+    """GC-5: any answer says that it does, also a refusal: the next launch is made there. A call that was not wanted any
+    more when its turn came has no answer.
+    """
+    clock, client = ManualClock(), silent.adapter.client
+    client.silent_zones = SilentZones(PROVIDER, ZONES, clock)
+
+    def unwanted() -> None:
+        raise CloudNoCapacity("there was no capacity for another launch")
+
+    unanswered(silent)
+    silent.simulator.change(unreachable=[])
+    clock.now += PAUSE.pause(1)
+    with pytest.raises(CloudNoCapacity):
+        client.insert(ZONES[0], {}, "1", unwanted)
+    assert client.silent_zones.silent(ZONES[0])
+    clock.now += PAUSE.pause(1)
+    with pytest.raises(CloudRefused):
+        client.delete_instance(ZONES[0], "np1")
+    assert not client.silent_zones.silent(ZONES[0])
+    found = silent.launch()
+    assert found.external_id == f"{ZONES[0]}/{HOST}"
+    silent.delete(found.external_id)
+
+
+def test_zone_whose_machine_types_are_not_known(silent: Here) -> None:
+    """GC-5: the last of the calls that make it known that the zone does not answer may be one of the launch itself."""
+    unanswered(silent, FAILURES - 1)
+    found = silent.launch()
+    assert (found.az, silent.calls("instances.insert")) == (ZONES[1], 1)
+    silent.delete(found.external_id)
 
 
 # -- leftovers --

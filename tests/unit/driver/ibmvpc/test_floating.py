@@ -321,6 +321,43 @@ def test_bound_before_its_deletion() -> None:
     assert (here.calls("delete"), here.client.there[found.id].target) == ([], "nic-99")
 
 
+@pytest.mark.parametrize("first", ["deletion", "launch"])
+def test_deletion_and_next_node(first: str) -> None:
+    """IV-13: one that waits for the turn of its deletion is not chosen; one that a launch has chosen is not deleted."""
+    here = Launcher(kept=0 if first == "deletion" else 1)
+    freed = here.bind() if first == "deletion" else here.freed()
+    found: list[IbmFloatingIp] = []
+    if first == "deletion":
+        here.client.free(freed.id)
+        here.clock.now += 1
+
+        def turn() -> None:
+            here.ips.all()
+            found.append(here.bind(OTHER, OTHER_NIC))
+
+        here.client.deleting = turn
+        here.release()
+        assert (here.calls("bind"), [one.id for one in found]) == ([], list(here.client.there))
+    else:
+
+        def waits() -> None:
+            here.ips.delete_free(freed.id, HOST)
+            here.release()
+
+        assert here.bind(OTHER, OTHER_NIC, waits).id == freed.id
+        assert here.calls("delete") == []
+
+
+def test_deleted_meanwhile() -> None:
+    """IV-13: the one that was chosen may be absent when its turn comes: then another one is made."""
+    here = Launcher(floating(1)).settle()
+    here.client.before = CloudNotFound("absent", status=404)
+    here.ips.all()
+    del here.client.there["fip-1"]
+    assert here.bind().id != "fip-1"
+    assert here.client.calls[-2:] == ["list", "make"]
+
+
 # -- what is left over --
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.images import CosUpload
@@ -227,6 +227,26 @@ def test_given_up(here: Here, file: Path) -> None:
     (listed,) = here.adapter.listImages()
     assert (listed.id, listed.usable) == (image_id, False)
     here.adapter.deleteImage(listed.id)
+    wait_for("all to go", lambda: not left(here))
+
+
+def test_given_up_without_an_answer(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-9: an import that was ordered without an answer is found by its name. As it cannot be deleted while it goes on
+    its object stays, and shows that it is of no use.
+    """
+    monkeypatch.setattr(CosUpload, "error_retries", 1)
+    drop = VpcErrorRule(operation="vpc.create_image", kind="drop", after=True)
+    here.simulator.change(errors=[drop], import_seconds=[30.0, 30.0])
+    with pytest.raises(CloudAway):
+        upload(here, file)
+    assert left(here) == PENDING
+    (found,) = here.adapter.listImages()
+    assert not found.usable
+    image_id = imported(here)
+    here.simulator.change(errors=[drop], import_seconds=[0.0, 0.0])
+    with pytest.raises(CloudAway):
+        upload(here, file, build="f" * 32)
+    here.adapter.deleteImage(image_id)
     wait_for("all to go", lambda: not left(here))
 
 

@@ -27,6 +27,7 @@ from nodepool.driver.statemachine.instance import know_installation, node_id_of,
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from simulators.ibmvpc import ProfileCapacity, VpcBootRule, VpcErrorRule
 from tests.support.manual_clock import ManualClock
+from tests.support.wait import wait_for
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.ibmvpc.support import (
     GROUP,
@@ -40,7 +41,7 @@ from tests.unit.driver.ibmvpc.support import (
     refusal,
     section,
 )
-from tests.unit.driver.simulated_adapter import HOST
+from tests.unit.driver.simulated_adapter import HOST, NODE
 
 # -- names of the configuration --
 
@@ -302,6 +303,43 @@ def test_full_subnet(tmp_path: Path) -> None:
         here.delete(HOST)
 
 
+def test_spot_fallback(tmp_path: Path) -> None:
+    """IV-5: without capacity for spot instances the node is a standard one, and no attempt is spent."""
+    data = in_region({"profile": "bxf-2x8", "use-spot": True, "spot-fallback": True})
+    with at_simulator(tmp_path, data, capacity=[ProfileCapacity(spot=True)]) as here:
+        found = here.launch()
+        with here.simulator.cloud() as cloud:
+            (instance,) = cloud.resources.of("instances")
+            assert instance.document["availability"]["class"] == "standard"
+        here.delete(found.external_id)
+
+
+def test_next_place(tmp_path: Path) -> None:
+    """CM-6: capacity that IBM misses at once, or after it took the order: the next zone; later nodes leave it alone."""
+    with at_simulator(tmp_path, in_region(**ZONES), capacity=[ProfileCapacity(zone="us-south-1")]) as here:
+        found, later = here.launch(), here.launch("0000000043")
+        assert (found.az, found.external_id, later.external_id) == ("us-south-2", f"{HOST}-1-1", "np0000000043")
+        assert here.calls("vpc.create_instance") == 3
+        for one in (found, later):
+            here.delete(one.external_id)
+        assert here.contents() == {}
+
+
+def test_no_instance_is_made_that_would_get_no_floating_ip(tmp_path: Path) -> None:
+    """CM-6: a quota that is used up is the reason of later launches, too, until a floating IP becomes free."""
+    with at_simulator(tmp_path, in_region(pool=PUBLIC)) as here:
+        here.launch()
+        here.simulator.change(quotas={"floating_ips": 1})
+        for node in ("0000000043", "0000000044"):
+            with pytest.raises(CloudQuota, match=r"new floating IP address will put the user over quota.*Quota: 1;"):
+                here.launch(node)
+        here.delete("np0000000043")
+        assert here.calls("vpc.create_instance") == 2
+        here.delete(HOST)
+        assert here.launch("0000000045").public_ipv4
+        here.delete("np0000000045")
+
+
 def test_floating_ip_in_another_zone(tmp_path: Path) -> None:
     """CM-6: the quota of floating IPs is that of a zone: the next one is tried, and no attempt is spent on it."""
     with at_simulator(tmp_path, in_region(pool={**PUBLIC, **ZONES})) as here:
@@ -312,6 +350,40 @@ def test_floating_ip_in_another_zone(tmp_path: Path) -> None:
         assert here.calls("vpc.create_instance") == here.calls("vpc.create_floating_ip") == 3
         for name in (found.external_id, "np0000000043"):
             here.delete(name)
+
+
+# -- what is left over --
+
+
+def test_resources(tmp_path: Path) -> None:
+    """IV-3, D-2, D-10: instances, free floating IPs and volumes say whose they are, by name, group or tag; what is in
+    use is part of its instance. Each is deleted by itself.
+    """
+    know_installation(("0" * 16,))
+    pool = {**PUBLIC, "floating-ip-pool": 0}
+    with at_simulator(tmp_path, in_region(pool=pool)) as here:
+        here.launch()
+        with here.simulator.cloud() as cloud:
+            cloud.add_address("np0000000043", GROUP)
+            cloud.add_volume("np0000000044", GROUP)
+            for number, group in enumerate(["np_north_main", "Default"]):
+                for add in (cloud.add_instance, cloud.add_address, cloud.add_volume):
+                    add(f"np000000005{number}", group)
+        found = list(here.adapter.listResources())
+        ours = [one for one in found if node_id_of(one.metadata, PROVIDER)]
+        assert sorted((one.type, node_id_of(one.metadata, PROVIDER)) for one in ours) == [
+            *(("floatingip", "0000000043"), ("instance", NODE)),
+            ("volume", "0000000044"),
+        ]
+        know_installation(("1" * 16,))
+        of_others = [one.type for one in here.adapter.listResources() if not node_id_of(one.metadata, PROVIDER)]
+        assert of_others == ["instance", "volume", "volume"], "it is that of another installation"
+        before = here.contents()
+        for one in ours:
+            here.adapter.deleteResource(one)
+        # The boot volume goes with its instance; its floating IP is free from now on.
+        left = {**before, "instances": 2, "floating_ips": 3, "volumes": before["volumes"] - 2}
+        wait_for("they are deleted", lambda: here.contents() == left)
 
 
 # -- nodepool check --

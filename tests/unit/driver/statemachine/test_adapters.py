@@ -10,11 +10,12 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver import gateway
+from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
 from nodepool.driver.statemachine.inventory import Patience
-from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers
-from nodepool.exceptions import ImageCreateException, NotFound
+from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers, checks
+from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.statemachine.conftest import home
 
@@ -181,3 +182,64 @@ def test_images_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not images.ready("listed")
     executor.run()
     assert images.missing() == {}
+
+
+class Checked(Adapter):
+    """Says ``found`` of itself."""
+
+    def __init__(self, *found: CheckResult) -> None:
+        self.found = found
+
+    def preflight(self) -> Iterator[CheckResult]:
+        yield from self.found
+
+
+LOGIN = CheckResult("cloud", True, "login works")
+REFUSED = CheckResult("cloud", False, "login refused", "correct the key")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "asked", "subjects"),
+    [
+        (Checked(LOGIN), True, ["cloud", "diskimage debian", "diskimage fedora", "instances of nodes"]),
+        # Of a cloud in trouble the first errors say it all: its instances are not listed.
+        (Checked(REFUSED), True, ["cloud", "diskimage debian", "diskimage fedora"]),
+        # Without ZooKeeper nothing is known of uploads and nodes.
+        (Checked(LOGIN), False, ["cloud"]),
+        # An adapter without checks of its own.
+        (Checked(), True, ["diskimage debian", "diskimage fedora", "instances of nodes"]),
+    ],
+)
+def test_checks(adapter: Adapter, asked: bool, subjects: list[str]) -> None:
+    """reference/commands: what the adapter says, an upload for each image of labels, instances of nodes (D-9)."""
+    labels = [label("small", "debian"), label("big", "debian"), label("old", "fedora"), label("other", None, "x")]
+    pools = {
+        "main": SimpleNamespace(labels={one.name: one for one in labels}),
+        "more": SimpleNamespace(labels=["only", "names"]),
+    }
+    uploads: Any = {"debian": SimpleNamespace(build_id="0000000007")}
+    lost: Any = SimpleNamespace(alive=dict, missing=lambda alive, listed: {"0000000001"})
+    section: Any = SimpleNamespace(name="cloud", pools=pools)
+    found = list(checks(section, adapter, uploads.get if asked else None, list, lost))
+    assert [one.subject for one in found] == subjects
+    by_subject = {one.subject: one for one in found}
+    if asked:
+        assert by_subject["diskimage debian"] == CheckResult("diskimage debian", True, "build 0000000007 is uploaded")
+        assert by_subject["diskimage fedora"].status == "failed"
+        assert "for the label(s) old" in by_subject["diskimage fedora"].text
+    if "instances of nodes" in by_subject:
+        assert "0000000001" in by_subject["instances of nodes"].text
+
+
+def test_checks_of_a_cloud_that_does_not_list() -> None:
+    """reference/commands: that is a result, too; of no installation it is said that it has instances."""
+    lost: Any = SimpleNamespace(alive=dict, missing=lambda alive, listed: set())
+    section: Any = SimpleNamespace(name="cloud", pools={})
+
+    def away() -> list[Any]:
+        raise CloudUnavailableException("HTTP 503")
+
+    for instances, texts in ((away, ["HTTP 503"]), (list, [])):
+        found = list(checks(section, Checked(), dict[str, Any]().get, instances, lost))
+        assert ["HTTP 503" for one in found if "HTTP 503" in one.text and not one.ok] == texts
+        assert len(found) == len(texts)
