@@ -19,14 +19,14 @@ from typing import Final
 TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
-    "product code lines": 64_500,
+    "product code lines": 64_100,
     "product files": 329,
     "product files below 60 code lines": 25,
     "product files with one importer": 48,
     "Protocol classes": 29,
-    "code lines of the longest product file": 700,
-    "test code lines": 97_000,
-    "lines of documentation": 18_900,
+    "code lines of the longest product file": 650,
+    "test code lines": 73_000,
+    "lines of documentation": 18_300,
 }
 
 

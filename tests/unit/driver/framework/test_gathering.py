@@ -422,7 +422,9 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Keys of the launches that were counted."""
     keys: list[str] = []
     # There is one place of the process where launches are counted.
-    monkeypatch.setattr(sys.modules[report_launch.__module__], "report_launch", lambda key, *args, **more: keys.append(key))
+    monkeypatch.setattr(
+        sys.modules[report_launch.__module__], "report_launch", lambda key, *args, **more: keys.append(key)
+    )
     return keys
 
 
