@@ -321,31 +321,33 @@ def test_bound_before_its_deletion() -> None:
     assert (here.calls("delete"), here.client.there[found.id].target) == ([], "nic-99")
 
 
-@pytest.mark.parametrize("first", ["deletion", "launch"])
-def test_deletion_and_next_node(first: str) -> None:
+def test_deletion_and_next_nodes() -> None:
     """IV-13: one that waits for the turn of its deletion is not chosen; one that a launch has chosen is not deleted."""
-    here = Launcher(kept=0 if first == "deletion" else 1)
-    freed = here.bind() if first == "deletion" else here.freed()
+    here = Launcher(kept=1)
+    kept, spare = (here.bind(name, nic) for name, nic in ((HOST, NIC), (OTHER, OTHER_NIC)))
+    for one in (kept, spare):
+        here.client.free(one.id)
     found: list[IbmFloatingIp] = []
-    if first == "deletion":
-        here.client.free(freed.id)
-        here.clock.now += 1
 
-        def turn() -> None:
-            here.ips.all()
-            found.append(here.bind(OTHER, OTHER_NIC))
+    def turn() -> None:
+        here.ips.all()
+        found.extend(here.bind(f"np{number}", f"nic-{number}") for number in (1, 2))
 
-        here.client.deleting = turn
+    here.release(HOST)
+    here.client.deleting = turn
+    here.release(OTHER)
+    assert here.calls("delete") == [f"delete {spare.id}"]
+    assert found[0].id == kept.id
+    assert {one.id for one in found} == set(here.client.there)
+    here = Launcher(kept=1)
+    freed = here.freed()
+
+    def waits() -> None:
+        here.ips.delete_free(freed.id, HOST)
         here.release()
-        assert (here.calls("bind"), [one.id for one in found]) == ([], list(here.client.there))
-    else:
 
-        def waits() -> None:
-            here.ips.delete_free(freed.id, HOST)
-            here.release()
-
-        assert here.bind(OTHER, OTHER_NIC, waits).id == freed.id
-        assert here.calls("delete") == []
+    assert here.bind(OTHER, OTHER_NIC, waits).id == freed.id
+    assert here.calls("delete") == []
 
 
 def test_deleted_meanwhile() -> None:

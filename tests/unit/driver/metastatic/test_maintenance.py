@@ -170,7 +170,7 @@ def test_backing_nodes_of_a_removed_provider(zk: MemoryZooKeeper) -> None:
     other = "NodePool:metastatic:other"
     for owner, holder, state in (
         *((other, other, states.IN_USE), (OWNER, "another", states.IN_USE), (OWNER, "", states.IN_USE)),
-        (OWNER, OWNER, states.HOLD),
+        *((OWNER, OWNER, states.HOLD), (other, OWNER, states.IN_USE)),
     ):
         backing_node(zk, owner, holder, state)
     zk.storeNode(Node("big"))

@@ -223,6 +223,14 @@ def test_host_that_fails(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixtur
     assert lab.nodes("id") == []
 
 
+def test_host_that_is_not_contacted(lab: Lab, hosts: Hosts) -> None:
+    """S-9: its ready node may be handed out without a check."""
+    provider = lab.provider(OFF, settled=True)
+    hosts.down = {"127.0.0.1"}
+    assert provider.check_alive(lab.zk.all_nodes()[0]).result(30) is True
+    assert lab.nodes("state") == [states.READY]
+
+
 @pytest.mark.parametrize(("state", "away"), [(states.READY, False), (states.IN_USE, False), (states.READY, True)])
 def test_two_nodes_in_one_slot(
     lab: Lab, hosts: Hosts, state: str, away: bool, caplog: pytest.LogCaptureFixture
