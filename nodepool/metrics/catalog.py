@@ -384,3 +384,182 @@ ALL: Final = (
     CURRENT_BUILDS,
     BUILD_WORKERS,
 )
+
+
+# Metrics that are computed when Prometheus asks, from what the web pages show, too (reference/metrics 9).
+
+
+def _gauge(name: str, labels: str, help_text: str) -> Metric:
+    return Metric(name, MetricKind.GAUGE, tuple(labels.split()), help_text)
+
+
+BUILD_INFO: Final = _gauge(
+    "nodepool_build_info",
+    "version kind",
+    "1, with the release and the kind of the daemon: launcher, builder or web.",
+)
+CONNECTED: Final = _gauge("nodepool_zookeeper_connected", "", "1 while there is a connection to ZooKeeper, else 0.")
+COMPLETE: Final = _gauge(
+    "nodepool_caches_complete",
+    "",
+    "1 if the caches have all that ZooKeeper has, else 0: then other values may be old.",
+)
+LOOP_AGE: Final = _gauge("nodepool_main_loop_age_seconds", "", "How long ago the main loop turned.")
+THREADS: Final = _gauge(
+    "nodepool_threads",
+    "thread",
+    "Threads that are alive, by name; what tells threads of one kind apart is left out.",
+)
+REQUESTS: Final = _gauge("nodepool_requests", "state", "Requests in each state.")
+WAITING: Final = _gauge(
+    "nodepool_requests_waiting",
+    "label code",
+    "Requests that nobody has begun to serve, by label and by what they wait for. A request counts once for "
+    "each of its labels.",
+)
+OLDEST: Final = _gauge(
+    "nodepool_requests_oldest_seconds",
+    "label",
+    "How long ago the oldest request that is not answered was submitted, by label.",
+)
+LIMIT: Final = _gauge(
+    "nodepool_limit",
+    "scope provider pool tenant resource",
+    "Limits of pools, providers, clouds and tenants; ram in MiB. One that is not limited is left out.",
+)
+LIMIT_USED: Final = _gauge("nodepool_limit_used", "scope provider pool tenant resource", "What our nodes use of them.")
+LIMIT_OTHERS: Final = _gauge(
+    "nodepool_limit_used_by_others",
+    "scope provider pool tenant resource",
+    "What others use of the same quota, as far as it is known.",
+)
+POOL_STATE: Final = _gauge(
+    "nodepool_pool_state",
+    "provider pool state code",
+    "Launchers in which the pool is in a state, and why.",
+)
+POOL_LAUNCHES: Final = _gauge(
+    "nodepool_pool_launches_running",
+    "provider pool",
+    "Launches that run now, in all launchers.",
+)
+POOL_SLOW: Final = _gauge(
+    "nodepool_pool_launches_slow",
+    "provider pool",
+    "Launches that take much longer than is usual, in all launchers.",
+)
+LABEL_BROKEN: Final = _gauge(
+    "nodepool_label_unavailable",
+    "provider pool label code",
+    "1 for each label that a pool cannot serve now.",
+)
+HOSTS: Final = _gauge(
+    "nodepool_hosts",
+    "provider pool state",
+    "Static hosts that are up, down, quarantined, or not checked yet (unknown).",
+)
+HOST_UP: Final = _gauge(
+    "nodepool_host_up",
+    "provider pool host",
+    "1 if all launchers can reach the static host, else 0. Hosts that are not checked yet are left out.",
+)
+LAUNCHER_INFO: Final = _gauge(
+    "nodepool_launcher_info",
+    "launcher version config state",
+    "1 for each launcher, with the hash of its configuration.",
+)
+LAUNCHER_START: Final = _gauge(
+    "nodepool_launcher_start_time_seconds",
+    "launcher",
+    "When the launcher started, in seconds since the epoch.",
+)
+RELOAD_OK: Final = _gauge(
+    "nodepool_config_last_reload_successful",
+    "launcher",
+    "1 if the last changed configuration was applied, 0 if it was refused.",
+)
+RELOAD_TIME: Final = _gauge(
+    "nodepool_config_last_reload_time_seconds",
+    "launcher",
+    "When that was, in seconds since the epoch.",
+)
+ABSENT: Final = _gauge(
+    "nodepool_provider_absent",
+    "launcher provider",
+    "1 for each provider of its configuration that a launcher could not start.",
+)
+MAINTENANCE: Final = _gauge(
+    "nodepool_maintenance",
+    "kind name mode",
+    "1 for what operators paused, drained or quarantined.",
+)
+OWNERLESS: Final = _gauge(
+    "nodepool_ownerless_records",
+    "kind name",
+    "Nodes, uploads and builds of a provider, pool, label or builder that no daemon serves.",
+)
+BUILDS: Final = _gauge("nodepool_image_builds", "image state", "Builds of an image in each state.")
+UPLOADS: Final = _gauge(
+    "nodepool_image_uploads",
+    "image provider state",
+    "Uploads of an image to a provider in each state.",
+)
+BUILD_TIME: Final = _gauge(
+    "nodepool_image_last_ready_build_time_seconds",
+    "image",
+    "When the newest ready build of an image became ready, in seconds since the epoch.",
+)
+UPLOAD_TIME: Final = _gauge(
+    "nodepool_image_current_upload_time_seconds",
+    "image provider",
+    "When the upload became ready from which a provider's nodes are made, in seconds since the epoch.",
+)
+ZOOKEEPER_LATENCY: Final = Metric(
+    "nodepool_zookeeper_latency_seconds",
+    MetricKind.TIMER,
+    (),
+    "How long ZooKeeper took to answer writes and pings of this process.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+)
+
+#: All of the above, in the order of the documentation.
+COMPUTED: Final = (
+    BUILD_INFO,
+    CONNECTED,
+    COMPLETE,
+    LOOP_AGE,
+    THREADS,
+    REQUESTS,
+    WAITING,
+    OLDEST,
+    LIMIT,
+    LIMIT_USED,
+    LIMIT_OTHERS,
+    POOL_STATE,
+    POOL_LAUNCHES,
+    POOL_SLOW,
+    LABEL_BROKEN,
+    HOSTS,
+    HOST_UP,
+    LAUNCHER_INFO,
+    LAUNCHER_START,
+    RELOAD_OK,
+    RELOAD_TIME,
+    ABSENT,
+    MAINTENANCE,
+    OWNERLESS,
+    BUILDS,
+    UPLOADS,
+    BUILD_TIME,
+    UPLOAD_TIME,
+    ZOOKEEPER_LATENCY,
+)
+#: What is also in `nodepool.metrics.catalog`, and is computed anew for Prometheus.
+RECOMPUTED: Final = (
+    NODES,
+    NODES_BY_LABEL,
+    NODES_BY_PROVIDER,
+    ADDRESSABLE_REQUESTS,
+    MAX_SERVERS,
+    TENANT_LIMIT,
+)

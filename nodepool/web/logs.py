@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of a builder: its build logs, and what a build that runs is writing just now.
-
-Last the web server of a builder as a part of it.
-"""
+"""The pages of a builder: its build logs, and what a build that runs is writing just now."""
 
 from __future__ import annotations
 
 import codecs
 import json
-import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -22,24 +17,18 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from nodepool.builder.image_files import all_logs, open_log
-from nodepool.clock import wall_time
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, printable_log, size
-from nodepool.runtime.worker import Part
-from nodepool.version import release_string
 from nodepool.web.answers import StaticFiles, root_of
 from nodepool.web.app import THREADS, SecurityHeaders
 from nodepool.web.pages.frame import LongText, Templates, address, table_view
-from nodepool.web.server import ON_STOP, ListenAddress, WebServer
+from nodepool.web.server import ON_STOP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp
 
-    from nodepool.builder.supervisor import ImageBuilder
-    from nodepool.config.objects import Config
 
 #: Logs that the list has; the newest are in it.
 MOST_LOGS: Final = 500
@@ -240,45 +229,3 @@ def make_logs_app(site: LogSite, more: Sequence[Route] = ()) -> Starlette:
     app.router.redirect_slashes = False
     app.add_middleware(SecurityHeaders)
     return app
-
-
-# `logs_part`: makes the web server of a builder, as one of its parts.
-
-log = logging.getLogger("nodepool.web")
-
-
-def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
-    """The web server of a builder that is being built; None = it has none. Does not block.
-
-    :param config: of the start; a later one does not move the server.
-    """
-    if not config.webapp_builder_port:
-        return None
-    if config.webapp_require_login:
-        log.error(
-            "No build logs and metrics at webapp.builder-port: builders know no login (webapp.auth.require-login)"
-        )
-        return None
-    address = ListenAddress(
-        config.webapp_listen_address,
-        config.webapp_builder_port,
-        config.webapp_tls_cert,
-        config.webapp_tls_key,
-        "webapp.builder-port",
-        tuple(config.webapp_trusted_proxies),
-    )
-
-    def make_app() -> ASGIApp:
-        from nodepool.web.metrics import builder_routes, latency_metrics
-
-        version = release_string()
-        site = LogSite(builder.fqdn, version, str(config.build_log_dir), builder.running_builds.ids, wall_time)
-        app: ASGIApp = make_logs_app(site, builder_routes(builder, version, partial(latency_metrics, builder.client)))
-        if config.webapp_allowed_hosts:
-            from nodepool.web.app import AllowedHosts
-
-            # Links of the pages lead to the builder by its own name.
-            app = AllowedHosts(app, (*config.webapp_allowed_hosts, builder.fqdn))
-        return app
-
-    return Part("WebServer", lambda: WebServer(address, make_app))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +22,8 @@ from starlette.routing import BaseRoute, Route
 
 from nodepool.clock import monotonic
 from nodepool.guard import Guard
-from nodepool.metrics import prometheus as catalog
-from nodepool.metrics import reports
-from nodepool.metrics.prometheus import ZOOKEEPER_LATENCY, families
-from nodepool.metrics.registry import Distribution
+from nodepool.metrics import catalog, reports
+from nodepool.metrics.prometheus import families
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.plan.explain import causes
@@ -44,9 +41,6 @@ if TYPE_CHECKING:
     from nodepool.plan.observed import Observed
     from nodepool.web.site import Daemon, Site
     from nodepool.web.snapshot import WebSnapshot
-    from nodepool.zk.caches import NodepoolCache
-    from nodepool.zk.client import ZooKeeperClient
-    from nodepool.zk.reply import Latency
 
 log = logging.getLogger("nodepool.web")
 
@@ -138,31 +132,6 @@ def builder_routes(daemon: Daemon, version: str, internals: Source) -> list[Rout
     """``/metrics`` of a builder."""
     sources: Sequence[Source] = (lambda: {**daemon_gauges(daemon, version)}, internals)
     return [metrics_route(DaemonCollector(REGISTRY, sources))]
-
-
-# Metrics of the connection and the caches of a daemon, for ``/metrics`` (reference/metrics 5, 9).
-
-
-def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache) -> Mapping[Series, Value]:
-    """Nothing while there was no connection yet. Any thread; does not block."""
-    if client.latency is None:
-        return {}
-    reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
-    return {
-        **reports.internal_gauges(socket.gethostname(), client.queued_calls, reads),
-        **latency_metrics(client),
-    }
-
-
-def latency_metrics(client: ZooKeeperClient) -> Mapping[Series, Value]:
-    """The same without caches."""
-    latency = client.latency
-    return {} if latency is None else {ZOOKEEPER_LATENCY.series(): _distribution(latency)}
-
-
-def _distribution(latency: Latency) -> Distribution:
-    counts = list(latency.counts)
-    return Distribution(sum(counts), latency.sum_seconds, counts)
 
 
 # Gauges of what a `WebSnapshot` shows, as pure functions: series -> number (reference/metrics 9).

@@ -7,13 +7,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from nodepool.clock import wall_time
 from nodepool.model.component import BuilderComponent
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string
-from nodepool.web.metrics import connection_metrics
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.site import Daemon, Site
+from nodepool.web.site import Daemon, Site, connection_metrics, latency_metrics
 from nodepool.web.snapshot import LockNames, SnapshotMaker, nothing
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
@@ -23,6 +23,7 @@ from nodepool.zk.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from nodepool.builder.supervisor import ImageBuilder
     from nodepool.config.objects import Config
     from nodepool.web.browser_login import BrowserLogin
     from nodepool.web.changes import Access
@@ -184,3 +185,44 @@ class WebDaemon(ConnectedDaemon):
         stop_all(self.parts.threads(), STOP_SECONDS, self.log)
         self.client.disconnect()
         self.log.info("Stopped")
+
+
+# `logs_part`: makes the web server of a builder, as one of its parts.
+
+
+def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
+    """The web server of a builder that is being built; None = it has none. Does not block.
+
+    :param config: of the start; a later one does not move the server.
+    """
+    if not config.webapp_builder_port:
+        return None
+    if config.webapp_require_login:
+        logging.getLogger("nodepool.web").error(
+            "No build logs and metrics at webapp.builder-port: builders know no login (webapp.auth.require-login)"
+        )
+        return None
+    address = ListenAddress(
+        config.webapp_listen_address,
+        config.webapp_builder_port,
+        config.webapp_tls_cert,
+        config.webapp_tls_key,
+        "webapp.builder-port",
+        tuple(config.webapp_trusted_proxies),
+    )
+
+    def make_app() -> ASGIApp:
+        from nodepool.web.logs import LogSite, make_logs_app
+        from nodepool.web.metrics import builder_routes
+
+        version = release_string()
+        site = LogSite(builder.fqdn, version, str(config.build_log_dir), builder.running_builds.ids, wall_time)
+        app: ASGIApp = make_logs_app(site, builder_routes(builder, version, partial(latency_metrics, builder.client)))
+        if config.webapp_allowed_hosts:
+            from nodepool.web.app import AllowedHosts
+
+            # Links of the pages lead to the builder by its own name.
+            app = AllowedHosts(app, (*config.webapp_allowed_hosts, builder.fqdn))
+        return app
+
+    return Part("WebServer", lambda: WebServer(address, make_app))

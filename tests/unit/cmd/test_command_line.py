@@ -242,7 +242,7 @@ PROVIDERS: Final = {
 
 @rows(__file__, "test_no_heavy_library")
 def test_no_heavy_library(tmp_path: Path, program: str, heavy: list[str]) -> None:
-    """Libraries of clouds, of builds and of terminals only when they are used; for help none. A list does not even
+    """Libraries of clouds, builds, terminals and web pages only when they are used; for help none. A list does not even
     load a driver; there are no certificates, so it ends before it connects, and after it has read the configuration.
     """
     path = tmp_path / "nodepool.yaml"

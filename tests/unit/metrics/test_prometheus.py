@@ -20,8 +20,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.registry import Collector
 
-from nodepool.metrics.catalog import ALL, BUILD_DURATION, LAUNCH, LEAKED, NODES, NODES_BY_LABEL, ZK_QUEUE
-from nodepool.metrics.prometheus import ALL as COMPUTED
+from nodepool.metrics.catalog import ALL, BUILD_DURATION, COMPUTED, LAUNCH, LEAKED, NODES, NODES_BY_LABEL, ZK_QUEUE
 from nodepool.metrics.prometheus import VIEWS, families, family_names
 from nodepool.metrics.registry import MAX_SERIES, Metric, MetricKind, Registry, Series, Value
 from nodepool.metrics.reports import limit_gauges, node_gauges, request_gauges

@@ -14,7 +14,8 @@ from starlette.testclient import TestClient
 
 from nodepool.config.objects import Config
 from nodepool.fast_json import loads
-from nodepool.web.logs import TAIL_BYTES, LogSite, logs_part, make_logs_app
+from nodepool.web.logs import TAIL_BYTES, LogSite, make_logs_app
+from nodepool.web.parts import logs_part
 from tests.support.web_crawl import crawl
 from tests.unit.web.rig import BASE, SECONDS, serving, set_constants
 

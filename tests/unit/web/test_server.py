@@ -22,24 +22,19 @@ from starlette.testclient import TestClient
 from nodepool.metrics.catalog import WEB_CLOSED
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.web.app import AllowedHosts, make_app
-from nodepool.web.logins import FewLines
-from nodepool.web.server import (
-    MOST_ADDRESS,
-    MOST_HEADERS,
+from nodepool.web.bounded import MOST_ADDRESS, MOST_HEADERS, BoundedConnection, LongRequests, Overload
+from nodepool.web.connections import (
     MOST_OF_A_CLIENT,
     MOST_OPEN_OF_ALL,
     TELL_SECONDS,
-    BoundedConnection,
     ClosedConnections,
     ClosedFor,
     CountedListener,
-    ListenAddress,
-    LongRequests,
     OpenConnections,
-    Overload,
     Pending,
-    WebServer,
 )
+from nodepool.web.logins import FewLines
+from nodepool.web.server import ListenAddress, WebServer
 from tests.support.certificates import make_certificates
 from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for

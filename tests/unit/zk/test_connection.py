@@ -13,7 +13,7 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from nodepool.exceptions import ZKConnectionError, ZKLockException
-from nodepool.metrics.prometheus import ZOOKEEPER_LATENCY
+from nodepool.metrics.catalog import ZOOKEEPER_LATENCY
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.zk.client import CAUSE_SECONDS, Outage
