@@ -20,9 +20,9 @@ TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
     "product code lines": 64_100,
-    "product files": 329,
+    "product files": 330,
     "product files below 60 code lines": 25,
-    "product files with one importer": 48,
+    "product files with one importer": 49,
     "Protocol classes": 29,
     "code lines of the longest product file": 650,
     "test code lines": 73_000,

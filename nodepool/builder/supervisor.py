@@ -24,10 +24,9 @@ from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model.component import BuilderComponent
 from nodepool.runtime import daemon
-from nodepool.runtime.calls import CallMetrics, CallWatch
 from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import Part, Parts, stop_all
+from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import ImageCache

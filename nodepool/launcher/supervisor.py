@@ -29,10 +29,9 @@ from nodepool.model import states
 from nodepool.model.component import LauncherComponent
 from nodepool.model.event import What
 from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
-from nodepool.runtime.calls import CallMetrics, CallWatch
 from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
 from nodepool.runtime.providers import Providers
-from nodepool.runtime.worker import Part, Parts, stop_all
+from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import NodepoolCache

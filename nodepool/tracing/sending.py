@@ -63,7 +63,7 @@ class Exporter:
         self._thread.start()
 
     def record(self, span: Span) -> None:
-        """See `nodepool.tracing.spans.SpanSink`."""
+        """A span ended; see `nodepool.tracing.spans.use`."""
         if len(self._waiting) >= MAX_WAITING:
             REGISTRY.count(SPANS.series("dropped"))
             return

@@ -22,8 +22,7 @@ from nodepool.driver.statemachine import provider as statemachine_provider
 from nodepool.driver.statemachine.inventory import Inventory, Patience
 from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
-from nodepool.runtime.calls import CallMetrics
-from nodepool.runtime.worker import PassThread
+from nodepool.runtime.worker import CallMetrics, PassThread
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.reply import Reply
 from tests.model.cloud_api import ModelLister
