@@ -131,7 +131,8 @@ class Batches(Batch):
         )
         view = SimpleNamespace(
             pool=pool,
-            room=SimpleNamespace(ahead=lambda kind, handler: self.room, taken=lambda kind: None),
+            ahead=lambda kind, handler: self.room,
+            tenants=SimpleNamespace(add=lambda kind: None),
             turns=turns,
             make_handler=self.make,
             objection=lambda kind, handler: reasons.IMAGE_MISSING if self.objection else None,
@@ -301,8 +302,8 @@ class Passes(Intake):
         turns = SimpleNamespace(
             pass_over=lambda request, others: self.passed.append(request.key), end_pass=lambda: self.left_over
         )
-        room = SimpleNamespace(paused=False, keep_for_tenant=lambda kind, cause: self.kept.append(cause))
-        view = SimpleNamespace(pool=pool, turns=turns, room=room, ready=ReadyNodes())
+        tenants = SimpleNamespace(reserve=lambda kind, cause: self.kept.append(cause), add=lambda kind: None)
+        view = SimpleNamespace(pool=pool, turns=turns, tenants=tenants, ready=ReadyNodes())
         # In the place of the fast path, which gets nothing, of `Declines`, of `Batch` and of `Eviction`.
         part: Any = SimpleNamespace(
             decline_all=self.decline_all, launch=self.launch, evict=lambda: self.done.append("evict")
