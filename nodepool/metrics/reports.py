@@ -132,7 +132,7 @@ def internal_gauges(hostname: str, connection_queue: int, caches: Mapping[str, t
 
 # Builds of images: their ends, and what a builder does with each image (reference/metrics 6).
 
-#: Values of the state of an image.
+#: Values of the state of an image. Of an upload too, which has `UPLOADING` for the second.
 IDLE, BUILDING, PAUSED = 0, 1, 3
 #: What diskimage-builder does, in its own words, and what a builder calls the rest.
 STEPS: Final = frozenset(
@@ -225,9 +225,7 @@ def running_gauges(builder: str, running: Mapping[str, tuple[float, float | None
 
 # Gauges of the uploads of a builder (reference/metrics 6).
 
-UPLOADS_IDLE: Final = 0
 UPLOADING: Final = 2
-UPLOADS_PAUSED: Final = 3
 
 #: Image and provider.
 _Place = tuple[str, str]
@@ -245,7 +243,7 @@ def upload_gauges(
     """
     gauges: dict[Series, float] = {}
     for place, is_paused in paused.items():
-        state = UPLOADING if place in running else UPLOADS_PAUSED if is_paused else UPLOADS_IDLE
+        state = UPLOADING if place in running else PAUSED if is_paused else IDLE
         gauges[catalog.UPLOAD_STATE.series(builder, *place)] = state
     gauges[catalog.CURRENT_UPLOADS.series(builder)] = len(running)
     gauges[catalog.UPLOAD_WORKERS.series(builder)] = workers

@@ -93,9 +93,6 @@ class NodepoolCache:
 # The view of an image is renewed when nothing of the image is being read, so that no view shows a lock that is free
 # beside the record that its holder has just overwritten.
 
-#: Called with the name of an image that changed, "" = any may have; in the connection thread, must not block.
-ImageListener = Callable[[str], None]
-
 
 class ImageCache(SubtreeCache[[str]]):
     """Follows all images. Made before or after the client is connected; does not block."""

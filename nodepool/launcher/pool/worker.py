@@ -3,9 +3,8 @@
 
 A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
 at once where ready nodes are there (`FastPath`), else through a handler (`Batch`). Everything of a pool belongs to this
-thread. Others only leave ids of what changed and wake it. First the worker with its parts and its
-pass (`PoolWorker`), then what handlers get of it, its entry among the registered pools, what changed, and the log of
-what waits.
+thread. Others only leave ids of what changed and wake it. First the worker with its parts and its pass (`PoolWorker`),
+then what handlers get of it, its entry among the registered pools, what changed, and the log of what waits.
 """
 
 from __future__ import annotations
