@@ -30,6 +30,7 @@ def add_label(launcher: LocalLauncher, provider: int, name: str, znodes: PoolZno
 def test_only_what_changed(launch: Launch, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """G-4, G-5, G-7, G-12: an unchanged provider keeps its object and pool id, a new label appears."""
     launcher = launch([fake_provider("one", cloud=cloud_name), fake_provider("two", cloud=cloud_name)])
+    wait_for("both pools are registered", lambda: len(znodes.pools()) == 2)
     before = dict(launcher.nodepool.providers.running)
     ids = {pool["provider_name"]: pool["id"] for pool in znodes.pools()}
     add_label(launcher, 1, "new", znodes)
