@@ -131,14 +131,16 @@ def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
     wait_for("the launcher tells of its pools", lambda: bool((launcher_status(znodes) or LauncherStatus()).pools))
     worker = launcher.nodepool.status.current
     looks: list[LauncherStatus] = []
-    make = worker._launcher.make
+    # Looks that write nothing cannot be seen from outside.
+    make = worker._launcher.make  # noqa: SLF001
 
     def noted() -> LauncherStatus:
         looks.append(make())
         return looks[-1]
 
     # The last thing of a look.
-    worker._launcher.make = noted  # type: ignore[method-assign]
+    # See above.
+    worker._launcher.make = noted  # type: ignore[method-assign]  # noqa: SLF001
     wait_for("it looks", lambda: looks)
     paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]
     before = {path: znodes.kazoo.exists(path).version for path in paths}

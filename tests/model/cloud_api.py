@@ -5,6 +5,8 @@
 an `nodepool.driver.statemachine.inventory.Inventory`. The shared threads of a provider are in `tests.model.threads`.
 """
 
+# The model runs the scans of an inventory itself, in place of their threads.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
