@@ -82,14 +82,8 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="what expires within so many days (default: %(default)s)",
     )
-    add("new-authority", _new_authority, "begin the change to a new authority", "ca.pem has both then.").add_argument(
-        "--name",
-        default=f"ZooKeeper authority {_today()}",
-        help="its name, not that of the old one (default: with the date of today)",
-    )
-    add("drop-old-authority", _drop_old, "end the change to a new authority", "ca.pem has the new one only then.")
     for name, days in (
-        *((name, AUTHORITY_DAYS) for name in ("init", "new-authority")),
+        ("init", AUTHORITY_DAYS),
         *((name, DAYS) for name in ("server", "client", "renew")),
     ):
         commands.choices[name].add_argument(
@@ -103,7 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _today() -> str:
-    """Of the name of an authority: that of the next one is to be another one."""
+    """Part of the name of an authority: the next one must have another name."""
     return utc_text(wall_time())[:10]
 
 
@@ -115,7 +109,6 @@ def _days(text: str) -> int:
 
 
 def _authority(options: argparse.Namespace) -> Authority:
-
     return Authority(options.directory)
 
 
@@ -222,24 +215,6 @@ def _renew(options: argparse.Namespace) -> int:
     return 0
 
 
-def _new_authority(options: argparse.Namespace) -> int:
-    authority = _authority(options)
-    kept = authority.replace(options.name, options.days)
-    _wrote(authority.file, authority.key_file)
-    print(f"The old key is {kept}. Delete it at the end.")
-    print(f"1. Put {authority.file} on every ZooKeeper server and every client, and restart them one after the other.")
-    print(f"2. {PROG} -d {options.directory} renew --all; put the new certificates into place, and restart again.")
-    print(f"3. {PROG} -d {options.directory} drop-old-authority; put ca.pem into place everywhere once more.")
-    return 0
-
-
-def _drop_old(options: argparse.Namespace) -> int:
-    authority = _authority(options)
-    authority.drop_old()
-    _wrote(authority.file)
-    return 0
-
-
 def _wrote(*paths: Path) -> None:
     for path in paths:
         print(f"Wrote {path} (mode {path.stat().st_mode & 0o777:04o})")
@@ -291,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 # `Authority`: a certificate authority in a directory, for ZooKeeper's servers and clients.
 #
 #     ca.key                   private key of the authority; mode 0600
-#     ca.pem                   its certificate; while the authority is being changed that of the old one follows
+#     ca.pem                   its certificate; while the authority is changed by hand, that of the old one follows
 #     servers/<name>.pem       private key and certificate of a server in one file, as ZooKeeper reads them; mode 0600
 #     clients/<name>.key       private key of a client; mode 0600
 #     clients/<name>.pem       its certificate
@@ -388,37 +363,6 @@ class Authority:
             for path in sorted((self.directory / f"{kind}s").glob("*.pem")):
                 found.append(self._described(kind, path, _load(path), authorities[0]))
         return found
-
-    def replace(self, name: str, days: int) -> Path:
-        """Begin the change to a new authority: ``ca.pem`` has both. Returns the file with the old key."""
-        if len(_load_all(self.file)) > 1:
-            raise CommandError("the authority is being changed already", hint="nodepool-tls drop-old-authority ends it")
-        if _load(self.file).subject == _subject(name):
-            # ZooKeeper's trust store would keep only one of two with the same name.
-            raise CommandError(f"the present authority is called {name!r}, too", hint="--name gives another name")
-        key, certificate = _make_authority(name, days)
-        old = self.file.read_bytes()
-        kept = self.directory / f"ca.key.{_load(self.file).serial_number:x}"
-        # All that can fail comes before the first file is another one: a half of both could neither sign nor go back.
-        both = _written(self.file, _pem(certificate) + old, None)
-        new_key = _written(self.key_file, _private(key), None)
-        kept.unlink(missing_ok=True)
-        os.link(self.key_file, kept)
-        # First what trusts both: with a key of its own it would sign what nobody trusts.
-        both.rename(self.file)
-        new_key.rename(self.key_file)
-        return kept
-
-    def drop_old(self) -> None:
-        """End the change: ``ca.pem`` has the new authority only. Refuses while certificates of the old one are left."""
-        authorities = _load_all(self.file)
-        if len(authorities) == 1:
-            raise CommandError("there is no old authority")
-        left = [one for one in self.certificates() if one.kind != "authority" and not one.current]
-        if left:
-            names = ", ".join(f"{one.kind} {one.name}" for one in left)
-            raise CommandError(f"these certificates are of the old authority: {names}", hint="nodepool-tls renew --all")
-        _write(self.file, _pem(authorities[0]), None)
 
     # -- files --
 
@@ -566,15 +510,10 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int | None) -> None:
-    """Write a file as a whole.
+    """Write a file as a whole. A key is never readable by others, not even for a moment.
 
     :param mode: of a new file; None = there is one, which keeps mode and owner.
     """
-    _written(path, data, mode).rename(path)
-
-
-def _written(path: Path, data: bytes, mode: int | None) -> Path:
-    """A file that is complete, beside its place. A key is never readable by others, not even for a moment."""
     beside = path.with_name(f".{path.name}.new")
     beside.unlink(missing_ok=True)
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _SECRET)
@@ -587,7 +526,7 @@ def _written(path: Path, data: bytes, mode: int | None) -> Path:
         os.fchmod(file.fileno(), mode)
         file.flush()
         os.fsync(file.fileno())
-    return beside
+    beside.rename(path)
 
 
 if __name__ == "__main__":
