@@ -45,12 +45,11 @@ def delete_nodes(options: argparse.Namespace) -> int:
 
     config = load_config(options.config, options.secure)
     with connect(config) as zk:
-        seconds = None if options.when_free else node_changes.LOCK_SECONDS
         with ProgressLine(sys.stderr) as line:
 
             def delete(node_id: str) -> None:
                 try:
-                    _delete_node(zk, config, node_id, seconds, line)
+                    _delete_node(zk, config, node_id, line)
                 finally:
                     # What has failed is told next.
                     line.clear()
@@ -64,13 +63,13 @@ def delete_nodes(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _delete_node(zk: ZooKeeper, config: Config, node_id: str, seconds: float | None, line: ProgressLine) -> None:
+def _delete_node(zk: ZooKeeper, config: Config, node_id: str, line: ProgressLine) -> None:
     node = node_changes.find(zk, node_id)
     if node.provider is None or node.provider not in config.providers:
         raise CommandError(f"Provider {node.provider} for node {node_id} not defined on this launcher", answer=True)
     line.show(f"node {node.id}: starting provider {node.provider}")
     with started_provider(zk, config, node.provider) as provider:
-        _delete(zk, provider, node, seconds, line)
+        _delete(zk, provider, node, line)
         line.show(f"node {node.id}: stopping provider {node.provider}")
 
 
@@ -79,11 +78,11 @@ def _is_left(zk: ZooKeeper, node_id: str) -> bool:
     return left is not None and left.state in (states.DELETING, states.DELETED)
 
 
-def _delete(zk: ZooKeeper, provider: Provider, node: Node, seconds: float | None, line: ProgressLine) -> None:
+def _delete(zk: ZooKeeper, provider: Provider, node: Node, line: ProgressLine) -> None:
     from nodepool.driver import gateway
 
     line.show(f"node {node.id}: waiting for its lock")
-    with node_changes.locked(zk, node, seconds):
+    with node_changes.locked(zk, node):
         node.delete(operator())
         zk.storeNode(node)
         task = gateway.start_node_cleanup(provider, node)

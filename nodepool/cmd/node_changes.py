@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``nodepool hold`` and ``delete`` do with nodes (reference/commands 2).
 
-First the changes of nodes, then waiting for nodes that are in use.
+First the changes of nodes, then waiting until nodes are deleted.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +47,7 @@ def hold_nodes(options: argparse.Namespace) -> int:
         zk.storeNode(node)
 
     with open_zookeeper(options) as zk:
-        failed = change_nodes(zk, options.ids, change, when_free=options.when_free)
+        failed = each_node(options.ids, lambda node_id: change_node(zk, node_id, change))
         print_nodes(zk, options.ids, options)
     return 1 if failed else 0
 
@@ -63,29 +62,15 @@ def delete_nodes(options: argparse.Namespace) -> int:
         zk.storeNode(node)
 
     with open_zookeeper(options) as zk:
-        failed = change_nodes(zk, options.ids, change, when_free=options.when_free)
+        failed = each_node(options.ids, lambda node_id: change_node(zk, node_id, change))
         if options.wait:
             wait_until_gone(zk, [node_id for node_id in options.ids if node_id not in failed])
         print_nodes(zk, options.ids, options)
     return 1 if failed else 0
 
 
-def change_nodes(
-    zk: ZooKeeper, ids: Sequence[str], change: Callable[[ZooKeeper, Node], None], *, when_free: bool
-) -> set[str]:
-    """Change nodes under their locks, as `each_node`.
-
-    :param when_free: wait for the locks, all at once, for as long as it takes.
-    :return: ids of those that were not changed.
-    :raises CommandError: the only one was not changed.
-    """
-    if when_free:
-        return change_when_free(zk, ids, lambda node_id: change_node(zk, node_id, change, None))
-    return each_node(ids, lambda node_id: change_node(zk, node_id, change, LOCK_SECONDS))
-
-
 def each_node(ids: Sequence[str], change: Callable[[str], None]) -> set[str]:
-    """Change one node after the other. What fails is told in a line; the others are changed all the same.
+    """Change one node after the other. A line says what fails; the others are changed all the same.
 
     :return: ids of those that were not changed.
     :raises CommandError: the only one was not changed.
@@ -97,25 +82,21 @@ def each_node(ids: Sequence[str], change: Callable[[str], None]) -> set[str]:
         except (CommandError, ZKLockException, ZKConflict) as error:
             if len(ids) == 1:
                 raise
-            tell_failure(error)
+            # Answers of released Nodepool are on standard output.
+            answer = isinstance(error, CommandError) and error.answer
+            print(printable_lines(str(error)), file=sys.stdout if answer else sys.stderr)
             failed.add(node_id)
     return failed
 
 
-def tell_failure(error: Exception) -> None:
-    """A line for one of several nodes. Answers of released Nodepool are on standard output."""
-    answer = isinstance(error, CommandError) and error.answer
-    print(printable_lines(str(error)), file=sys.stdout if answer else sys.stderr)
-
-
-def change_node(zk: ZooKeeper, node_id: str, change: Callable[[ZooKeeper, Node], None], seconds: float | None) -> None:
-    """Change a node under its lock. Blocks for at most ``seconds`` for the lock; None = as long as it takes.
+def change_node(zk: ZooKeeper, node_id: str, change: Callable[[ZooKeeper, Node], None]) -> None:
+    """Change a node under its lock. Blocks for at most `LOCK_SECONDS` for the lock.
 
     :raises CommandError: there is none.
-    :raises ZKLockException: somebody else keeps the lock; the text says who.
+    :raises ZKLockException: another process keeps the lock; the text says which.
     """
     node = find(zk, node_id)
-    with locked(zk, node, seconds):
+    with locked(zk, node):
         change(zk, node)
 
 
@@ -132,17 +113,16 @@ def _not_found(node_id: str) -> CommandError:
 
 
 @contextlib.contextmanager
-def locked(zk: ZooKeeper, node: Node, seconds: float | None = LOCK_SECONDS) -> Iterator[None]:
+def locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
     """Inside, the node's lock is held and the node is as it is under the lock.
 
-    :param seconds: None = wait as long as it takes.
-    :raises ZKLockException: somebody else keeps the lock for so long.
+    :raises ZKLockException: another process keeps the lock for longer than `LOCK_SECONDS`.
     :raises CommandError: the node vanished.
     """
     try:
-        zookeeper.take(zk, node, seconds, f"{COMMAND}{operator()}")
+        zookeeper.take(zk, node, LOCK_SECONDS, f"{COMMAND}{operator()}")
     except ZKLockException as error:
-        raise ZKLockException(f"{error}: {who_has(zk, node)}; --when-free waits until the node is returned") from None
+        raise ZKLockException(f"{error}: {who_has(zk, node)}") from None
     except ZKConflict:
         raise _not_found(node.key) from None
     try:
@@ -169,53 +149,10 @@ def print_nodes(zk: ZooKeeper, ids: Sequence[str], options: argparse.Namespace) 
     show(node_table(nodes, NodeFacts(taken), wall_time()), options)
 
 
-# Waiting for nodes: until they are returned, and until they are deleted.
+# Waiting until nodes are deleted.
 
 #: Between two looks at nodes that are to go, in seconds.
 _LOOK_SECONDS: Final = 0.5
-
-
-def change_when_free(zk: ZooKeeper, ids: Sequence[str], change: Callable[[str], None]) -> set[str]:
-    """Change nodes, each as soon as its lock is free: we stand in the queue of each lock from the beginning.
-
-    The first to get a node that is given back would otherwise be the launcher that deletes it.
-
-    :param change: changes a node when its lock is free; for any thread.
-    :return: ids of those that were not changed.
-    :raises CommandError: the only one was not changed.
-    """
-    wanted = list(dict.fromkeys(ids))
-    ended: queue.SimpleQueue[tuple[str, Exception | None]] = queue.SimpleQueue()
-
-    def run(node_id: str) -> None:
-        error: Exception | None = CommandError(f"Node {node_id} was not changed: unexpected error")
-        try:
-            change(node_id)
-            error = None
-        except (CommandError, ZKException) as expected:
-            error = expected
-        finally:
-            ended.put((node_id, error))
-
-    for node_id in wanted:
-        _tell_who_has(zk, node_id)
-        # Daemons: who presses Ctrl-C does not want to wait for a lock.
-        threading.Thread(target=run, args=(node_id,), name=f"node {node_id}", daemon=True).start()
-    failed = set()
-    for _ in wanted:
-        node_id, error = ended.get()
-        if error is not None and len(wanted) == 1:
-            raise error
-        if error is not None:
-            tell_failure(error)
-            failed.add(node_id)
-    return failed
-
-
-def _tell_who_has(zk: ZooKeeper, node_id: str) -> None:
-    node = zk.getNode(node_id)
-    if node is not None and zk.nodes.locked_ids([node_id]):
-        print(f"Waiting for node {node_id}: {who_has(zk, node)}", file=sys.stderr, flush=True)
 
 
 def wait_until_gone(zk: ZooKeeper, ids: Sequence[str]) -> None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from nodepool.plan.explain import WaitCause
     from nodepool.zk.zookeeper import ZooKeeper
 
-_WHEN_FREE = "wait until whoever has the node gives it back, e.g. until its job has ended"
-
 
 def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     """Add ``list``, ``hold`` and ``delete``.
@@ -51,7 +49,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         "delete",
         help="delete nodes",
         description="Asks the launchers to delete nodes. A node of a static host is registered again afterwards.",
-        epilog="example: nodepool delete 0000000042 0000000043 --when-free --wait",
+        epilog="example: nodepool delete 0000000042 0000000043 --wait",
     )
     parser.add_argument("ids", metavar="ID", nargs="+", help="node id")
     how = parser.add_mutually_exclusive_group()
@@ -61,7 +59,6 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     # An abbreviation of Nodepool 11: now there is --no-headers, too.
     how.add_argument("--n", "--no", dest="now", action="store_true", help=argparse.SUPPRESS)
     how.add_argument("--wait", action="store_true", help="wait until the nodes are gone")
-    parser.add_argument("--when-free", action="store_true", help=_WHEN_FREE)
     parser.set_defaults(run=_delete)
     add_format_option(parser)
 
@@ -69,12 +66,11 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         "hold",
         help="keep nodes, e.g. to look at them",
         description="Keeps nodes in any state: nobody gets them, and launchers delete them only at the end.",
-        epilog="example: nodepool hold 0000000042 --reason 'disk full, bug 17' --for 2d --when-free",
+        epilog="example: nodepool hold 0000000042 --reason 'disk full, bug 17' --for 2d",
     )
     parser.add_argument("ids", metavar="ID", nargs="+", help="node id")
     parser.add_argument("--reason", metavar="TEXT", help="why; it is shown by list and explain")
     add_end_options(parser, "the launchers delete the nodes")
-    parser.add_argument("--when-free", action="store_true", help=_WHEN_FREE)
     parser.set_defaults(run=_hold)
     add_format_option(parser)
 

@@ -144,39 +144,7 @@ class TestHoldMore:
         assert result.status == 1
         assert result.out.splitlines()[0] == "Node id 0000000099 not found"
         assert "is locked by another process (waited 5 s): Zuul executor e1 has it, in-use, project p" in result.err
-        assert result.err.rstrip().endswith("--when-free waits until the node is returned")
         assert [(row[0], row[6]) for row in result.rows] == [(locked, "in-use"), (good, "hold")]
-
-    def test_when_free(self, nodepool: CommandLine, add_node: Callable[..., str], znodes: PoolZnodes) -> None:
-        """It stands in the queue of each lock at once, and gets a node before anybody else."""
-        ids = [add_node(state="in-use"), add_node(state="in-use")]
-        locks = [znodes.kazoo.Lock(f"/nodepool/nodes/{node_id}/lock", "executor") for node_id in ids]
-        for lock in locks:
-            lock.acquire()
-        process = nodepool.start("hold", *ids, "--when-free", "--reason", "look")
-        wait_for("we stand in the queues", lambda: all(len(znodes.node_lockers(node_id)) == 2 for node_id in ids))
-        locks[1].release()
-        wait_for("the free node is held", lambda: (znodes.node(ids[1]) or {})["state"] == "hold")
-        assert (znodes.node(ids[0]) or {})["state"] == "in-use"
-        locks[0].release()
-        out, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
-        assert [f"Waiting for node {node_id}: executor has it, in-use" for node_id in ids] == err.splitlines()
-        assert out.count("| hold") == 2
-
-    def test_ctrl_c_gives_up_the_wait(
-        self, nodepool: CommandLine, add_node: Callable[..., str], znodes: PoolZnodes
-    ) -> None:
-        node_id = add_node(state="in-use")
-        lock = znodes.kazoo.Lock(f"/nodepool/nodes/{node_id}/lock", "executor")
-        lock.acquire()
-        process = nodepool.start("delete", node_id, "--when-free")
-        wait_for("we stand in the queue", lambda: len(znodes.node_lockers(node_id)) == 2)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-        assert process.returncode == 130
-        wait_for("we left the queue", lambda: len(znodes.node_lockers(node_id)) == 1)
-        assert (znodes.node(node_id) or {})["state"] == "in-use"
 
 
 class TestDeleteMore:

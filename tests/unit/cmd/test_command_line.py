@@ -353,7 +353,7 @@ def test_the_tab_key(shell: str, script: Path) -> None:
         "nodepool -c file list --old\t 1h": "-c file list --older-than 1h",
         "nodepool list -o wi\t": "list -o wide",
         "nodepool list --format=wi\t": "list --format=wide",
-        "nodepool hold --wh\t 1": "hold --when-free 1",
+        "nodepool hold --rea\t why 1": "hold --reason why 1",
         "nodepool -c a-fi\t lis\t": "-c a-file list",
         "nodepool import-image-data a-fi\t": "import-image-data a-file",
     }
@@ -366,7 +366,7 @@ def test_the_tab_key(shell: str, script: Path) -> None:
     ("line", "answers"),
     [
         *(("req", "request-list requests"), ("a", "alien-image-list"), ("-c a-file lis", "list"), ("--deb", "--debug")),
-        *(("-c list lis", "list"), ("-c a-f", "a-file"), ("hold --wh", "--when-free"), ("list -o wi", "wide")),
+        *(("-c list lis", "list"), ("-c a-f", "a-file"), ("hold --rea", "--reason"), ("list -o wi", "wide")),
         *(("list --older-than 1h --lab", "--label"), ("list --format=wi", "--format=wide"), ("completion z", "zsh")),
         ("import-image-data a-f", "a-file"),
     ],
