@@ -135,12 +135,11 @@ def key_or_password(image: Section) -> Section:
 # Configuration of images on Azure.
 
 
-class AzureCloudImage(ImageSettings):
-    """An image that is in Azure already."""
+class AzureImageSettings(ImageSettings):
+    """How to log in to what is made of an image."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
+    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
 
-    username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
     ssh_key: str | None = key(
         TEXT.or_null(),
         None,
@@ -149,6 +148,14 @@ class AzureCloudImage(ImageSettings):
     )
     password: str | None = key(TEXT.or_null(), None, "Of the user.")
     generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
+
+
+class AzureCloudImage(AzureImageSettings):
+    """An image that is in Azure already."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
+
+    username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
     image_id: str | None = key(
         FILLED_TEXT, None, "Id of an image, or of a version of an image in a gallery.", default_text="not given"
     )
@@ -228,27 +235,17 @@ def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None
     return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
 
 
-class AzureDiskImage(ImageSettings):
+class AzureDiskImage(AzureImageSettings):
     """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
 
     :param image: the top-level image.
     """
-
-    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
 
     name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
     username: str | None = key(
         TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
     )
     pause: bool = with_default(DiskImageSettings.pause, False)
-    ssh_key: str | None = key(
-        TEXT.or_null(),
-        None,
-        "Public SSH key that the user accepts. With it, passwords are not accepted.",
-        name="key",
-    )
-    password: str | None = key(TEXT.or_null(), None, "Of the user.")
-    generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
     tags: dict[str, str] = key(
         ANY_MAPPING,
         {},
@@ -463,7 +460,7 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     def load(self, newconfig: Config) -> None:
         super().load(newconfig)
         self.auth_path = self.auth_path or os.environ.get(AUTH_VARIABLE)
-        images: list[AzureCloudImage | AzureDiskImage] = [*self.cloud_images.values(), *self.diskimages.values()]
+        images: list[AzureImageSettings] = [*self.cloud_images.values(), *self.diskimages.values()]
         for image in images:
             image.ssh_key = image.ssh_key or self.zuul_public_key
 

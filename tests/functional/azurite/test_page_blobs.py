@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from azure.storage.blob import BlobSasPermissions, BlobServiceClient, generate_blob_sas
 
+from nodepool.driver.azure.client import SUCCEEDED
+from nodepool.driver.azure.client import ArmResource as AzureImage
 from nodepool.driver.azure.config import MIB, fixed_footer
 from nodepool.driver.azure.images import SEGMENT_BYTES, AzureImageCalls, DiskUpload
-from nodepool.driver.azure.types import SUCCEEDED, AzureImage
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.http.plain_http import PlainHttp
 from tests.functional.azurite.conftest import ACCOUNT, KEY
