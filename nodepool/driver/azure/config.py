@@ -307,17 +307,6 @@ def checksum_of(footer: bytes) -> int:
     return ~sum(rest) & 0xFFFFFFFF
 
 
-def fixed_footer(size: int) -> bytes:
-    """The footer of a fixed VHD, for tests and tools.
-
-    :param size: of the disk, in bytes.
-    """
-    head = struct.pack(">8sIIQI4sI4s", _COOKIE, 2, 0x10000, 0xFFFFFFFFFFFFFFFF, 0, b"np  ", 0x10000, b"Wi2k")
-    footer = head + _FIELDS.pack(size, size, 0, _FIXED, 0)
-    footer += bytes(FOOTER_BYTES - len(footer))
-    return footer[:_CHECKSUM_AT] + struct.pack(">I", checksum_of(footer)) + footer[_CHECKSUM_AT + 4 :]
-
-
 #: Environment variable with the path of the file with the credentials.
 AUTH_VARIABLE = "AZURE_AUTH_LOCATION"
 

@@ -12,7 +12,7 @@ import json
 import urllib.parse
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -155,13 +155,9 @@ class AuthFile:
     login_url: str
     arm_url: str
     identity_url: str
-    client_secret: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
     client_certificate: Path | None = None
     federated_token_file: Path | None = None
-
-    def __repr__(self) -> str:
-        # Not the secret.
-        return f"AuthFile({self.subscription_id}, {self.client_id})"
 
     @property
     def managed(self) -> bool:

@@ -14,6 +14,7 @@ import secrets
 import string
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
@@ -382,7 +383,7 @@ class AzureCreation(CreationMachine[VmRecord]):
             name, self._hostname, config.name, config.location, self._label, place, image, subnet, self._tags
         )
         try:
-            self._operation = self.cloud.client.create_vm(name, body, self._permit_at(place))
+            self._operation = self.cloud.client.create_vm(name, body, partial(self._permit_at, place))
         except CloudRefused as error:
             if error.status != _EXISTS:
                 raise
@@ -393,16 +394,11 @@ class AzureCreation(CreationMachine[VmRecord]):
             self.log.info("VM %s was made by an order that was not answered", name)
         return name.lower()
 
-    def _permit_at(self, place: VmPlace) -> Callable[[], None]:
-        def permit() -> None:
-            self.permit()
-            # Where another launch found no capacity meanwhile, if there is another place.
-            if len(self._places) > 1 and self.cloud.places.rests(place):
-                raise CloudNoCapacity(
-                    f"{self.where}: there was no capacity for another launch", code="AllocationFailed"
-                )
-
-        return permit
+    def _permit_at(self, place: VmPlace) -> None:
+        self.permit()
+        # Where another launch found no capacity meanwhile, if there is another place.
+        if len(self._places) > 1 and self.cloud.places.rests(place):
+            raise CloudNoCapacity(f"{self.where}: there was no capacity for another launch", code="AllocationFailed")
 
     def put_off(self, error: Exception) -> float | None:
         if not isinstance(error, CloudBusy) or self._busy >= BUSY_TIMES:

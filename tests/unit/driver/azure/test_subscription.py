@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.azure.config import MIB, fixed_footer
+from nodepool.driver.azure.config import MIB
 from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -19,8 +19,9 @@ from nodepool.driver.framework.cloud_errors import (
     CloudRefused,
     CloudSetup,
 )
-from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
+from nodepool.exceptions import LaunchStatusException
 from simulators.azure import ArmErrorRule, SizeCapacity, VmBootRule
+from tests.support.vhd import fixed_footer
 from tests.unit.driver.azure.support import Here, at_simulator, changed, label_of, section
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
@@ -92,26 +93,6 @@ def test_why_a_vm_failed(here: Here, known: bool, asked: str) -> None:
     here.delete(HOST)
 
 
-PLACES: dict[str, Any] = {
-    "label": {
-        "hardware-profile": {"vm-size": ["Standard_B1s", "Standard_B2ms"]},
-        "use-spot": True,
-        "spot-fallback": True,
-    },
-    "pool": {"availability-zones": ["1", "2"]},
-}
-
-
-def test_next_place(tmp_path: Path) -> None:
-    """AZ-10: zones, then sizes, then regular VMs; what had no capacity is left alone by the next launch."""
-    rooms = [SizeCapacity(spot=True), SizeCapacity(size="*B1s", zone="1")]
-    with at_simulator(tmp_path, section(**PLACES), capacity=rooms, by_turns=False) as here:
-        for attempt, name, calls in ((1, HOST, 6), (2, f"{HOST}-2", 7)):
-            found = here.launch(attempt=attempt)
-            assert (found.external_id, found.az, here.calls("virtualMachines.put")) == (name, "2", calls)
-            here.delete(name)
-
-
 @pytest.mark.parametrize(("late", "kind"), [(False, CloudNoCapacity), (True, CloudNoCapacityLater)])
 def test_no_capacity_in_the_only_place(here: Here, late: bool, kind: type[Exception]) -> None:
     """AZ-10: the attempt fails, in the words of Azure, whether the call or its operation says it."""
@@ -180,14 +161,6 @@ def test_limits_that_are_not_known(here: Here) -> None:
     here.simulator.change(denied=["usages.*"])
     assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == math.inf
     assert here.adapter.getQuotaLimits().default == math.inf
-
-
-def test_unknown_size(tmp_path: Path) -> None:
-    """AZ-9 (today): a label that can never work declines its requests."""
-    problem = r"no size 'Standard_X'; correct hardware-profile\.vm-size"
-    data = section({"hardware-profile": {"vm-size": "Standard_X"}})
-    with at_simulator(tmp_path, data) as here, pytest.raises(RuntimeConfigurationException, match=problem):
-        here.adapter.getQuotaForLabel(label_of(here.adapter.config))
 
 
 # -- nodepool check --
