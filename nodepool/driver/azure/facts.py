@@ -162,7 +162,7 @@ class AzureFacts:
 
     def know_sizes(self) -> None:
         """Have the sizes of VMs for `use_of`; without them each counts as a VM only."""
-        self._try("the sizes of VMs are", lambda: self._sizes.get(SIZES_SECONDS))
+        self._try("the sizes of VMs are not known", lambda: self._sizes.get(SIZES_SECONDS))
 
     def limits(self) -> QuotaInformation:
         """Of what the labels of the configuration need, as far as Azure says.
@@ -170,7 +170,7 @@ class AzureFacts:
         Nothing waits for it: without an answer the last one counts, or there are no limits. What Azure then refuses
         waits all the same (AZ-10).
         """
-        self._try("the quota of the subscription is", lambda: self._usages.get(LIMITS_SECONDS))
+        self._try("the quota of the subscription is not known", lambda: self._usages.get(LIMITS_SECONDS))
         by_name = {usage.name.lower(): usage.limit for usage in self._usages.known() or ()}
         if ADDRESSES_ALSO.lower() in by_name:
             by_name.setdefault(ADDRESSES.lower(), by_name[ADDRESSES_ALSO.lower()])
@@ -187,15 +187,15 @@ class AzureFacts:
                     needed |= _cores_of(size, place.spot).keys()
         return needed
 
-    def _try(self, what: str, ask: Callable[[], object]) -> None:
+    def _try(self, trouble: str, ask: Callable[[], object]) -> None:
         """Have something without which work goes on. That it cannot be had is logged now and then."""
         try:
             ask()
         except LaunchError as error:
-            if self._repeats.worth_saying(what):
-                log.warning("Provider %s: %s not known: %s", self._config.name, what, error)
+            if self._repeats.worth_saying(trouble):
+                log.warning("Provider %s: %s: %s", self._config.name, trouble, error)
         else:
-            self._repeats.over(what)
+            self._repeats.over(trouble)
 
     def need_of(self, label: AzureLabel) -> QuotaInformation:
         """What a node of a label uses, if it is of the first of its sizes.
