@@ -217,12 +217,14 @@ class AzureMachines(InstanceCloud[VmRecord]):
         self.client.calls.pause(self._proved_at + PROOF_SECONDS - monotonic())
         self._proved_at = monotonic()
         names = take()
-        if len(names) == 1:
-            try:
-                self.client.vm(names[0])
-            except LaunchError as error:
-                return {names[0]: error}
-            return {}
+        if len(names) <= 1:
+            found: dict[str, Exception] = {}
+            for name in names:
+                try:
+                    self.client.vm(name)
+                except LaunchError as error:
+                    found[name] = error
+            return found
         used = {interface.name.lower() for interface in self.client.all_of(INTERFACES) if interface.used}
         where = f"Provider {self.provider}"
         return {
@@ -473,8 +475,6 @@ class AzureCreation(CreationMachine[VmRecord]):
 # AZ-5). Pure functions, but for a random password.
 
 PASSWORD_LENGTH: Final = 64
-#: Azure wants three kinds of characters.
-_KINDS: Final = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
 #: What the names of tags must not have.
 _NOT_IN_TAGS: Final = str.maketrans(dict.fromkeys("<>%&\\?/", "_"))
 MAX_TAG_VALUE: Final = 256
@@ -493,11 +493,9 @@ def vm_tags(label: AzureLabel, metadata: Mapping[str, str], request: NodeRequest
 
 
 def generated_password() -> str:
-    """Letters and digits, of each kind at least one."""
-    while True:
-        password = "".join(secrets.choice("".join(_KINDS)) for _ in range(PASSWORD_LENGTH))
-        if all(set(password) & set(kind) for kind in _KINDS):
-            return password
+    """Letters and digits; Azure wants three kinds of characters."""
+    random = (secrets.choice(string.ascii_letters + string.digits) for _ in range(PASSWORD_LENGTH - 3))
+    return "aA0" + "".join(random)
 
 
 def vm_body(
