@@ -135,6 +135,11 @@ def key_or_password(image: Section) -> Section:
 # Configuration of images on Azure.
 
 
+def _named(name: str, help: str, default_text: str = "not given") -> Any:
+    """A key whose value names an image, or a part of its name."""
+    return key(FILLED_TEXT, None, help, name=name, default_text=default_text)
+
+
 class AzureImageSettings(ImageSettings):
     """How to log in to what is made of an image."""
 
@@ -156,59 +161,32 @@ class AzureCloudImage(AzureImageSettings):
     checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
 
     username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
-    image_id: str | None = key(
-        FILLED_TEXT, None, "Id of an image, or of a version of an image in a gallery.", default_text="not given"
-    )
-    publisher: str | None = key(
-        FILLED_TEXT, None, "Of an image of the Marketplace.", name="image-reference.publisher", default_text="not given"
-    )
-    offer: str | None = key(
-        FILLED_TEXT, None, "E.g. ``debian-12``.", name="image-reference.offer", default_text="not given"
-    )
-    sku: str | None = key(FILLED_TEXT, None, "E.g. ``12-gen2``.", name="image-reference.sku", default_text="not given")
-    version: str | None = key(
-        FILLED_TEXT, None, "Version, or ``latest``.", name="image-reference.version", default_text="not given"
-    )
-    filter_name: str | None = key(
-        FILLED_TEXT,
-        None,
+    image_id: str | None = _named("image-id", "Id of an image, or of a version of an image in a gallery.")
+    publisher: str | None = _named("image-reference.publisher", "Of an image of the Marketplace.")
+    offer: str | None = _named("image-reference.offer", "E.g. ``debian-12``.")
+    sku: str | None = _named("image-reference.sku", "E.g. ``12-gen2``.")
+    version: str | None = _named("image-reference.version", "Version, or ``latest``.")
+    filter_name: str | None = _named(
+        "image-filter.name",
         "Name of an image of the resource group. Of several images that match a filter the last one by name counts; "
         "they are looked up every five minutes.",
-        name="image-filter.name",
-        default_text="any",
+        "any",
     )
-    filter_location: str | None = key(
-        FILLED_TEXT, None, "Location of the image.", name="image-filter.location", default_text="any"
-    )
+    filter_location: str | None = _named("image-filter.location", "Location of the image.", "any")
     filter_tags: dict[str, str] = key(
         ANY_MAPPING, {}, "Tags that the image has.", name="image-filter.tags", convert=as_texts
     )
-    shared_gallery: str | None = key(
-        FILLED_TEXT,
-        None,
+    shared_gallery: str | None = _named(
+        "shared-gallery-image.gallery-name",
         "Unique name of a gallery that is shared with the subscription or its tenant.",
-        name="shared-gallery-image.gallery-name",
-        default_text="not given",
     )
-    shared_name: str | None = key(
-        FILLED_TEXT, None, "Image in it.", name="shared-gallery-image.name", default_text="not given"
+    shared_name: str | None = _named("shared-gallery-image.name", "Image in it.")
+    shared_version: str | None = _named("shared-gallery-image.version", "Version of the image.", "the latest")
+    community_gallery: str | None = _named(
+        "community-gallery-image.gallery-name", "Public name of a gallery that is open to everybody."
     )
-    shared_version: str | None = key(
-        FILLED_TEXT, None, "Version of the image.", name="shared-gallery-image.version", default_text="the latest"
-    )
-    community_gallery: str | None = key(
-        FILLED_TEXT,
-        None,
-        "Public name of a gallery that is open to everybody.",
-        name="community-gallery-image.gallery-name",
-        default_text="not given",
-    )
-    community_name: str | None = key(
-        FILLED_TEXT, None, "Image in it.", name="community-gallery-image.name", default_text="not given"
-    )
-    community_version: str | None = key(
-        FILLED_TEXT, None, "Version of the image.", name="community-gallery-image.version", default_text="the latest"
-    )
+    community_name: str | None = _named("community-gallery-image.name", "Image in it.")
+    community_version: str | None = _named("community-gallery-image.version", "Version of the image.", "the latest")
 
     @property
     def has_filter(self) -> bool:
