@@ -178,32 +178,6 @@ def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, A
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "doc/source/drivers/azure/behaviour.rst").read_text(encoding="utf-8")
-#: What Azure demands for a VM with all that belongs to it; the simulated role does not know it.
-DEMANDED = {
-    "Microsoft.Network/virtualNetworks/subnets/join/action",
-    *("Microsoft.Network/networkInterfaces/write", "Microsoft.Network/networkInterfaces/join/action"),
-    *("Microsoft.Network/publicIPAddresses/write", "Microsoft.Network/publicIPAddresses/join/action"),
-}
-OTHERS = {
-    "subnets": "Microsoft.Network/virtualNetworks/subnets/read",
-    "skus": "Microsoft.Compute/skus/read",
-    "operations": "Microsoft.Compute/locations/operations/read",
-    "diskOperations": "Microsoft.Compute/locations/diskOperations/read",
-    "resourceGroups": "Microsoft.Resources/subscriptions/resourceGroups/read",
-}
-
-
-def actions(operation: str) -> set[str]:
-    """What a role must allow for a call that the simulator has counted."""
-    kind, _, verb = operation.partition(".")
-    if kind == "usages":
-        return {f"Microsoft.{provider}/locations/usages/read" for provider in ("Compute", "Network")}
-    if kind in OTHERS:
-        return {OTHERS[kind]}
-    provider = "Network" if kind in ("networkInterfaces", "publicIPAddresses") else "Compute"
-    verbs = {"get": "read", "list": "read", "put": "write", "instanceview": "instanceView/read"}
-    verbs |= {"begingetaccess": "beginGetAccess/action", "endgetaccess": "endGetAccess/action"}
-    return {f"Microsoft.{provider}/{kind}/{verbs.get(verb, verb)}"}
 
 
 def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
@@ -230,10 +204,9 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
         here.adapter.deleteImage(here.adapter.uploadImage(here.adapter.config.diskimages["fedora"], "f-1", str(file)))
         calls = dict(here.simulator.state()["calls"])
         assert here.contents() == {}
-    # Neither goes to the Resource Manager.
-    made = set[str]().union(*(actions(call) for call in calls if call not in ("tokens.post", "pages.put")))
-    documented = set(re.findall(r'^        "(Microsoft\.[\w/]+)"', PAGE, re.MULTILINE))
-    assert documented == made | DEMANDED
+    rights = table("azure", "rights")
+    needed = [*rights["demanded"], *(right for call in calls for right in rights["calls"][call])]
+    assert set(re.findall(r'^        "(Microsoft\.[\w/]+)"', PAGE, re.MULTILINE)) == set(needed)
 
 
 def test_codes_are_those_of_the_code() -> None:
