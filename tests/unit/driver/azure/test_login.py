@@ -113,22 +113,15 @@ def test_certificate(tmp_path: Path) -> None:
     assert claims["jti"]
 
 
-@pytest.mark.parametrize(("changes", "problem"), table("azure", "bad_file"))
-def test_bad_file(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+@pytest.mark.parametrize(("content", "problem"), table("azure", "bad_file"))
+def test_bad_file(tmp_path: Path, content: dict[str, Any] | str | None, problem: str) -> None:
     """AZ-1: the error names the file and what is missing, and nothing is sent."""
-    http = Http()
-    with pytest.raises(LoginRefused, match=problem):
-        login(tmp_path, http, **changes).headers()
-    assert not http.sent
-
-
-@pytest.mark.parametrize("content", [None, "", "[]", "{"])
-def test_no_file(tmp_path: Path, content: str | None) -> None:
-    """AZ-1: nor is there a path."""
-    path = tmp_path / "auth.json"
-    if content is not None:
+    path, http = tmp_path / "auth.json", Http()
+    if isinstance(content, dict):
+        write(tmp_path, **content)
+    elif content is not None:
         path.write_text(content)
-    with pytest.raises(LoginRefused, match=r"auth\.json"):
-        read_auth_file(str(path))
-    with pytest.raises(LoginRefused, match="add auth-path"):
-        read_auth_file(None)
+    for name, words in ((str(path), problem), (None, "add auth-path")):
+        with pytest.raises(LoginRefused, match=words):
+            AzureLogin("north", name, http).headers()  # type: ignore[arg-type]
+    assert not http.sent
