@@ -12,7 +12,7 @@ import pytest
 
 from nodepool.driver.azure.config import MIB, checksum_of, footer_problem
 from nodepool.driver.azure.images import follow
-from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, watched
 from nodepool.exceptions import ImageCreateException
 from simulators.azure import ArmErrorRule
@@ -100,7 +100,7 @@ def test_answer_is_lost(here: Here, file: Path, operation: str, kind: str) -> No
 
 def test_what_ends_an_upload(here: Here, file: Path, tmp_path: Path) -> None:
     """AZ-12, U-9: what is no VHD is not sent; one that is not wanted leaves nothing; an image of another upload is not
-    written over.
+    written over; and Azure may be away.
     """
     raw = tmp_path / "raw"
     raw.write_bytes(bytes(MIB))
@@ -119,6 +119,9 @@ def test_what_ends_an_upload(here: Here, file: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageCreateException, match="of another upload"):
         upload(here, file)
     assert left(here) == (0, 1)
+    here.simulator.change(errors=[ArmErrorRule(operation="disks.put", kind="503")])
+    with pytest.raises(CloudAway):
+        upload(here, file, nodepool_upload_id="other")
 
 
 def test_upload_that_did_not_end(here: Here) -> None:
