@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from nodepool.driver.azure.login import AzureLogin, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
-from nodepool.driver.framework.http.plain_http import HttpAnswer
+from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from tests.unit.driver.azure.tables import table
 
 ACCOUNT = {"subscriptionId": "sub", "tenantId": "tenant", "clientId": "client", "clientSecret": "swordfish"}
@@ -27,7 +27,7 @@ TOKEN = json.dumps({"access_token": "one", "expires_in": 3600})
 
 
 class Http:
-    """Gives the same answer to each call."""
+    """Gives the same answer to each call; status 0 = none."""
 
     def __init__(self, status: int = 200, content: str = TOKEN) -> None:
         self.answer = HttpAnswer(status, {}, content.encode())
@@ -36,6 +36,8 @@ class Http:
     def send(self, method: str, url: str, headers: Any, body: bytes = b"", query: Any = None) -> HttpAnswer:
         form = {name: values[0] for name, values in parse_qs(body.decode()).items()}
         self.sent.append((method, url, dict(headers), form or dict(query or {})))
+        if self.answer.status == 0:
+            raise NoAnswer("no answer", maybe_done=True)
         return self.answer
 
 

@@ -66,6 +66,17 @@ def test_vm_of_others_is_left_alone(here: Here) -> None:
         assert cloud.resources.get("virtualMachines", HOST).tags["nodepool_provider_name"] == "other"
 
 
+def test_next_place(tmp_path: Path) -> None:
+    """AZ-10: zones, then regular VMs; what had no capacity is left alone by the next launch."""
+    data = section({"use-spot": True, "spot-fallback": True}, {"availability-zones": ["1", "2"]})
+    rooms = [SizeCapacity(spot=True), SizeCapacity(zone="1")]
+    with at_simulator(tmp_path, data, capacity=rooms, by_turns=False) as here:
+        for attempt, name, calls in ((1, HOST, 4), (2, f"{HOST}-2", 5)):
+            found = here.launch(attempt=attempt)
+            assert (found.external_id, found.az, here.calls("virtualMachines.put")) == (name, "2", calls)
+            here.delete(name)
+
+
 def test_no_capacity_in_the_only_place(here: Here) -> None:
     """AZ-10: the attempt fails, in the words of Azure."""
     here.simulator.change(capacity=[SizeCapacity()])
