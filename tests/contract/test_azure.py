@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from nodepool.driver.azure import AzureDriver
-from nodepool.driver.azure.config import MIB, fixed_footer
+from nodepool.driver.azure.config import MIB
 from nodepool.testing.contract import DriverContract
 from nodepool.testing.image_contract import ImageContract
 from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.lost_machine_contract import LostMachineContract
+from tests.support.vhd import fixed_footer
 
 
 class TestAzure(LostMachineContract, ImageContract, DriverContract):

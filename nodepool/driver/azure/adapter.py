@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the framework asks of a resource group of Azure (reference/driver 9).
 
-First `AzureAdapter`, then what ``nodepool check`` finds out.
+What ``nodepool check`` finds out stands at the end.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.driver.azure import client as c
-from nodepool.driver.azure.facts import VMS, AzureFacts, SubscriptionLimits
-from nodepool.driver.azure.images import AzureImageCalls, AzureImages
+from nodepool.driver.azure.client import ADDRESSES, DISKS, IMAGES, INTERFACES, VMS, Arm, name_of
+from nodepool.driver.azure.facts import VMS as VMS_QUOTA
+from nodepool.driver.azure.facts import AzureFacts
+from nodepool.driver.azure.images import AzureImageCalls
 from nodepool.driver.azure.login import AzureLogin
 from nodepool.driver.azure.machines import AzureCreation, AzureDeletion, AzureInstance, AzureMachines, disk_metadata
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
@@ -20,7 +22,6 @@ from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, 
 from nodepool.exceptions import LaunchError
 
 if TYPE_CHECKING:
-    from nodepool.driver.azure.client import Arm
     from nodepool.driver.azure.config import AzureLabel, AzurePool, AzureProviderConfig
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.statemachine.adapter import Log
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 CONNECTIONS: Final = 40
 
 #: Types of resources -> kind of Azure's. What uses others comes before them.
-KINDS: Final = {"instance": c.VMS, "nic": c.INTERFACES, "pip": c.ADDRESSES, "disk": c.DISKS, "image": c.IMAGES}
+KINDS: Final = {"instance": VMS, "nic": INTERFACES, "pip": ADDRESSES, "disk": DISKS, "image": IMAGES}
 
 
 class AzureResource(Resource):
@@ -54,11 +55,10 @@ class AzureAdapter(Adapter):
         super().__init__(provider_config)
         self.config = provider_config
         http = PlainHttp(CONNECTIONS)
-        self.client = c.Arm(provider_config, http, AzureLogin(provider_config.name, provider_config.auth_path, http))
+        self.client = Arm(provider_config, http, AzureLogin(provider_config.name, provider_config.auth_path, http))
         self.facts = AzureFacts(provider_config, self.client)
-        self.limits = SubscriptionLimits(provider_config, self.client, self.facts)
-        self.machines = AzureMachines(provider_config, self.client, self.facts, self.limits)
-        self.images = AzureImages(provider_config, AzureImageCalls(self.client, http, provider_config.location))
+        self.machines = AzureMachines(provider_config, self.client, self.facts)
+        self.images = AzureImageCalls(self.client, http, provider_config.location)
         self.use(self.machines)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
@@ -87,10 +87,8 @@ class AzureAdapter(Adapter):
     def listInstances(self) -> list[AzureInstance]:
         records = self.machines.inventory.all(max_age=0.0)
         if records:
-            self.limits.know_sizes()
-        return [
-            AzureInstance(record, self.limits.use_of(record), self.machines.why_ended(record)) for record in records
-        ]
+            self.facts.know_sizes()
+        return [AzureInstance(record, self.facts.use_of(record), self.machines.why_ended(record)) for record in records]
 
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.machines.unanswered()
@@ -100,45 +98,28 @@ class AzureAdapter(Adapter):
         return self.resources.all()
 
     def _kinds(self) -> Iterator[ResourceKind[AzureResource]]:
-        yield ResourceKind("instance", self._found_instances, vital=True)
-        yield ResourceKind("nic", self._found_interfaces)
-        yield ResourceKind("pip", self._found_addresses)
-        yield ResourceKind("disk", self._found_disks)
-        yield ResourceKind("image", self._found_images)
+        for type, kind in KINDS.items():
+            found = self._found_instances if kind == VMS else partial(self._found, type, kind)
+            yield ResourceKind(type, found, vital=kind == VMS)
 
     def _found_instances(self) -> Iterator[AzureResource]:
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
             yield AzureResource(dict(record.metadata), "instance", record.id)
 
-    def _found_interfaces(self) -> Iterator[AzureResource]:
-        for interface in self.client.interfaces():
-            if not interface.used:
-                yield AzureResource(dict(interface.metadata), "nic", interface.name)
-
-    def _found_addresses(self) -> Iterator[AzureResource]:
-        for address in self.client.addresses():
-            if not address.used:
-                yield AzureResource(dict(address.metadata), "pip", address.name)
-
-    def _found_disks(self) -> Iterator[AzureResource]:
-        for disk in self.client.disks():
-            if not disk.used:
-                metadata = dict(disk.metadata) or disk_metadata(disk.name, self.config.name)
-                yield AzureResource(metadata, "disk", disk.name)
-
-    def _found_images(self) -> Iterator[AzureResource]:
-        for image in self.client.images():
-            yield AzureResource(dict(image.metadata), "image", image.name)
+    def _found(self, type: str, kind: str) -> Iterator[AzureResource]:
+        for resource in self.client.all_of(kind):
+            if not resource.used:
+                named = disk_metadata(resource.name, self.config.name) if kind == DISKS else {}
+                yield AzureResource(dict(resource.metadata) or named, type, resource.name)
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, AzureResource)
         if resource.type == "image":
-            self.images.delete(resource.name)
-            return
-        if resource.type == "disk":
+            self.images.delete_image(resource.name)
+        elif resource.type == "disk":
             self.images.discard_disk(resource.name)
-            return
-        self.client.delete(KINDS[resource.type], resource.name)
+        else:
+            self.client.delete(KINDS[resource.type], resource.name)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         name = self.machines.record_id(external_id)
@@ -147,10 +128,10 @@ class AzureAdapter(Adapter):
     # -- quota --
 
     def getQuotaLimits(self) -> QuotaInformation:
-        return self.limits.limits()
+        return self.facts.limits()
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
-        return self.limits.need_of(label)
+        return self.facts.need_of(label)
 
     # -- images --
 
@@ -167,89 +148,63 @@ class AzureAdapter(Adapter):
         return self.images.upload(provider_image, image_name, filename, metadata or {})
 
     def deleteImage(self, external_id: str) -> None:
-        self.images.delete(external_id)
+        self.images.delete_image(external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
         return self.images.listed()
 
-    # -- trouble --
+    # -- nodepool check: has Azure all that the configuration names? Only reads --
 
-    def preflight(self) -> Iterable[CheckResult]:
-        return AzurePreflight(self.config, self.client, self.facts).results()
-
-
-# What ``nodepool check`` finds out about Azure: has it all that the configuration names? Only reads.
-
-
-class AzurePreflight:
-    """Of one provider; for one use."""
-
-    def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts) -> None:
-        self._config = config
-        self._checks = CloudChecks(config.name)
-        self._client = client
-        self._facts = facts
-
-    def results(self) -> Iterator[CheckResult]:
-        """All problems, and a line for what is in order. Blocks for some calls to Azure."""
-        where = f"resource group {self._config.resource_group}"
+    def preflight(self) -> Iterator[CheckResult]:
+        checks = CloudChecks(self.config.name)
+        where = f"resource group {self.config.resource_group}"
         try:
-            location = self._client.group_location()
+            location = self.client.group_location()
         except LaunchError as error:
             # Nothing else can be asked.
-            yield self._checks.failure(where, error)
+            yield checks.failure(where, error)
             return
         yield CheckResult(where, True, f"login works; the group is in {location}")
-        yield from self._checks.results("network", self._subnet)
-        for pool in self._config.pools.values():
+        yield from checks.results("network", self._check_subnet)
+        for pool in self.config.pools.values():
             for label in pool.labels.values():
-                yield from self._label(pool, label)
-        yield from self._checks.results("quota", self._quota)
+                subject = f"label {label.name} of pool {pool.name}"
+                sizes = checks.results(subject, self._check_sizes, pool, label, subject)
+                bad = [*sizes, *checks.results(subject, self._check_image, label)]
+                yield from bad or [CheckResult(subject, True, "size and image are there")]
+        yield from checks.results("quota", self._check_quota)
 
-    def _subnet(self) -> list[CheckResult]:
-        subnet_id = self._facts.subnet_id()
-        if self._config.subnet_id:
-            self._client.subnet_exists(subnet_id)
-        return [CheckResult("network", True, f"the subnet {subnet_id.rpartition('/')[2]} is there")]
+    def _check_subnet(self) -> list[CheckResult]:
+        subnet_id = self.facts.subnet_id()
+        if self.config.subnet_id:
+            self.client.subnet_id(subnet_id)
+        return [CheckResult("network", True, f"the subnet {name_of(subnet_id)} is there")]
 
-    def _label(self, pool: AzurePool, label: AzureLabel) -> Iterator[CheckResult]:
-        subject = f"label {label.name} of pool {pool.name}"
-        bad = [
-            *self._checks.results(subject, self._sizes, pool, label, subject),
-            *self._checks.results(subject, self._image, label),
-        ]
-        yield from bad
-        if not bad:
-            yield CheckResult(subject, True, "size and image are there")
-
-    def _sizes(self, pool: AzurePool, label: AzureLabel, subject: str) -> list[CheckResult]:
+    def _check_sizes(self, pool: AzurePool, label: AzureLabel, subject: str) -> list[CheckResult]:
         found = []
-        for name in label.vm_sizes:
-            size = self._facts.size(name)
+        for size in map(self.facts.size, label.vm_sizes):
             missing = [zone for zone in pool.availability_zones if zone not in size.zones]
             if missing:
                 text = f"the size {size.name} is not in zone {', '.join(missing)}"
                 found.append(CheckResult(subject, False, text, "correct availability-zones or vm-size"))
         return found
 
-    def _image(self, label: AzureLabel) -> list[CheckResult]:
+    def _check_image(self, label: AzureLabel) -> list[CheckResult]:
         """Images of galleries of others and of the Marketplace cannot be asked for without more permissions."""
         image = label.cloud_image
         if image is not None and (image.has_filter or image.image_id):
-            reference = self._facts.image_reference(label, None)
-            self._client.image_exists(reference["id"])
+            self.client.image_exists(self.facts.image_reference(label, None)["id"])
         return []
 
-    def _quota(self) -> list[CheckResult]:
-        usages = {usage.name: usage for usage in self._client.usages()}
-        vms = usages.get(VMS)
+    def _check_quota(self) -> list[CheckResult]:
+        vms = next((usage for usage in self.client.usages() if usage.name == VMS_QUOTA), None)
         if vms is None:
             return []
-        wanted = sum(pool.max_servers for pool in self._config.pools.values())
-        told = f"VMs: {vms.used:.15g} of {vms.limit:.15g} in use"
+        wanted = sum(pool.max_servers for pool in self.config.pools.values())
+        text = f"VMs: {vms.used:.15g} of {vms.limit:.15g} in use"
         if wanted <= vms.limit:
-            return [CheckResult("quota", True, told)]
+            return [CheckResult("quota", True, text)]
         allowed = "any number" if math.isinf(wanted) else f"{wanted:g}"
         change = "set" if math.isinf(wanted) else "lower"
         remedy = f"{change} max-servers, or ask for more under Quotas in the portal; the smaller one counts"
-        return [CheckResult("quota", True, f"{told}; max-servers of the pools allow {allowed}", remedy)]
+        return [CheckResult("quota", True, f"{text}; max-servers of the pools allow {allowed}", remedy)]

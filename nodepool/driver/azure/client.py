@@ -1,24 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Arm`: all calls of the Azure Resource Manager that the driver makes for machines."""
+"""What Azure says, as small values, then `Arm`: all calls of the Azure Resource Manager that the driver makes.
+
+Ids and names are compared without case: Azure changes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from nodepool.driver.azure.errors import ArmApi, AzureError, errors_in, meaning
-from nodepool.driver.azure.types import (
-    AzureDisk,
-    AzureImage,
-    Interface,
-    PublicAddress,
-    Usage,
-    VmRecord,
-    VmSize,
-    plain_location,
-)
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudSetup
 from nodepool.driver.framework.http.rest_calls import RestAnswer, RestCalls, same_server
 from nodepool.driver.framework.rate import BucketSize
@@ -29,6 +23,226 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import PlainHttp
 
 T = TypeVar("T")
+
+CREATING: Final = "Creating"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+CANCELED: Final = "Canceled"
+DELETING: Final = "Deleting"
+
+
+def _properties_of(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return data.get("properties") or {}
+
+
+def _state_of(data: Mapping[str, Any]) -> str:
+    """``provisioningState``, in the form of `SUCCEEDED`: clients are to compare it without case, as azure-core does."""
+    return str(_properties_of(data).get("provisioningState") or "").capitalize()
+
+
+def plain_location(text: str) -> str:
+    """A location as ids have it: ``North Europe`` is ``northeurope``. Azure accepts and gives both."""
+    return text.replace(" ", "").lower()
+
+
+def _tags_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of anything. Their names ignore case for Azure, which keeps that of the first who set one."""
+    return {
+        (name.lower() if name.lower().startswith("nodepool_") else name): str(value)
+        for name, value in (data.get("tags") or {}).items()
+    }
+
+
+def name_of(resource_id: str) -> str:
+    """The last part of an id."""
+    return resource_id.rpartition("/")[2]
+
+
+class Addresses(NamedTuple):
+    """Of one VM."""
+
+    public_ipv4: str | None = None
+    public_ipv6: str | None = None
+    private_ipv4: str | None = None
+    private_ipv6: str | None = None
+
+
+class VmRecord(NamedTuple):
+    """A VM as a list shows it: a record of the inventory (AZ-7)."""
+
+    #: Its name, in lower case: the one thing that is known before it is made.
+    id: str
+    status: str
+    metadata: Mapping[str, str]
+    size: str
+    location: str
+    zone: str
+    spot: bool
+    #: Changes when a VM of the same name is made anew.
+    vm_id: str
+    #: Id of the first network interface, in lower case.
+    interface_id: str
+    addresses: Addresses = Addresses()
+    #: Azure does not list what changed.
+    updated: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """What is deleted is in no list."""
+        return False
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> VmRecord:
+        properties = _properties_of(data)
+        interfaces = (properties.get("networkProfile") or {}).get("networkInterfaces") or ()
+        return cls(
+            # An answer may have the id alone.
+            id=(data.get("name") or name_of(data["id"])).lower(),
+            status=_state_of(data),
+            metadata=_tags_of(data),
+            size=(properties.get("hardwareProfile") or {}).get("vmSize") or "",
+            location=data.get("location") or "",
+            zone=next(iter(data.get("zones") or ()), ""),
+            spot=properties.get("priority") in ("Spot", "SpotPlus", "Low"),
+            vm_id=properties.get("vmId") or "",
+            interface_id=next(((entry.get("id") or "").lower() for entry in interfaces), ""),
+        )
+
+
+def _failures_in(instance_view: Mapping[str, Any]) -> list[AzureError]:
+    """What the states of a VM say of its failure: codes such as ``ProvisioningState/failed/AllocationFailed``."""
+    found = []
+    for status in instance_view.get("statuses") or ():
+        what, _, code = str(status.get("code") or "").rpartition("/")
+        if what.lower() == "provisioningstate/failed":
+            found.append(AzureError(code, status.get("message") or ""))
+    return found
+
+
+class IpConfiguration(NamedTuple):
+    """One family of addresses of a network interface."""
+
+    ipv6: bool
+    address: str | None
+    #: Id of its public address, in lower case.
+    public_id: str
+
+
+class ArmResource(NamedTuple):
+    """Something of the resource group that is no VM: network interface, public address, disk or image."""
+
+    id: str
+    name: str
+    status: str
+    location: str
+    metadata: Mapping[str, str]
+    #: A VM has the interface or the disk, or an interface the address.
+    used: bool = False
+    #: Of a public address.
+    address: str | None = None
+    #: Of a network interface.
+    configurations: tuple[IpConfiguration, ...] = ()
+
+    @property
+    def public_ids(self) -> list[str]:
+        """Ids of the public addresses of a network interface."""
+        return [configuration.public_id for configuration in self.configurations if configuration.public_id]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> ArmResource:
+        properties = _properties_of(data)
+        configurations = []
+        for configuration in properties.get("ipConfigurations") or ():
+            inner = _properties_of(configuration)
+            ipv6 = str(inner.get("privateIPAddressVersion")).lower() == "ipv6"
+            public_id = ((inner.get("publicIPAddress") or {}).get("id") or "").lower()
+            configurations.append(IpConfiguration(ipv6, inner.get("privateIPAddress") or None, public_id))
+        return cls(
+            id=data["id"],
+            name=data.get("name") or name_of(data["id"]),
+            status=_state_of(data),
+            location=data.get("location") or "",
+            metadata=_tags_of(data),
+            used=bool(properties.get("virtualMachine") or properties.get("ipConfiguration") or data.get("managedBy")),
+            address=properties.get("ipAddress") or None,
+            configurations=tuple(configurations),
+        )
+
+
+def by_id(found: Iterable[ArmResource]) -> dict[str, ArmResource]:
+    """By id in lower case."""
+    return {resource.id.lower(): resource for resource in found}
+
+
+def addresses_of(interface: ArmResource, public: Mapping[str, ArmResource]) -> Addresses | None:
+    """The addresses of an interface; None = some of them are not there yet (AZ-7).
+
+    :param public: public addresses, by id in lower case.
+    """
+    found: dict[str, str] = {}
+    for configuration in interface.configurations:
+        family = "ipv6" if configuration.ipv6 else "ipv4"
+        if configuration.address is None:
+            return None
+        found[f"private_{family}"] = configuration.address
+        if configuration.public_id:
+            known = public.get(configuration.public_id)
+            if known is None or known.address is None:
+                return None
+            found[f"public_{family}"] = known.address
+    return Addresses(**found) if found else None
+
+
+class VmSize(NamedTuple):
+    """A size of VMs in the location."""
+
+    name: str
+    #: Name of the quota of its cores.
+    family: str
+    cores: int
+    ram_mib: int
+    #: Those that the subscription may use.
+    zones: tuple[str, ...]
+    #: Why the subscription may not use it in the location; "" = it may.
+    restricted: str
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], location: str) -> VmSize:
+        capabilities = {entry.get("name"): entry.get("value") for entry in data.get("capabilities") or ()}
+        where = plain_location(location)
+        here = (info for info in data.get("locationInfo") or () if plain_location(info.get("location") or "") == where)
+        restrictions = data.get("restrictions") or ()
+        whole = (entry for entry in restrictions if entry.get("type") == "Location")
+        closed = {
+            zone
+            for entry in restrictions
+            if entry.get("type") == "Zone"
+            for zone in (entry.get("restrictionInfo") or {}).get("zones") or ()
+        }
+        return cls(
+            name=data["name"],
+            family=data.get("family") or "",
+            cores=int(capabilities.get("vCPUs") or 0),
+            ram_mib=int(float(capabilities.get("MemoryGB") or 0) * 1024),
+            zones=tuple(zone for zone in (next(here, None) or {}).get("zones") or () if zone not in closed),
+            restricted=next((entry.get("reasonCode") or "restricted" for entry in whole), ""),
+        )
+
+
+class Usage(NamedTuple):
+    """A quota of the subscription in the location."""
+
+    name: str
+    limit: float
+    used: float
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Usage:
+        name = str((data.get("name") or {}).get("value") or "")
+        return cls(name, float(data["limit"]), float(data.get("currentValue") or 0))
+
+
+# `Arm`: the calls.
 
 #: Versions of the APIs: VMs, images and usages; disks; sizes; all of networks; resource groups; galleries.
 COMPUTE_VERSION: Final = "2025-11-01"
@@ -43,36 +257,27 @@ GALLERIES_VERSION: Final = "2023-07-03"
 READ: Final = "read"
 WRITE: Final = "write"
 DELETE: Final = "delete"
-_LIMITS: Final = {READ: (250, 25.0), WRITE: (200, 10.0), DELETE: (200, 10.0)}
+_LIMITS: Final = {READ: BucketSize(250, 25.0), WRITE: BucketSize(200, 10.0), DELETE: BucketSize(200, 10.0)}
 
 COMPUTE: Final = "Microsoft.Compute"
 NETWORK: Final = "Microsoft.Network"
-#: Kinds of resources in the resource group: name in paths -> version.
+#: Kinds of resources in the resource group, as paths name them.
 VMS: Final = f"{COMPUTE}/virtualMachines"
 DISKS: Final = f"{COMPUTE}/disks"
 IMAGES: Final = f"{COMPUTE}/images"
 INTERFACES: Final = f"{NETWORK}/networkInterfaces"
 ADDRESSES: Final = f"{NETWORK}/publicIPAddresses"
-_VERSIONS: Final = {
-    VMS: COMPUTE_VERSION,
-    DISKS: DISKS_VERSION,
-    IMAGES: COMPUTE_VERSION,
-    INTERFACES: NETWORK_VERSION,
-    ADDRESSES: NETWORK_VERSION,
-}
+#: Kind -> what one of it is called in errors.
+_WORDS: Final = {VMS: "a VM", IMAGES: "an image", INTERFACES: "an interface", ADDRESSES: "an address"}
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
 
 
-def class_sizes(rate: float | None) -> dict[str, BucketSize]:
-    """Buckets of the classes.
-
-    :param rate: of the configuration; 0 = no limit.
-    """
-    if rate == 0:
-        return dict.fromkeys(_LIMITS, BucketSize(1, 0))
-    return {kind: BucketSize(burst, speed) for kind, (burst, speed) in _LIMITS.items()}
+def _version_of(kind: str) -> str:
+    if kind == DISKS:
+        return DISKS_VERSION
+    return NETWORK_VERSION if kind.startswith(NETWORK) else COMPUTE_VERSION
 
 
 class Arm:
@@ -84,12 +289,9 @@ class Arm:
         self._login = login
         self._group = config.resource_group
         self._location = plain_location(config.location)
-        sizes = class_sizes(config.rate)
+        sizes = dict.fromkeys(_LIMITS, BucketSize(1, 0)) if config.rate == 0 else _LIMITS
         self.calls = RestCalls(config.name, http, ArmApi(), login, sizes, sizes[READ], ceiling=config.rate or 0.0)
-
-    def close(self) -> None:
-        """Calls that wait for their turn end; no new ones begin."""
-        self.calls.close()
+        self._call = partial(self.calls.call, seconds=CALL_SECONDS)
 
     # -- VMs --
 
@@ -99,24 +301,17 @@ class Arm:
 
     def vm(self, name: str) -> VmRecord:
         """One VM as it is now; raises CloudNotFound."""
-        return self._get(self._path(VMS, name), COMPUTE_VERSION, "reading a VM", VmRecord.of)
+        return self._get(VMS, name, VmRecord.of)
 
     def create_vm(self, name: str, body: Mapping[str, Any], permit: Callable[[], None]) -> str | None:
         """Make a VM with all that belongs to it; returns the address of the operation, if there is one.
 
         :raises CloudRefused: with status 412 if there is a VM of the name.
         """
-        answer = self.calls.call(
-            WRITE,
-            "PUT",
-            self._url(self._path(VMS, name), COMPUTE_VERSION),
-            "creating a VM",
-            body=body,
-            # So that no VM is changed that is there already.
-            headers={"If-None-Match": "*"},
-            seconds=CALL_SECONDS,
-            permit=permit,
-        )
+        url = self._url(self.path(VMS, name), COMPUTE_VERSION)
+        # So that no VM is changed that is there already.
+        headers = {"If-None-Match": "*"}
+        answer = self._call(WRITE, "PUT", url, "creating a VM", body=body, headers=headers, permit=permit)
         return answer.headers.get("Azure-AsyncOperation")
 
     def vm_failure(self, name: str, operation: str | None, head: str) -> Exception | None:
@@ -128,122 +323,93 @@ class Arm:
         if operation is not None and same_server(operation, self._base):
             with contextlib.suppress(CloudNotFound):
                 # Azure forgets operations.
-                errors = errors_in(self.calls.call(READ, "GET", operation, "reading an operation").data)
+                errors = errors_in(self._call(READ, "GET", operation, "reading an operation").data)
         if not errors:
-            path = f"{self._path(VMS, name)}/instanceView"
-            errors = self._get(path, COMPUTE_VERSION, "reading the state of a VM", VmRecord.failures_in)
+            path = f"{self.path(VMS, name)}/instanceView"
+            errors = self._read(path, COMPUTE_VERSION, "reading the state of a VM", _failures_in)
         return meaning(head, errors) if errors else None
 
-    def delete(self, kind: str, name: str) -> None:
-        """Order the deletion of a resource; raises CloudNotFound if there is none.
+    # -- resources of any kind --
 
-        :param kind: such as `VMS`.
+    def all_of(self, kind: str) -> list[ArmResource]:
+        """All of the resource group.
+
+        :param kind: such as `DISKS`.
         """
-        if self.begin_delete(kind, name).status == 204:
+        return list(self._list(kind, ArmResource.of))
+
+    def one_of(self, kind: str, name: str) -> ArmResource:
+        """One of them; raises CloudNotFound."""
+        return self._get(kind, name, ArmResource.of)
+
+    def image(self, name: str) -> ArmResource:
+        """An image; raises CloudNotFound."""
+        return self.one_of(IMAGES, name)
+
+    def delete(self, kind: str, name: str) -> None:
+        """Order the deletion of a resource; raises CloudNotFound if there is none."""
+        if self.request("DELETE", kind, name, f"deleting {name}").status == 204:
             raise CloudNotFound(f"Provider {self.calls.provider}: {name} is gone", code="NotFound", status=204)
 
-    def begin_delete(self, kind: str, name: str) -> RestAnswer:
-        """The same; returns the answer, whose status is 204 if there is none."""
-        return self.request(DELETE, "DELETE", kind, name, f"deleting {name}")
-
     def request(
-        self,
-        call_class: str,
-        method: str,
-        kind: str,
-        name: str,
-        what: str,
-        action: str = "",
-        body: Mapping[str, Any] | None = None,
+        self, method: str, kind: str, name: str, what: str, action: str = "", body: Mapping[str, Any] | None = None
     ) -> RestAnswer:
-        """Any call about a resource of the group.
+        """A call that changes a resource.
 
-        :param call_class: such as `WRITE`.
         :param what: for errors.
         :param action: below the resource.
         """
-        path = self._path(kind, name) + (f"/{action}" if action else "")
-        url = self._url(path, _VERSIONS[kind])
-        return self.calls.call(call_class, method, url, what, body=body, seconds=CALL_SECONDS)
+        url = self._url(self.path(kind, name) + action, _version_of(kind))
+        return self._call(DELETE if method == "DELETE" else WRITE, method, url, what, body=body)
 
-    def checked(self, url: str) -> str:
-        """An address of an operation that Azure told.
+    def operation(self, url: str, what: str) -> RestAnswer:
+        """Read an operation, at an address that Azure gave.
 
         :raises CloudAway: it does not lead to Azure: no other host is to see our token.
         """
         if not same_server(url, self._base):
             raise CloudAway(f"Provider {self.calls.provider}: Azure names an operation at another host")
-        return url
-
-    # -- what belongs to them --
-
-    def interfaces(self) -> list[Interface]:
-        return list(self._list(INTERFACES, Interface.of))
-
-    def interface(self, name: str) -> Interface:
-        """One of them; raises CloudNotFound."""
-        return self._get(self._path(INTERFACES, name), NETWORK_VERSION, "reading an interface", Interface.of)
-
-    def address(self, name: str) -> PublicAddress:
-        """A public address; raises CloudNotFound."""
-        return self._get(self._path(ADDRESSES, name), NETWORK_VERSION, "reading an address", PublicAddress.of)
-
-    def addresses(self) -> list[PublicAddress]:
-        return list(self._list(ADDRESSES, PublicAddress.of))
-
-    def disks(self) -> list[AzureDisk]:
-        return list(self._list(DISKS, AzureDisk.of))
+        return self._call(READ, "GET", url, f"waiting for {what}")
 
     # -- what seldom changes --
 
-    def subnet_id(self, group: str, network: str, subnet: str) -> str:
-        """Id of a subnet; raises CloudNotFound."""
-        quoted = urllib.parse.quote(network, safe="")
-        path = f"{self._group_path(group)}/providers/{NETWORK}/virtualNetworks/{quoted}"
-        path = f"{path}/subnets/{urllib.parse.quote(subnet, safe='')}"
-        return self._get(path, NETWORK_VERSION, "reading the subnet", lambda data: str(data["id"]))
+    def subnet(self, group: str, network: str, subnet: str) -> str:
+        """Path of a subnet."""
+        network, subnet = (urllib.parse.quote(name, safe="") for name in (network, subnet))
+        return f"{self._group_path(group)}/providers/{NETWORK}/virtualNetworks/{network}/subnets/{subnet}"
 
-    def subnet_exists(self, subnet_id: str) -> None:
-        """Raises CloudNotFound if there is no subnet of the id."""
-        self._get(subnet_id, NETWORK_VERSION, "reading the subnet", lambda data: data["id"])
+    def subnet_id(self, path: str) -> str:
+        """Id of a subnet, as Azure writes it; raises CloudNotFound."""
+        return self._read(path, NETWORK_VERSION, "reading the subnet", lambda data: str(data["id"]))
+
+    def image_exists(self, image_id: str) -> None:
+        """Raises CloudNotFound if there is no image, or version of one in a gallery, of the id."""
+        version = GALLERIES_VERSION if "/galleries/" in image_id.lower() else COMPUTE_VERSION
+        self._read(image_id, version, "reading the image", lambda data: data["id"])
+
+    def group_location(self) -> str:
+        """Location of the resource group; raises CloudNotFound."""
+        path = self._group_path(self._group)
+        return self._read(path, GROUPS_VERSION, "reading the resource group", lambda data: str(data["location"]))
 
     def sizes(self) -> dict[str, VmSize]:
         """Sizes of VMs in the location, by lower-case name."""
-        path = f"{self._subscription}/providers/{COMPUTE}/skus"
+        url = f"{self._base}{self._subscription}/providers/{COMPUTE}/skus"
         query = {"api-version": SKUS_VERSION, "$filter": f"location eq '{self._location}'"}
 
         def size(data: Mapping[str, Any]) -> VmSize | None:
             return VmSize.of(data, self._location) if data.get("resourceType") == "virtualMachines" else None
 
-        found = self._pages(f"{self._base}{path}", query, "listing the sizes of VMs", size)
+        found = self._pages(url, query, "listing the sizes of VMs", size)
         return {size.name.lower(): size for size in found if size is not None}
 
     def usages(self) -> list[Usage]:
         """Limits and use of the subscription in the location, of VMs and of networks."""
         found: list[Usage] = []
         for provider, version in ((COMPUTE, COMPUTE_VERSION), (NETWORK, NETWORK_VERSION)):
-            path = f"{self._subscription}/providers/{provider}/locations/{self._location}/usages"
-            what = f"listing the quota of {provider}"
-            found.extend(self._pages(f"{self._base}{path}", {"api-version": version}, what, Usage.of))
+            url = f"{self._base}{self._subscription}/providers/{provider}/locations/{self._location}/usages"
+            found.extend(self._pages(url, {"api-version": version}, f"listing the quota of {provider}", Usage.of))
         return found
-
-    def image(self, name: str) -> AzureImage:
-        """An image of the resource group; raises CloudNotFound."""
-        return self._get(self._path(IMAGES, name), COMPUTE_VERSION, "reading an image", AzureImage.of)
-
-    def images(self) -> list[AzureImage]:
-        """All of the resource group."""
-        return list(self._list(IMAGES, AzureImage.of))
-
-    def image_exists(self, image_id: str) -> None:
-        """Raises CloudNotFound if there is no image, or version of one in a gallery, of the id."""
-        version = GALLERIES_VERSION if "/galleries/" in image_id.lower() else COMPUTE_VERSION
-        self._get(image_id, version, "reading the image", lambda data: data["id"])
-
-    def group_location(self) -> str:
-        """Location of the resource group; raises CloudNotFound."""
-        path = self._group_path(self._group)
-        return self._get(path, GROUPS_VERSION, "reading the resource group", lambda data: str(data["location"]))
 
     # -- inside --
 
@@ -258,13 +424,9 @@ class Arm:
     def _group_path(self, group: str) -> str:
         return f"{self._subscription}/resourceGroups/{urllib.parse.quote(group, safe='')}"
 
-    def _path(self, kind: str, name: str) -> str:
-        """Id of a resource of the group."""
-        return f"{self._group_path(self._group)}/providers/{kind}/{urllib.parse.quote(name, safe='')}"
-
-    def resource_id(self, kind: str, name: str) -> str:
+    def path(self, kind: str, name: str) -> str:
         """Id of a resource of the group, whether it is there or not."""
-        return self._path(kind, name)
+        return f"{self._group_path(self._group)}/providers/{kind}/{urllib.parse.quote(name, safe='')}"
 
     def _url(self, path: str, version: str) -> str:
         if not path.startswith("/"):
@@ -274,14 +436,15 @@ class Arm:
             )
         return f"{self._base}{path}?api-version={version}"
 
-    def _get(self, path: str, version: str, what: str, of: Callable[[Mapping[str, Any]], T]) -> T:
-        data = self.calls.call(READ, "GET", self._url(path, version), what, seconds=CALL_SECONDS).data
-        return self.calls.read(what, of, data)
+    def _get(self, kind: str, name: str, of: Callable[[Mapping[str, Any]], T]) -> T:
+        return self._read(self.path(kind, name), _version_of(kind), f"reading {_WORDS[kind]}", of)
+
+    def _read(self, path: str, version: str, what: str, of: Callable[[Mapping[str, Any]], T]) -> T:
+        return self.calls.read(what, of, self._call(READ, "GET", self._url(path, version), what).data)
 
     def _list(self, kind: str, of: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        path = f"{self._group_path(self._group)}/providers/{kind}"
-        what = f"listing {kind.partition('/')[2]}"
-        return self._pages(f"{self._base}{path}", {"api-version": _VERSIONS[kind]}, what, of)
+        url = f"{self._base}{self._group_path(self._group)}/providers/{kind}"
+        return self._pages(url, {"api-version": _version_of(kind)}, f"listing {name_of(kind)}", of)
 
     def _pages(
         self, url: str, query: Mapping[str, str], what: str, of: Callable[[Mapping[str, Any]], T]
@@ -289,7 +452,7 @@ class Arm:
         """The entries of a list, over all its pages; each page is a call. A page may be empty and not the last one."""
         given: Mapping[str, str] | None = query
         for _ in range(MOST_PAGES):
-            data = self.calls.call(READ, "GET", url, what, query=given, seconds=CALL_SECONDS).data
+            data = self._call(READ, "GET", url, what, query=given).data
             if not isinstance(data, dict) or not isinstance(data.get("value"), list):
                 raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
             for entry in data["value"]:

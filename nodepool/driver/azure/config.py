@@ -135,12 +135,16 @@ def key_or_password(image: Section) -> Section:
 # Configuration of images on Azure.
 
 
-class AzureCloudImage(ImageSettings):
-    """An image that is in Azure already."""
+def _named(name: str, help: str, default_text: str = "not given") -> Any:
+    """A key whose value names an image, or a part of its name."""
+    return key(FILLED_TEXT, None, help, name=name, default_text=default_text)
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
 
-    username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
+class AzureImageSettings(ImageSettings):
+    """How to log in to what is made of an image."""
+
+    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
+
     ssh_key: str | None = key(
         TEXT.or_null(),
         None,
@@ -149,59 +153,40 @@ class AzureCloudImage(ImageSettings):
     )
     password: str | None = key(TEXT.or_null(), None, "Of the user.")
     generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
-    image_id: str | None = key(
-        FILLED_TEXT, None, "Id of an image, or of a version of an image in a gallery.", default_text="not given"
-    )
-    publisher: str | None = key(
-        FILLED_TEXT, None, "Of an image of the Marketplace.", name="image-reference.publisher", default_text="not given"
-    )
-    offer: str | None = key(
-        FILLED_TEXT, None, "E.g. ``debian-12``.", name="image-reference.offer", default_text="not given"
-    )
-    sku: str | None = key(FILLED_TEXT, None, "E.g. ``12-gen2``.", name="image-reference.sku", default_text="not given")
-    version: str | None = key(
-        FILLED_TEXT, None, "Version, or ``latest``.", name="image-reference.version", default_text="not given"
-    )
-    filter_name: str | None = key(
-        FILLED_TEXT,
-        None,
+
+
+class AzureCloudImage(AzureImageSettings):
+    """An image that is in Azure already."""
+
+    checks: ClassVar[tuple[Any, ...]] = (one_image_source, whole_reference, key_or_password)
+
+    username: str = key(FILLED_TEXT, REQUIRED, "Made on the VM; Zuul logs in as this user.")
+    image_id: str | None = _named("image-id", "Id of an image, or of a version of an image in a gallery.")
+    publisher: str | None = _named("image-reference.publisher", "Of an image of the Marketplace.")
+    offer: str | None = _named("image-reference.offer", "E.g. ``debian-12``.")
+    sku: str | None = _named("image-reference.sku", "E.g. ``12-gen2``.")
+    version: str | None = _named("image-reference.version", "Version, or ``latest``.")
+    filter_name: str | None = _named(
+        "image-filter.name",
         "Name of an image of the resource group. Of several images that match a filter the last one by name counts; "
         "they are looked up every five minutes.",
-        name="image-filter.name",
-        default_text="any",
+        "any",
     )
-    filter_location: str | None = key(
-        FILLED_TEXT, None, "Location of the image.", name="image-filter.location", default_text="any"
-    )
+    filter_location: str | None = _named("image-filter.location", "Location of the image.", "any")
     filter_tags: dict[str, str] = key(
         ANY_MAPPING, {}, "Tags that the image has.", name="image-filter.tags", convert=as_texts
     )
-    shared_gallery: str | None = key(
-        FILLED_TEXT,
-        None,
+    shared_gallery: str | None = _named(
+        "shared-gallery-image.gallery-name",
         "Unique name of a gallery that is shared with the subscription or its tenant.",
-        name="shared-gallery-image.gallery-name",
-        default_text="not given",
     )
-    shared_name: str | None = key(
-        FILLED_TEXT, None, "Image in it.", name="shared-gallery-image.name", default_text="not given"
+    shared_name: str | None = _named("shared-gallery-image.name", "Image in it.")
+    shared_version: str | None = _named("shared-gallery-image.version", "Version of the image.", "the latest")
+    community_gallery: str | None = _named(
+        "community-gallery-image.gallery-name", "Public name of a gallery that is open to everybody."
     )
-    shared_version: str | None = key(
-        FILLED_TEXT, None, "Version of the image.", name="shared-gallery-image.version", default_text="the latest"
-    )
-    community_gallery: str | None = key(
-        FILLED_TEXT,
-        None,
-        "Public name of a gallery that is open to everybody.",
-        name="community-gallery-image.gallery-name",
-        default_text="not given",
-    )
-    community_name: str | None = key(
-        FILLED_TEXT, None, "Image in it.", name="community-gallery-image.name", default_text="not given"
-    )
-    community_version: str | None = key(
-        FILLED_TEXT, None, "Version of the image.", name="community-gallery-image.version", default_text="the latest"
-    )
+    community_name: str | None = _named("community-gallery-image.name", "Image in it.")
+    community_version: str | None = _named("community-gallery-image.version", "Version of the image.", "the latest")
 
     @property
     def has_filter(self) -> bool:
@@ -228,27 +213,17 @@ def _gallery_path(kind: str, gallery: str, name: str | None, version: str | None
     return f"/{kind}/{gallery}/Images/{name}" + (f"/Versions/{version}" if version else "")
 
 
-class AzureDiskImage(ImageSettings):
+class AzureDiskImage(AzureImageSettings):
     """An image that the builder uploads here. How to log in stands here, not at the top level, but for the user.
 
     :param image: the top-level image.
     """
-
-    checks: ClassVar[tuple[Any, ...]] = (key_or_password,)
 
     name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
     username: str | None = key(
         TEXT.or_null(), None, "Deprecated: it belongs to the top-level image.", default_text="the top-level image's"
     )
     pause: bool = with_default(DiskImageSettings.pause, False)
-    ssh_key: str | None = key(
-        TEXT.or_null(),
-        None,
-        "Public SSH key that the user accepts. With it, passwords are not accepted.",
-        name="key",
-    )
-    password: str | None = key(TEXT.or_null(), None, "Of the user.")
-    generate_password: bool = key(FLAG, False, "A password that nobody knows: for images that need one.")
     tags: dict[str, str] = key(
         ANY_MAPPING,
         {},
@@ -308,17 +283,6 @@ def checksum_of(footer: bytes) -> int:
     """The sum of all bytes but the checksum itself, inverted."""
     rest = footer[:_CHECKSUM_AT] + footer[_CHECKSUM_AT + 4 : FOOTER_BYTES]
     return ~sum(rest) & 0xFFFFFFFF
-
-
-def fixed_footer(size: int) -> bytes:
-    """The footer of a fixed VHD, for tests and tools.
-
-    :param size: of the disk, in bytes.
-    """
-    head = struct.pack(">8sIIQI4sI4s", _COOKIE, 2, 0x10000, 0xFFFFFFFFFFFFFFFF, 0, b"np  ", 0x10000, b"Wi2k")
-    footer = head + _FIELDS.pack(size, size, 0, _FIXED, 0)
-    footer += bytes(FOOTER_BYTES - len(footer))
-    return footer[:_CHECKSUM_AT] + struct.pack(">I", checksum_of(footer)) + footer[_CHECKSUM_AT + 4 :]
 
 
 #: Environment variable with the path of the file with the credentials.
@@ -463,7 +427,7 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     def load(self, newconfig: Config) -> None:
         super().load(newconfig)
         self.auth_path = self.auth_path or os.environ.get(AUTH_VARIABLE)
-        images: list[AzureCloudImage | AzureDiskImage] = [*self.cloud_images.values(), *self.diskimages.values()]
+        images: list[AzureImageSettings] = [*self.cloud_images.values(), *self.diskimages.values()]
         for image in images:
             image.ssh_key = image.ssh_key or self.zuul_public_key
 

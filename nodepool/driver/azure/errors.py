@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.driver.framework.cloud_errors import (
@@ -137,7 +137,15 @@ class ArmApi(RestApi):
         return answer.status == 429 and not any(is_busy(error) for error in _errors_of(answer))
 
     def seconds_left_alone(self, kind: str, answer: HttpAnswer) -> float | None:
-        return pause_before_throttling(answer.headers)
+        # Hardly any call is left.
+        for part in answer.headers.get(_RESOURCE_LEFT, "").split(","):
+            window, _, left = part.rpartition(";")
+            if not window.strip().endswith(_OF_ONE) and left.strip().isdigit() and int(left) < LOWEST_LEFT:
+                return _WINDOW_PAUSE_SECONDS
+        for name, value in answer.headers.items():
+            if _LEFT.fullmatch(name) and value.isdigit() and int(value) < LOWEST_LEFT:
+                return _PAUSE_SECONDS
+        return None
 
     def error(self, head: str, answer: HttpAnswer) -> Exception:
         return meaning(head, _errors_of(answer), answer.status)
@@ -148,20 +156,6 @@ def _errors_of(answer: HttpAnswer) -> list[AzureError]:
         return errors_in(answer.json())
     except (ValueError, RecursionError):
         return []
-
-
-def pause_before_throttling(headers: Mapping[str, str]) -> float | None:
-    """For how long to leave a class alone of which hardly any call is left, in seconds; None = there are enough."""
-    for part in headers.get(_RESOURCE_LEFT, "").split(","):
-        window, _, left = part.rpartition(";")
-        if window.strip().endswith(_OF_ONE):
-            continue
-        if left.strip().isdigit() and int(left) < LOWEST_LEFT:
-            return _WINDOW_PAUSE_SECONDS
-    for name, value in headers.items():
-        if _LEFT.fullmatch(name) and value.isdigit() and int(value) < LOWEST_LEFT:
-            return _PAUSE_SECONDS
-    return None
 
 
 def errors_in(data: Any) -> list[AzureError]:

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What seldom changes in Azure.
 
-First the subnet, sizes and images (`AzureFacts`), then the places where a VM may be launched, then limits and use.
+First the places where a VM may be launched, then the subnet, sizes, images and limits (`AzureFacts`).
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.types import SUCCEEDED, AzureImage, Usage, VmRecord, VmSize, plain_location
+from nodepool.driver.azure.client import IMAGES, SUCCEEDED, ArmResource, Usage, VmRecord, VmSize, plain_location
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
 from nodepool.driver.framework.fact import Fact, Repeats
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
@@ -21,124 +20,27 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.azure.client import Arm
-    from nodepool.driver.azure.config import AzureCloudImage, AzureLabel, AzurePool, AzureProviderConfig
+    from nodepool.driver.azure.config import AzureCloudImage, AzureLabel, AzureProviderConfig
 
-#: How long the image of a filter is remembered.
+log = logging.getLogger("nodepool.driver.azure.facts")
+
+#: How long the image of a filter is remembered, in seconds.
 FILTERED_SECONDS: Final = 300.0
 #: The list of sizes has some MB.
 SIZES_SECONDS: Final = 6 * 3600.0
+#: Limits seldom change.
+LIMITS_SECONDS: Final = 600.0
 FOR_EVER: Final = float("inf")
+#: So often the log is reminded of what cannot be had, in seconds.
+_REMIND_SECONDS: Final = 3600.0
 
-
-class AzureFacts:
-    """Of one provider. Thread-safe; ``_lock`` guards the table, and is not held while Azure is asked."""
-
-    def __init__(self, config: AzureProviderConfig, client: Arm, clock: Callable[[], float] = monotonic) -> None:
-        self._config = config
-        self._client = client
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._subnet: Fact[str] = Fact(self._ask_subnet, clock)
-        self._sizes: Fact[dict[str, VmSize]] = Fact(client.sizes, clock)
-        self._images: dict[str, Fact[str]] = {}
-
-    def subnet_id(self) -> str:
-        """Of the VMs; may block.
-
-        :raises CloudSetup: there is no such subnet.
-        """
-        return self._subnet.get(FOR_EVER)
-
-    def size(self, name: str) -> VmSize:
-        """A size; may block.
-
-        :raises RuntimeConfigurationException: the location does not have it, or not for this subscription.
-        """
-        found = self._sizes.get(SIZES_SECONDS).get(name.lower())
-        where = f"the location {self._config.location}"
-        if found is None:
-            raise RuntimeConfigurationException(f"{where} has no size {name!r}; correct hardware-profile.vm-size")
-        if found.restricted:
-            raise RuntimeConfigurationException(
-                f"{where} does not give the size {name!r} to this subscription ({found.restricted}); choose another one"
-            )
-        return found
-
-    def known_size(self, name: str) -> VmSize | None:
-        """The same if the list was asked for before. Does not block."""
-        return (self._sizes.known() or {}).get(name.lower())
-
-    def know_sizes(self) -> None:
-        """Have the list, if it can be had; may block."""
-        self._sizes.get(SIZES_SECONDS)
-
-    def image_reference(self, label: AzureLabel, image_name: str | None) -> Mapping[str, str]:
-        """What a VM of a label is made of; may block.
-
-        :param image_name: of the upload (AZ-6); None = the label's cloud image.
-        :raises CloudSetup: there is no such image.
-        """
-        if image_name is not None:
-            return {"id": self._image_id(f"upload {image_name}", lambda: self._uploaded(image_name), FOR_EVER)}
-        image = label.cloud_image
-        assert image is not None
-        if not image.has_filter:
-            return image.reference()
-        return {"id": self._image_id(f"filter {image.name}", lambda: self._filtered(image).id, FILTERED_SECONDS)}
-
-    def forget(self) -> None:
-        """Azure refused a launch: look up again what it was made of."""
-        with self._lock:
-            self._images.clear()
-        self._subnet.clear()
-
-    def _ask_subnet(self) -> str:
-        named = self._config.subnet
-        if named is None:
-            return self._config.subnet_id or ""
-        try:
-            return self._client.subnet_id(*named)
-        except CloudNotFound as error:
-            raise CloudSetup(f"{error}; correct network of the provider", code=error.code, status=404) from error
-
-    def _uploaded(self, name: str) -> str:
-        try:
-            return self._client.image(name).id
-        except CloudNotFound as error:
-            raise CloudSetup(f"{error}; upload the image again", code=error.code, status=404) from error
-
-    def _filtered(self, image: AzureCloudImage) -> AzureImage:
-        found = [candidate for candidate in self._client.images() if matches(candidate, image)]
-        if not found:
-            told = {"name": image.filter_name, "location": image.filter_location, "tags": image.filter_tags}
-            wanted = ", ".join(f"{name}={value}" for name, value in told.items() if value)
-            group = self._config.resource_group
-            raise CloudSetup(
-                f"the resource group {group} has no image with {wanted or 'any name'}; correct image-filter of cloud "
-                f"image {image.name!r}",
-                code="ImageNotFound",
-            )
-        return max(found, key=lambda candidate: candidate.name)
-
-    def _image_id(self, key: str, ask: Callable[[], str], max_age: float) -> str:
-        with self._lock:
-            fact = self._images.get(key)
-            if fact is None:
-                fact = self._images[key] = Fact(ask, self._clock)
-        return fact.get(max_age)
-
-
-def matches(candidate: AzureImage, image: AzureCloudImage) -> bool:
-    """Does an image have all that a filter names? Names of images, locations and tags ignore case. Pure."""
-    tags = {name.lower(): value for name, value in candidate.metadata.items()}
-    return (
-        candidate.status == SUCCEEDED
-        and (image.filter_name is None or image.filter_name.lower() == candidate.name.lower())
-        and (
-            image.filter_location is None or plain_location(image.filter_location) == plain_location(candidate.location)
-        )
-        and all(tags.get(name.lower()) == value for name, value in image.filter_tags.items())
-    )
+#: Azure's names of quotas: cores of all regular VMs, of all spot VMs, and VMs.
+CORES: Final = "cores"
+SPOT_CORES: Final = "lowPriorityCores"
+VMS: Final = "virtualMachines"
+ADDRESSES: Final = "StandardSkuPublicIPAddresses"
+#: Its name in newer subscriptions.
+ADDRESSES_ALSO: Final = "IPv4StandardSkuPublicIpAddresses"
 
 
 # Where Azure may have capacity for a VM: the combinations of size and zone that a label allows. Pure functions.
@@ -164,50 +66,112 @@ def places_of(label: AzureLabel) -> list[VmPlace]:
     return [VmPlace(size, zone, spot) for spot in kinds for size in label.vm_sizes for zone in zones]
 
 
-# Limits of the subscription in the location, and what labels and VMs use of them (AZ-9).
+class AzureFacts:
+    """Of one provider. Thread-safe. What is not said to be pure, or not to block, may block."""
 
-log = logging.getLogger("nodepool.driver.azure.facts")
-
-#: Limits seldom change.
-LIMITS_SECONDS: Final = 600.0
-_TOLD_SECONDS: Final = 3600.0
-
-#: Azure's names of quotas: cores of all regular VMs, of all spot VMs, and VMs.
-CORES: Final = "cores"
-SPOT_CORES: Final = "lowPriorityCores"
-VMS: Final = "virtualMachines"
-ADDRESSES: Final = "StandardSkuPublicIPAddresses"
-#: Its name in newer subscriptions.
-ADDRESSES_ALSO: Final = "IPv4StandardSkuPublicIpAddresses"
-
-
-class SubscriptionLimits:
-    """Of one provider. Thread-safe. All but `use_of` may block."""
-
-    def __init__(
-        self, config: AzureProviderConfig, client: Arm, facts: AzureFacts, clock: Callable[[], float] = monotonic
-    ) -> None:
+    def __init__(self, config: AzureProviderConfig, client: Arm, clock: Callable[[], float] = monotonic) -> None:
         self._config = config
-        self._facts = facts
+        self._client = client
+        self._clock = clock
+        self._subnet: Fact[str] = Fact(self._ask_subnet, clock)
+        self._sizes: Fact[dict[str, VmSize]] = Fact(client.sizes, clock)
         self._usages: Fact[list[Usage]] = Fact(client.usages, clock)
-        self._repeats = Repeats(_TOLD_SECONDS, clock)
-        #: Replaced as a whole.
-        self._last: list[Usage] = []
+        #: Ids of images. Replaced as a whole; what is added has one key.
+        self._images: dict[str, Fact[str]] = {}
+        self._repeats = Repeats(_REMIND_SECONDS, clock)
+
+    # -- what a VM is made of --
+
+    def subnet_id(self) -> str:
+        """Of the VMs.
+
+        :raises CloudSetup: there is no such subnet.
+        """
+        return self._subnet.get(FOR_EVER)
+
+    def image_reference(self, label: AzureLabel, image_name: str | None) -> Mapping[str, str]:
+        """What a VM of a label is made of.
+
+        :param image_name: of the upload (AZ-6); None = the label's cloud image.
+        :raises CloudSetup: there is no such image.
+        """
+        if image_name is not None:
+            return {"id": self._image_id(f"upload {image_name}", lambda: self._uploaded(image_name), FOR_EVER)}
+        image = label.cloud_image
+        assert image is not None
+        if not image.has_filter:
+            return image.reference()
+        return {"id": self._image_id(f"filter {image.name}", lambda: self._filtered(image).id, FILTERED_SECONDS)}
+
+    def forget(self) -> None:
+        """Azure refused a launch: look up again what it was made of. Does not block."""
+        self._images = {}
+        self._subnet.clear()
+
+    def _ask_subnet(self) -> str:
+        named = self._config.subnet
+        if named is None:
+            return self._config.subnet_id or ""
+        try:
+            return self._client.subnet_id(self._client.subnet(*named))
+        except CloudNotFound as error:
+            raise CloudSetup(f"{error}; correct network of the provider", code=error.code, status=404) from error
+
+    def _uploaded(self, name: str) -> str:
+        try:
+            return self._client.image(name).id
+        except CloudNotFound as error:
+            raise CloudSetup(f"{error}; upload the image again", code=error.code, status=404) from error
+
+    def _filtered(self, image: AzureCloudImage) -> ArmResource:
+        found = [candidate for candidate in self._client.all_of(IMAGES) if matches(candidate, image)]
+        if not found:
+            given = {"name": image.filter_name, "location": image.filter_location, "tags": image.filter_tags}
+            wanted = ", ".join(f"{name}={value}" for name, value in given.items() if value)
+            group = self._config.resource_group
+            raise CloudSetup(
+                f"the resource group {group} has no image with {wanted or 'any name'}; correct image-filter of cloud "
+                f"image {image.name!r}",
+                code="ImageNotFound",
+            )
+        return max(found, key=lambda candidate: candidate.name)
+
+    def _image_id(self, key: str, ask: Callable[[], str], max_age: float) -> str:
+        return self._images.setdefault(key, Fact(ask, self._clock)).get(max_age)
+
+    # -- sizes and quotas (AZ-9) --
+
+    def size(self, name: str) -> VmSize:
+        """A size.
+
+        :raises RuntimeConfigurationException: the location does not have it, or not for this subscription.
+        """
+        found = self._sizes.get(SIZES_SECONDS).get(name.lower())
+        where = f"the location {self._config.location}"
+        if found is None:
+            raise RuntimeConfigurationException(f"{where} has no size {name!r}; correct hardware-profile.vm-size")
+        if found.restricted:
+            raise RuntimeConfigurationException(
+                f"{where} does not give the size {name!r} to this subscription ({found.restricted}); choose another one"
+            )
+        return found
+
+    def _known_size(self, name: str) -> VmSize | None:
+        """The same if the list was asked for before. Does not block."""
+        return (self._sizes.known() or {}).get(name.lower())
+
+    def know_sizes(self) -> None:
+        """Have the sizes of VMs for `use_of`; without them each counts as a VM only."""
+        self._try("the sizes of VMs are not known", lambda: self._sizes.get(SIZES_SECONDS))
 
     def limits(self) -> QuotaInformation:
-        """Of what the labels of the configuration need, as far as Azure has told.
+        """Of what the labels of the configuration need, as far as Azure says.
 
         Nothing waits for it: without an answer the last one counts, or there are no limits. What Azure then refuses
         waits all the same (AZ-10).
         """
-        try:
-            self._last = self._usages.get(LIMITS_SECONDS)
-        except LaunchError as error:
-            if self._repeats.worth_saying("usages"):
-                log.warning("Provider %s: the quota of the subscription is not known: %s", self._config.name, error)
-        else:
-            self._repeats.over("usages")
-        by_name = {usage.name.lower(): usage.limit for usage in self._last}
+        self._try("the quota of the subscription is not known", lambda: self._usages.get(LIMITS_SECONDS))
+        by_name = {usage.name.lower(): usage.limit for usage in self._usages.known() or ()}
         if ADDRESSES_ALSO.lower() in by_name:
             by_name.setdefault(ADDRESSES.lower(), by_name[ADDRESSES_ALSO.lower()])
         found = {name: by_name[name.lower()] for name in self._needed() if name.lower() in by_name}
@@ -215,37 +179,35 @@ class SubscriptionLimits:
         return QuotaInformation(default=math.inf, instances=instances, **_named(found))
 
     def _needed(self) -> set[str]:
+        """Names of the quotas that count."""
         needed = {ADDRESSES}
         for pool in self._config.pools.values():
-            for label in pool.labels.values():
-                for name in label.vm_sizes:
-                    size = self._facts.known_size(name)
-                    needed |= set(_cores_of(size, label.use_spot)) if size else set()
-                    if size and label.use_spot and label.spot_fallback:
-                        needed |= set(_cores_of(size, False))
+            for place in (place for label in pool.labels.values() for place in places_of(label)):
+                if size := self._known_size(place.size):
+                    needed |= _cores_of(size, place.spot).keys()
         return needed
 
-    def know_sizes(self) -> None:
-        """Have the sizes of VMs for `use_of`; without them each counts as a VM only."""
+    def _try(self, trouble: str, ask: Callable[[], object]) -> None:
+        """Have something without which work goes on. That it cannot be had is logged now and then."""
         try:
-            self._facts.know_sizes()
+            ask()
         except LaunchError as error:
-            if self._repeats.worth_saying("sizes"):
-                log.warning("Provider %s: the sizes of VMs are not known: %s", self._config.name, error)
+            if self._repeats.worth_saying(trouble):
+                log.warning("Provider %s: %s: %s", self._config.name, trouble, error)
         else:
-            self._repeats.over("sizes")
+            self._repeats.over(trouble)
 
     def need_of(self, label: AzureLabel) -> QuotaInformation:
         """What a node of a label uses, if it is of the first of its sizes.
 
         :raises RuntimeConfigurationException: the location does not have the size.
         """
-        size = self._facts.size(label.vm_sizes[0])
-        return _use(size, label.use_spot, _public_addresses(label.pool))
+        public = int(label.pool.public_ipv4) + int(label.pool.public_ipv6)
+        return _use(self.size(label.vm_sizes[0]), label.use_spot, public)
 
     def use_of(self, record: VmRecord) -> QuotaInformation:
         """What a VM uses, as far as its size is known. Does not block."""
-        size = self._facts.known_size(record.size)
+        size = self._known_size(record.size)
         if size is None:
             return QuotaInformation(instances=1)
         addresses = record.addresses
@@ -253,8 +215,17 @@ class SubscriptionLimits:
         return _use(size, record.spot, public)
 
 
-def _public_addresses(pool: AzurePool) -> int:
-    return int(pool.public_ipv4) + int(pool.public_ipv6)
+def matches(candidate: ArmResource, image: AzureCloudImage) -> bool:
+    """Does an image have all that a filter names? Names of images, locations and tags ignore case. Pure."""
+    tags = {name.lower(): value for name, value in candidate.metadata.items()}
+    return (
+        candidate.status == SUCCEEDED
+        and (image.filter_name is None or image.filter_name.lower() == candidate.name.lower())
+        and (
+            image.filter_location is None or plain_location(image.filter_location) == plain_location(candidate.location)
+        )
+        and all(tags.get(name.lower()) == value for name, value in image.filter_tags.items())
+    )
 
 
 def _cores_of(size: VmSize, spot: bool) -> dict[str, float]:

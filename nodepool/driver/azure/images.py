@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uploaded images of one Azure provider: upload, deletion and list (AZ-12, AZ-13).
 
-First `AzureImages` and one upload, then the calls that it makes, then how a long operation is followed.
+First one upload, then images and the calls that an upload makes, then how a long operation is followed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import base64
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.client import CALL_SECONDS, DISKS, IMAGES, READ, WRITE, Arm
+from nodepool.driver.azure.client import CANCELED, DISKS, FAILED, IMAGES, SUCCEEDED, Arm
 from nodepool.driver.azure.config import problem_of
 from nodepool.driver.azure.errors import errors_in, meaning
-from nodepool.driver.azure.types import CANCELED, FAILED, SUCCEEDED
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, retry_after
 from nodepool.driver.framework.images import ImageTime, ListedImage
@@ -26,7 +25,7 @@ from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.azure.config import AzureDiskImage, AzureProviderConfig
+    from nodepool.driver.azure.config import AzureDiskImage
     from nodepool.driver.framework.http.plain_http import PlainHttp
     from nodepool.driver.framework.http.rest_calls import RestAnswer
 
@@ -37,54 +36,6 @@ SEGMENT_BYTES: Final = 4 * 1024 * 1024
 _EMPTY: Final = bytes(SEGMENT_BYTES)
 #: What says of which upload a thing is.
 _OWN: Final = (PROVIDER_KEY, BUILD_KEY, UPLOAD_KEY)
-
-
-class AzureImages:
-    """All methods block; any thread may call them."""
-
-    def __init__(self, config: AzureProviderConfig, calls: AzureImageCalls) -> None:
-        self._config = config
-        self.calls = calls
-
-    def upload(self, image: AzureDiskImage, name: str, path: str, metadata: Mapping[str, Any]) -> str:
-        """Upload a file; returns the name of the image. After an error nothing is left, if Azure lets us.
-
-        :raises ImageCreateException: Azure cannot use it, or it took too long.
-        :raises UploadGivenUp: nobody wants it any more.
-        :raises LaunchError: Azure refused it, or is away.
-        :raises OSError: the file cannot be read.
-        """
-        problem = problem_of(path)
-        if problem is not None:
-            raise ImageCreateException(f"Provider {self._config.name}: image {name}: {problem}")
-        merged = {str(key): str(value) for key, value in metadata.items()}
-        own = {key: value for key, value in merged.items() if key.startswith("nodepool_")}
-        return str(DiskUpload(self.calls, path, name, {**merged, **image.tags, **own}).upload())
-
-    def delete(self, name: str) -> None:
-        """Delete an image and what its upload may have left; one that is gone is no error (AZ-13)."""
-        self.calls.delete(IMAGES, name)
-        self.discard_disk(name)
-
-    def discard_disk(self, name: str) -> None:
-        """Delete a disk of an upload, if it is there."""
-        try:
-            self.calls.delete(DISKS, name)
-        except CloudRefused as error:
-            # It may still be written to.
-            log.debug("Provider %s: disk %s: %s", self._config.name, name, error)
-            self.calls.end_access(name)
-            self.calls.delete(DISKS, name)
-
-    def listed(self) -> Iterator[ListedImage]:
-        """Images, and disks of uploads that did not end."""
-        names = set()
-        for image in self.calls.arm.images():
-            names.add(image.name.lower())
-            yield ListedImage(image.name, image.name, image.metadata, usable=image.status != FAILED)
-        for disk in self.calls.arm.disks():
-            if disk.metadata.get(UPLOAD_KEY) and disk.name.lower() not in names:
-                yield ListedImage(disk.name, disk.name, disk.metadata, usable=False)
 
 
 class DiskUpload(ImageUploader):
@@ -141,7 +92,7 @@ class DiskUpload(ImageUploader):
         self._calls.delete(DISKS, self.image_name)
 
 
-# `AzureImageCalls`: the calls that an upload makes, and the operations that they begin (AZ-12, AZ-13).
+# `AzureImageCalls`: images, and the calls and operations that an upload makes (AZ-12, AZ-13).
 
 #: How long the address of an upload is valid: longer than an upload takes.
 ACCESS_SECONDS: Final = 24 * 3600
@@ -163,6 +114,47 @@ class AzureImageCalls:
         self._location = location
         self._clock = clock
 
+    # -- images --
+
+    def upload(self, image: AzureDiskImage, name: str, path: str, metadata: Mapping[str, Any]) -> str:
+        """Upload a file; returns the name of the image. After an error nothing is left, if Azure lets us.
+
+        :raises ImageCreateException: Azure cannot use it, or it took too long.
+        :raises UploadGivenUp: it is not wanted any more.
+        :raises OSError: the file cannot be read.
+        """
+        problem = problem_of(path)
+        if problem is not None:
+            raise ImageCreateException(f"Provider {self.arm.calls.provider}: image {name}: {problem}")
+        merged = {str(key): str(value) for key, value in metadata.items()}
+        own = {key: value for key, value in merged.items() if key.startswith("nodepool_")}
+        return str(DiskUpload(self, path, name, {**merged, **image.tags, **own}).upload())
+
+    def delete_image(self, name: str) -> None:
+        """Delete an image and what its upload may have left; one that is absent is no error (AZ-13)."""
+        self.delete(IMAGES, name)
+        self.discard_disk(name)
+
+    def discard_disk(self, name: str) -> None:
+        """Delete a disk of an upload, if it is there."""
+        try:
+            self.delete(DISKS, name)
+        except CloudRefused as error:
+            # It may still be written to.
+            log.debug("Provider %s: disk %s: %s", self.arm.calls.provider, name, error)
+            self.end_access(name)
+            self.delete(DISKS, name)
+
+    def listed(self) -> Iterator[ListedImage]:
+        """Images, and disks of uploads that did not end."""
+        names = set()
+        for image in self.arm.all_of(IMAGES):
+            names.add(image.name.lower())
+            yield ListedImage(image.name, image.name, image.metadata, usable=image.status != FAILED)
+        for disk in self.arm.all_of(DISKS):
+            if disk.metadata.get(UPLOAD_KEY) and disk.name.lower() not in names:
+                yield ListedImage(disk.name, disk.name, disk.metadata, usable=False)
+
     # -- the disk that is uploaded --
 
     def create_disk(self, name: str, size: int, tags: Mapping[str, str], wanted: Callable[[], None]) -> None:
@@ -176,20 +168,17 @@ class AzureImageCalls:
             "osType": "Linux",
             "hyperVGeneration": "V2",
         }
-        body = {"location": self._location, "tags": dict(tags), "properties": properties}
-        self._finish(self._put(DISKS, name, body), f"disk {name}", wanted)
+        self._put(DISKS, name, f"disk {name}", tags, properties, wanted)
 
     def begin_access(self, name: str, wanted: Callable[[], None]) -> str:
         """Where the disk is written to: an address that needs no login, so nobody may see it."""
         body = {"access": "Write", "durationInSeconds": ACCESS_SECONDS}
-        answer = self._post(name, "beginGetAccess", body)
+        answer = self._order("POST", DISKS, name, f"beginGetAccess of {name}", "/beginGetAccess", body)
         what = f"access to disk {name}"
         data = self._finish(answer, what, wanted)
-        if data is None and answer.headers.get("Location"):
+        if data is None and (location := answer.headers.get("Location")):
             # The end of the operation need not have it: the official clients read it there.
-            data = self._finish(
-                answer._replace(status=202, headers={"Location": answer.headers["Location"]}), what, wanted
-            )
+            data = self._finish(answer._replace(status=202, headers={"Location": location}), what, wanted)
         found = data.get("accessSAS") if isinstance(data, dict) else None
         if not isinstance(found, str) or not found.startswith(("https://", "http://")):
             raise CloudAway(f"Provider {self.arm.calls.provider}: Azure gave no address to write disk {name} to")
@@ -226,24 +215,18 @@ class AzureImageCalls:
     def end_access(self, name: str) -> None:
         """End the access; without that the disk can be neither used nor deleted. One that is gone is no error."""
         try:
-            self._finish(self._post(name, "endGetAccess", None), f"end of the access to disk {name}")
+            answer = self._order("POST", DISKS, name, f"endGetAccess of {name}", "/endGetAccess")
+            self._finish(answer, f"end of the access to disk {name}")
         except CloudNotFound:
             return
 
     def delete(self, kind: str, name: str) -> None:
         """Delete a resource, and wait until it is gone. One that is gone already is no error."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                answer = self.arm.begin_delete(kind, name)
-            except CloudNotFound:
-                return
-            except CloudAway:
-                if attempt == _ATTEMPTS:
-                    raise
-                continue
-            if answer.status != 204:
-                self._finish(answer, f"deletion of {name}")
+        try:
+            answer = self._order("DELETE", kind, name, f"deleting {name}")
+        except CloudNotFound:
             return
+        self._finish(answer, f"deletion of {name}")
 
     # -- the image --
 
@@ -258,42 +241,48 @@ class AzureImageCalls:
                 "osDisk": {
                     "osType": "Linux",
                     "osState": "Generalized",
-                    "managedDisk": {"id": self.arm.resource_id(DISKS, disk)},
+                    "managedDisk": {"id": self.arm.path(DISKS, disk)},
                 },
                 "zoneResilient": True,
             },
         }
-        body = {"location": self._location, "tags": dict(tags), "properties": properties}
-        self._finish(self._put(IMAGES, name, body), f"image {name}", wanted)
+        self._put(IMAGES, name, f"image {name}", tags, properties, wanted)
         where = f"Provider {self.arm.calls.provider}: image {name}"
 
-        def look() -> tuple[State, None]:
+        def look() -> tuple[bool, None, None]:
             # After the end of the operation Azure may not know the image for a moment, or it may not be ready.
             status = self.arm.image(name).status
             if status in (FAILED, CANCELED):
                 raise ImageCreateException(f"{where} is {status} after its upload")
-            return State(status == SUCCEEDED), None
+            return status == SUCCEEDED, None, None
 
         wait(self.arm, where, look, self._clock, wanted)
 
     # -- inside --
 
-    def _put(self, kind: str, name: str, body: Mapping[str, Any]) -> RestAnswer:
-        """The same again makes nothing new."""
-        return self._again(lambda: self.arm.request(WRITE, "PUT", kind, name, f"creating {name}", body=body))
+    def _put(
+        self,
+        kind: str,
+        name: str,
+        what: str,
+        tags: Mapping[str, str],
+        properties: Mapping[str, Any],
+        wanted: Callable[[], None],
+    ) -> None:
+        body = {"location": self._location, "tags": dict(tags), "properties": properties}
+        self._finish(self._order("PUT", kind, name, f"creating {name}", body=body), what, wanted)
 
-    def _post(self, disk: str, action: str, body: Mapping[str, Any] | None) -> RestAnswer:
-        what = f"{action} of {disk}"
-        return self._again(lambda: self.arm.request(WRITE, "POST", DISKS, disk, what, action, body))
-
-    def _again(self, call: Callable[[], RestAnswer]) -> RestAnswer:
-        for _ in range(_ATTEMPTS - 1):
+    def _order(
+        self, method: str, kind: str, name: str, what: str, action: str = "", body: Mapping[str, Any] | None = None
+    ) -> RestAnswer:
+        """`Arm.request`, sent again without an answer: the same again makes nothing new."""
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
-                return call()
+                return self.arm.request(method, kind, name, what, action, body)
             except CloudAway as error:
-                if not error.maybe_done:
+                if attempt == _ATTEMPTS or not error.maybe_done:
                     raise
-        return call()
+        raise AssertionError("the last attempt returns or raises")
 
     def _finish(self, answer: RestAnswer, what: str, wanted: Callable[[], None] = lambda: None) -> Any:
         return follow(self.arm, answer, what, self._clock, wanted)
@@ -316,15 +305,8 @@ _ACCEPTED: Final = 202
 _SUCCEEDED: Final = "succeeded"
 _FAILED: Final = ("failed", "canceled", "cancelled")
 
-
-class State(NamedTuple):
-    """Of an operation.
-
-    :param output: of one that has ended.
-    """
-
-    ended: bool
-    output: Any = None
+#: What a look finds: whether it has ended, what came of it, and after how many seconds to look again, if Azure says.
+Look = Callable[[], tuple[bool, Any, float | None]]
 
 
 def follow(
@@ -347,58 +329,47 @@ def follow(
         return answer.data
     pause = retry_after(answer.headers)
 
-    def look() -> tuple[State, float | None]:
+    def look() -> tuple[bool, Any, float | None]:
         nonlocal address
-        found = arm.calls.call(READ, "GET", arm.checked(address), f"waiting for {what}", seconds=CALL_SECONDS)
-        if by_location:
-            address = found.headers.get("Location") or address
-        told = retry_after(found.headers)
-        return _at_location(found) if by_location else _told(found, where), pause if told is None else told
+        found = arm.operation(address, what)
+        given = retry_after(found.headers)
+        again = pause if given is None else given
+        if not by_location:
+            return *_ended(found.data, where), again
+        address = found.headers.get("Location") or address
+        # An operation that failed answers with an error.
+        return found.status != _ACCEPTED, found.data, again
 
     return wait(arm, where, look, clock, wanted)
 
 
-def wait(
-    arm: Arm,
-    where: str,
-    look: Callable[[], tuple[State, float | None]],
-    clock: Callable[[], float],
-    wanted: Callable[[], None],
-) -> Any:
+def wait(arm: Arm, where: str, look: Look, clock: Callable[[], float], wanted: Callable[[], None]) -> Any:
     """Look until something has ended; returns its output. Blocks. Raises as `follow`.
 
-    :param look: gives the state, and after how many seconds to look again, if Azure says. While the thing is new it may
-        raise CloudNotFound.
+    :param look: while the thing is new it may raise CloudNotFound.
     """
     time = ImageTime(where, OPERATION_SECONDS, arm.calls.stopped, clock, wanted)
     while True:
-        seconds: float | None = None
+        pause: float | None = None
         try:
-            state, seconds = look()
+            ended, output, pause = look()
+            if ended:
+                return output
         except CloudNotFound:
             if time.left() < OPERATION_SECONDS - APPEARS_SECONDS:
                 raise
-            state = State(False)
-        if state.ended:
-            return state.output
         time.check()
         wanted()
-        if not time.wait(min(LONGEST_POLL_SECONDS, POLL_SECONDS if seconds is None else seconds)):
+        if not time.wait(min(LONGEST_POLL_SECONDS, POLL_SECONDS if pause is None else pause)):
             time.check()
             raise time.over()
 
 
-def _at_location(found: RestAnswer) -> State:
-    """An operation that failed answers with an error."""
-    return State(False) if found.status == _ACCEPTED else State(True, found.data)
-
-
-def _told(found: RestAnswer, where: str) -> State:
-    data = found.data if isinstance(found.data, dict) else {}
+def _ended(data: Any, where: str) -> tuple[bool, Any]:
+    """Has an operation ended, and with which output?"""
+    data = data if isinstance(data, dict) else {}
     status = str(data.get("status", "")).lower()
-    if status == _SUCCEEDED:
-        return State(True, (data.get("properties") or {}).get("output"))
-    if status not in _FAILED:
-        return State(False)
-    errors = errors_in(data)
-    raise meaning(f"{where} failed", errors) if errors else CloudRefused(f"{where} ended as {status!r}")
+    if status in _FAILED:
+        errors = errors_in(data)
+        raise meaning(f"{where} failed", errors) if errors else CloudRefused(f"{where} ended as {status!r}")
+    return status == _SUCCEEDED, (data.get("properties") or {}).get("output")

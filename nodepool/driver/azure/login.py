@@ -2,19 +2,19 @@
 """Tokens of the Microsoft identity platform (AZ-1).
 
 First the login (https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow has the calls),
-then the file of ``auth-path``, then the proof that we have the key of a certificate.
+then the file of ``auth-path``.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import urllib.parse
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused, one_line
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _IDENTITY_VERSION: Final = "2018-02-01"
-_ASSERTION_SECONDS: Final = 600.0
+_ASSERTION_SECONDS: Final = 600
 
 
 class AzureLogin(TokenLogin):
@@ -49,70 +49,85 @@ class AzureLogin(TokenLogin):
         return self._account or self._read()
 
     def ask(self) -> tuple[str, float]:
-        data = self._ask(self._read())
-        try:
-            return str(data["access_token"]), float(data["expires_in"])
-        except (KeyError, TypeError, ValueError):
-            raise CloudAway(
-                f"Provider {self.provider}: the answer to the login has no token", maybe_done=False
-            ) from None
-
-    def _read(self) -> AuthFile:
-        self._account = read_auth_file(self._auth_path)
-        return self._account
-
-    def _ask(self, account: AuthFile) -> Any:
         from nodepool.driver.framework.http.plain_http import NoAnswer
 
+        account = self._read()
         head = f"Provider {self.provider}: login failed"
         try:
             answer = self._send_managed(account) if account.managed else self._send(account)
         except NoAnswer as error:
             raise CloudAway(f"{head}: {error}", maybe_done=False) from error
+        except (OSError, ValueError) as error:
+            raise LoginRefused(f"{head}: {error}; correct the file of auth-path") from error
         try:
             data = answer.json()
         except (ValueError, RecursionError):
             data = None
+        found = data if isinstance(data, dict) else {}
         if answer.status == 200:
-            return data
-        told = data if isinstance(data, dict) else {}
-        code = str(told.get("error") or answer.status)
-        text = f"{head}: {code}: {one_line(str(told.get('error_description') or f'status {answer.status}'))}"
+            try:
+                return str(found["access_token"]), float(found["expires_in"])
+            except (KeyError, TypeError, ValueError):
+                text = f"Provider {self.provider}: the answer to the login has no token"
+                raise CloudAway(text, maybe_done=False) from None
+        code = str(found.get("error") or answer.status)
+        text = f"{head}: {code}: {one_line(str(found.get('error_description') or f'status {answer.status}'))}"
         raise login_error(text, answer, code, "correct the file of auth-path", metadata=account.managed)
 
-    def _send(self, account: AuthFile) -> HttpAnswer:
-        import urllib.parse
+    def _read(self) -> AuthFile:
+        self._account = read_auth_file(self._auth_path)
+        return self._account
 
+    def _send(self, account: AuthFile) -> HttpAnswer:
+        """Raises OSError or ValueError for a file that has no proof, and NoAnswer."""
         url = f"{account.login_url}/{urllib.parse.quote(account.tenant_id)}/oauth2/v2.0/token"
         form = {
             "grant_type": "client_credentials",
             "client_id": account.client_id,
             "scope": f"{account.arm_url}/.default",
-            **self._proof(account, url),
         }
+        if account.client_secret:
+            form["client_secret"] = account.client_secret
+        else:
+            form["client_assertion_type"] = ASSERTION_TYPE
+            form["client_assertion"] = _assertion(account, url)
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         return self._http.send("POST", url, headers, urllib.parse.urlencode(form).encode())
-
-    def _proof(self, account: AuthFile, url: str) -> dict[str, str]:
-        if account.client_secret:
-            return {"client_secret": account.client_secret}
-        try:
-            if account.federated_token_file:
-                assertion = account.federated_token_file.read_text(encoding="utf-8").strip()
-            else:
-                assert account.client_certificate is not None
-                pem = account.client_certificate.read_bytes()
-                assertion = client_assertion(pem, account.client_id, url, wall_time(), _ASSERTION_SECONDS)
-        except (OSError, ValueError) as error:
-            text = f"Provider {self.provider}: login failed: {error}; correct the file of auth-path"
-            raise LoginRefused(text) from error
-        return {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
 
     def _send_managed(self, account: AuthFile) -> HttpAnswer:
         query = {"api-version": _IDENTITY_VERSION, "resource": account.arm_url}
         if account.client_id:
             query["client_id"] = account.client_id
         return self._http.send("GET", account.identity_url, {"Metadata": "true"}, query=query)
+
+
+def _assertion(account: AuthFile, url: str) -> str:
+    """A token of another identity provider; or one that shows that we have the key of a certificate (RFC 7523).
+
+    As https://learn.microsoft.com/entra/identity-platform/certificate-credentials has it, and MSAL makes it.
+
+    :param url: address of the token endpoint.
+    :raises OSError: a file cannot be read.
+    :raises ValueError: there is no certificate or no key in it.
+    """
+    if account.federated_token_file:
+        return account.federated_token_file.read_text(encoding="utf-8").strip()
+    assert account.client_certificate is not None
+    import jwt
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    pem = account.client_certificate.read_bytes()
+    thumbprint = x509.load_pem_x509_certificate(pem).fingerprint(hashes.SHA256())
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise ValueError("the key of the certificate is not RSA")
+    who, now = account.client_id, int(wall_time())
+    times = {"jti": str(uuid.uuid4()), "nbf": now, "exp": now + _ASSERTION_SECONDS}
+    claims = {"aud": url, "iss": who, "sub": who, **times}
+    head = {"x5t#S256": base64.urlsafe_b64encode(thumbprint).rstrip(b"=").decode()}
+    return jwt.encode(claims, key, "PS256", head)
 
 
 # The file of ``auth-path``: who Nodepool is for Azure, and where Azure is (AZ-1).
@@ -140,13 +155,9 @@ class AuthFile:
     login_url: str
     arm_url: str
     identity_url: str
-    client_secret: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
     client_certificate: Path | None = None
     federated_token_file: Path | None = None
-
-    def __repr__(self) -> str:
-        # Not the secret.
-        return f"AuthFile({self.subscription_id}, {self.client_id})"
 
     @property
     def managed(self) -> bool:
@@ -200,52 +211,7 @@ def _checked(path: str, data: Mapping[str, Any]) -> AuthFile:
 
 def _url(path: str, data: Mapping[str, Any], name: str, default: str) -> str:
     found = data.get(name) or default
-    if not isinstance(found, str) or urlsplit(found).scheme not in ("http", "https") or not urlsplit(found).hostname:
+    parts = urllib.parse.urlsplit(found) if isinstance(found, str) else None
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise LoginRefused(f"{name} in {path} is no address; correct it")
     return found.rstrip("/")
-
-
-# A JWT that proves that we have the key of a certificate (RFC 7523).
-#
-# As https://learn.microsoft.com/entra/identity-platform/certificate-credentials has it, and MSAL makes it.
-
-
-def client_assertion(pem: bytes, client_id: str, audience: str, now: float, seconds: float) -> str:
-    """Sign one.
-
-    :param pem: certificate and private key.
-    :param audience: address of the token endpoint.
-    :param now: seconds since the epoch.
-    :param seconds: how long it is valid.
-    :raises ValueError: there is no certificate or no key in the PEM.
-    """
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
-    certificate = x509.load_pem_x509_certificate(pem)
-    key = serialization.load_pem_private_key(pem, None)
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise ValueError("the key of the certificate is not RSA")
-    head = {"alg": "PS256", "typ": "JWT", "x5t#S256": _text(certificate.fingerprint(hashes.SHA256()))}
-    claims = {
-        "aud": audience,
-        "iss": client_id,
-        "sub": client_id,
-        "jti": str(uuid.uuid4()),
-        "nbf": int(now),
-        "exp": int(now + seconds),
-    }
-    signed = f"{_json(head)}.{_json(claims)}"
-    # RFC 7518, 3.5.
-    pss = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH)
-    signature = key.sign(signed.encode(), pss, hashes.SHA256())
-    return f"{signed}.{_text(signature)}"
-
-
-def _json(value: dict[str, Any]) -> str:
-    return _text(json.dumps(value).encode())
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -14,25 +14,30 @@ import secrets
 import string
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.azure.client import CALL_SECONDS, NETWORK_VERSION, VMS, Arm
-from nodepool.driver.azure.errors import CloudBusy
-from nodepool.driver.azure.facts import VmPlace, places_of
-from nodepool.driver.azure.types import (
+from nodepool.driver.azure.client import (
+    ADDRESSES,
+    CALL_SECONDS,
     CREATING,
     DELETING,
     FAILED,
+    INTERFACES,
+    NETWORK_VERSION,
     SUCCEEDED,
+    VMS,
     Addresses,
-    Interface,
-    PublicAddress,
+    Arm,
+    ArmResource,
     VmRecord,
     addresses_of,
     by_id,
     name_of,
 )
+from nodepool.driver.azure.errors import CloudBusy
+from nodepool.driver.azure.facts import VmPlace, places_of
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -51,10 +56,8 @@ from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from nodepool.driver.azure.config import AzureCloudImage, AzureDiskImage, AzureLabel, AzurePool, AzureProviderConfig
-    from nodepool.driver.azure.facts import AzureFacts, SubscriptionLimits
+    from nodepool.driver.azure.config import AzureImageSettings, AzureLabel, AzurePool, AzureProviderConfig
+    from nodepool.driver.azure.facts import AzureFacts
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
@@ -68,6 +71,10 @@ MOST_SPOT: Final = 5000
 #: Why a VM is gone. Azure does not tell it of VMs that are deleted.
 EVICTED: Final = "SpotEviction"
 DELETED: Final = "NotFound"
+#: From one call that proves absences to the next, in seconds.
+PROOF_SECONDS: Final = 1.5
+#: VMs that one such call is about.
+MOST_PROOFS: Final = 1000
 
 
 class AzureMachines(InstanceCloud[VmRecord]):
@@ -88,12 +95,11 @@ class AzureMachines(InstanceCloud[VmRecord]):
     looks_singly = 2
     absence_is_proved = True
 
-    def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts, limits: SubscriptionLimits) -> None:
+    def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts) -> None:
         super().__init__(config.name)
         self.config = config
         self.client = client
         self.facts = facts
-        self.limits = limits
         self.places: ZonePlaces[VmPlace] = ZonePlaces()
         #: Addresses of VMs, which do not change, by ``vm_id``. It is never replaced: one thread may list while another
         #: one looks at a VM.
@@ -101,7 +107,9 @@ class AzureMachines(InstanceCloud[VmRecord]):
         #: Names of spot VMs of ours that a list has shown, the latest last. The same thread changes it.
         self._spot: dict[str, None] = {}
         self._looked_up_at = float("-inf")
-        self._proofs: Batches[str] = Batches(AbsenceProof(client).look, self.others, MANY)
+        #: When the last call of a proof began. One thread at a time uses it.
+        self._proved_at = float("-inf")
+        self._proofs: Batches[str] = Batches(self.prove_absence, self.others, MOST_PROOFS)
 
     def list_instances(self, since: str | None) -> list[VmRecord]:
         records = self.client.vms()
@@ -163,24 +171,24 @@ class AzureMachines(InstanceCloud[VmRecord]):
 
     def _look_up(self, records: list[VmRecord]) -> None:
         """Two lists for all VMs that have become ready since the last time, and for those that are about to."""
-        interfaces = {interface.id: interface for interface in self.client.interfaces()}
+        interfaces = by_id(self.client.all_of(INTERFACES))
         wanted = (interfaces.get(record.interface_id) for record in records)
-        public = by_id(self.client.addresses()) if any(one.public_ids for one in wanted if one is not None) else {}
+        public = by_id(self.client.all_of(ADDRESSES)) if any(one.public_ids for one in wanted if one) else {}
         for record in records:
             self._note_addresses(record, interfaces.get(record.interface_id), public)
 
     def _look_up_one(self, record: VmRecord) -> None:
         """The same for one VM: its interface and its public addresses alone."""
         try:
-            interface = self.client.interface(name_of(record.interface_id))
-            public = by_id([self.client.address(name_of(public_id)) for public_id in interface.public_ids])
+            interface = self.client.one_of(INTERFACES, name_of(record.interface_id))
+            public = by_id(self.client.one_of(ADDRESSES, name_of(public_id)) for public_id in interface.public_ids)
         except CloudNotFound as error:
             log.debug("Provider %s: the addresses of VM %s are not there yet: %s", self.provider, record.id, error)
         else:
             self._note_addresses(record, interface, public)
 
     def _note_addresses(
-        self, record: VmRecord, interface: Interface | None, public: Mapping[str, PublicAddress]
+        self, record: VmRecord, interface: ArmResource | None, public: Mapping[str, ArmResource]
     ) -> None:
         found = None if interface is None else addresses_of(interface, public)
         if found is not None:
@@ -195,11 +203,41 @@ class AzureMachines(InstanceCloud[VmRecord]):
         proof: Future[Any] = self._proofs.add(record_id)
         return proof
 
+    def prove_absence(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
+        """Are VMs deleted that lists do not show any more? Lists of Azure are late: alone they prove nothing (AZ-11,
+        CM-7). For `Batches`: NotFound for each VM that is deleted; nothing = not known yet.
+
+        A VM cannot be without its network interface, and the interface says which VM it belongs to. So a VM that the
+        list of VMs lacks, and to which no interface belongs, is deleted: two services of Azure say so. For many VMs
+        that is one call in place of one for each. Blocks.
+
+        :param take: gives the names of VMs.
+        """
+        # Those that are deleted meanwhile need no call of their own.
+        self.client.calls.pause(self._proved_at + PROOF_SECONDS - monotonic())
+        self._proved_at = monotonic()
+        names = take()
+        if len(names) <= 1:
+            found: dict[str, Exception] = {}
+            for name in names:
+                try:
+                    self.client.vm(name)
+                except LaunchError as error:
+                    found[name] = error
+            return found
+        used = {interface.name.lower() for interface in self.client.all_of(INTERFACES) if interface.used}
+        where = f"Provider {self.provider}"
+        return {
+            name: CloudNotFound(f"{where}: {name} is gone, and its interface is free", code="NotFound", status=404)
+            for name in names
+            if interface_name(name) not in used
+        }
+
     def delete_instance(self, record_id: str) -> None:
         self.client.delete(VMS, record_id)
 
     def close(self) -> None:
-        self.client.close()
+        self.client.calls.close()
 
 
 class AzureDeletion(DeletionMachine[VmRecord]):
@@ -213,62 +251,6 @@ class AzureDeletion(DeletionMachine[VmRecord]):
         if not isinstance(error, CloudRefused) or isinstance(error, CloudSetup):
             return False
         return error.status == 409 or isinstance(error, CloudBusy)
-
-
-# Are VMs deleted that lists do not show any more? Lists of Azure are late, so that alone proves nothing (AZ-11, CM-7).
-
-#: So many VMs are asked for one by one: the answer 404 is the proof.
-FEW: Final = 1
-#: From one of these calls to the next, in seconds.
-PAUSE_SECONDS: Final = 1.5
-#: VMs that one list of interfaces proves to be gone.
-MANY: Final = 1000
-
-
-class AbsenceProof:
-    """For VMs that were in lists, whose deletion was accepted, and that a later list lacks.
-
-    A VM cannot be without its network interface, and the interface says which VM it belongs to. So a VM that the list
-    of VMs lacks, and to which no interface belongs, is gone: two services of Azure say so. For many VMs that is one
-    call instead of one for each. All methods block; any thread may call them.
-    """
-
-    def __init__(self, client: Arm, clock: Callable[[], float] = monotonic) -> None:
-        self._client = client
-        self._clock = clock
-        #: When the last call of a proof began. One thread at a time uses it.
-        self._looked_at = float("-inf")
-
-    def look(self, take: Callable[[], list[str]]) -> Mapping[str, Exception]:
-        """For `nodepool.driver.framework.orders.Batches`: NotFound for each VM that is gone; nothing = not known yet.
-
-        :param take: gives the names of VMs.
-        """
-        # Those that go meanwhile need no call of their own.
-        self._client.calls.pause(self._looked_at + PAUSE_SECONDS - self._clock())
-        self._looked_at = self._clock()
-        names = take()
-        if len(names) <= FEW:
-            return {name: error for name in names if (error := self._ask(name)) is not None}
-        used = names_used(self._client.interfaces())
-        where = f"Provider {self._client.calls.provider}"
-        return {
-            name: CloudNotFound(f"{where}: {name} is gone, and its interface is free", code="NotFound", status=404)
-            for name in names
-            if interface_name(name) not in used
-        }
-
-    def _ask(self, name: str) -> Exception | None:
-        try:
-            self._client.vm(name)
-        except LaunchError as error:
-            return error
-        return None
-
-
-def names_used(interfaces: Iterable[Interface]) -> set[str]:
-    """Names, in lower case, of the interfaces that belong to a VM. Pure."""
-    return {interface.name.lower() for interface in interfaces if interface.used}
 
 
 # Names of what is made for a node (AZ-5). Pure functions.
@@ -403,7 +385,7 @@ class AzureCreation(CreationMachine[VmRecord]):
             name, self._hostname, config.name, config.location, self._label, place, image, subnet, self._tags
         )
         try:
-            self._operation = self.cloud.client.create_vm(name, body, self._permit_at(place))
+            self._operation = self.cloud.client.create_vm(name, body, partial(self._permit_at, place))
         except CloudRefused as error:
             if error.status != _EXISTS:
                 raise
@@ -414,16 +396,11 @@ class AzureCreation(CreationMachine[VmRecord]):
             self.log.info("VM %s was made by an order that was not answered", name)
         return name.lower()
 
-    def _permit_at(self, place: VmPlace) -> Callable[[], None]:
-        def permit() -> None:
-            self.permit()
-            # Where another launch found no capacity meanwhile, if there is another place.
-            if len(self._places) > 1 and self.cloud.places.rests(place):
-                raise CloudNoCapacity(
-                    f"{self.where}: there was no capacity for another launch", code="AllocationFailed"
-                )
-
-        return permit
+    def _permit_at(self, place: VmPlace) -> None:
+        self.permit()
+        # Where another launch found no capacity meanwhile, if there is another place.
+        if len(self._places) > 1 and self.cloud.places.rests(place):
+            raise CloudNoCapacity(f"{self.where}: there was no capacity for another launch", code="AllocationFailed")
 
     def put_off(self, error: Exception) -> float | None:
         if not isinstance(error, CloudBusy) or self._busy >= BUSY_TIMES:
@@ -467,7 +444,7 @@ class AzureCreation(CreationMachine[VmRecord]):
             return False
         if self._places:
             self.cloud.places.made(self._places[0], self._request)
-        return AzureInstance(record, self.cloud.limits.use_of(record))
+        return AzureInstance(record, self.cloud.facts.use_of(record))
 
     def _failed(self, record: VmRecord) -> bool:
         """Ask why, then raise the answer."""
@@ -479,18 +456,12 @@ class AzureCreation(CreationMachine[VmRecord]):
         if not self._why.done():
             return False
         error = self._why.exception() or self._why.result()
-        raise self._meaning(head, error) from error
-
-    def _meaning(self, head: str, error: BaseException | None) -> Exception:
-        """The error of a launch whose VM failed."""
         if isinstance(error, CloudQuota):
-            return error
+            raise error
         if isinstance(error, CloudNoCapacity):
-            return CloudNoCapacityLater(str(error))
-        if error is None:
-            return LaunchStatusException(f"{head}: Azure gives no reason")
-        text = str(error)
-        return LaunchStatusException(text if text.startswith(head) else f"{head}: {text}")
+            raise CloudNoCapacityLater(str(error)) from error
+        text = "Azure gives no reason" if error is None else str(error)
+        raise LaunchStatusException(text if text.startswith(head) else f"{head}: {text}") from error
 
     def gone(self) -> Exception:
         if self._places and self._places[0].spot:
@@ -504,8 +475,6 @@ class AzureCreation(CreationMachine[VmRecord]):
 # AZ-5). Pure functions, but for a random password.
 
 PASSWORD_LENGTH: Final = 64
-#: Azure wants three kinds of characters.
-_KINDS: Final = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
 #: What the names of tags must not have.
 _NOT_IN_TAGS: Final = str.maketrans(dict.fromkeys("<>%&\\?/", "_"))
 MAX_TAG_VALUE: Final = 256
@@ -524,11 +493,9 @@ def vm_tags(label: AzureLabel, metadata: Mapping[str, str], request: NodeRequest
 
 
 def generated_password() -> str:
-    """Letters and digits, of each kind at least one."""
-    while True:
-        password = "".join(secrets.choice("".join(_KINDS)) for _ in range(PASSWORD_LENGTH))
-        if all(set(password) & set(kind) for kind in _KINDS):
-            return password
+    """Letters and digits; Azure wants three kinds of characters."""
+    random = (secrets.choice(string.ascii_letters + string.digits) for _ in range(PASSWORD_LENGTH - 3))
+    return "aA0" + "".join(random)
 
 
 def vm_body(
@@ -578,7 +545,7 @@ def vm_body(
     return body
 
 
-def _os_profile(hostname: str, image: AzureCloudImage | AzureDiskImage) -> dict[str, Any]:
+def _os_profile(hostname: str, image: AzureImageSettings) -> dict[str, Any]:
     profile: dict[str, Any] = {"computerName": hostname, "adminUsername": image.username}
     if image.ssh_key:
         path = f"/home/{image.username}/.ssh/authorized_keys"

@@ -18,6 +18,7 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
 from nodepool.driver.statemachine import instance
 from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.provider_sections import load_section, section_with
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
@@ -26,20 +27,7 @@ Here: TypeAlias = SimulatedAdapter[AzureSimulator, AzureAdapter]
 #: Status, and a value that becomes JSON, unless it is the content itself; headers.
 Recording: TypeAlias = Sequence[Any]
 
-_REFERENCE = {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2", "version": "latest"}
-_IMAGE = {"name": "debian", "username": "zuul", "key": "ssh-ed25519 AAAA", "image-reference": _REFERENCE}
-_LABEL = {"name": "small", "cloud-image": "debian", "hardware-profile": {"vm-size": "Standard_B1s"}}
-_SECTION: dict[str, Any] = {
-    "name": PROVIDER,
-    "driver": "azure",
-    "location": "northeurope",
-    "resource-group": "nodepool",
-    "resource-group-location": "northeurope",
-    "network": "ci",
-    "rate": 0,
-    "cloud-images": [_IMAGE],
-    "pools": [{"name": "main", "labels": [_LABEL]}],
-}
+_SECTION: dict[str, Any] = table("azure", "section")
 
 
 def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:
