@@ -168,7 +168,7 @@ class IbmAdapter(Adapter):
         elif resource.type in OF_IMAGES:
             self.images.discard(resource)
         else:
-            self.client.delete_volume(resource.id)
+            self.client.delete("volume", resource.id)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
         return self.machines.why_lost(external_id) if isinstance(external_id, str) else None

@@ -45,9 +45,9 @@ class IbmFacts:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
-        self._vpcs: Fact[dict[str, str]] = Fact(client.vpcs, clock)
+        self._vpcs: Fact[dict[str, str]] = Fact(lambda: client.ids("vpcs"), clock)
         self._subnets: Fact[list[IbmSubnet]] = Fact(client.subnets, clock)
-        self._keys: Fact[dict[str, str]] = Fact(client.keys, clock)
+        self._keys: Fact[dict[str, str]] = Fact(lambda: client.ids("keys"), clock)
         self._profiles: Fact[dict[str, IbmProfile]] = Fact(client.profiles, clock)
         self._images: dict[str, Fact[str]] = {}
         self._forgotten_at = float("-inf")

@@ -394,7 +394,7 @@ def delete_image(client: IbmVpc, image_id: str) -> None:
     :raises CloudRefused: its import is under way, for example.
     """
     try:
-        client.delete_image(image_id)
+        client.delete("image", image_id)
     except CloudNotFound:
         return
     except CloudRefused as error:

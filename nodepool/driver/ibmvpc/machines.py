@@ -27,7 +27,6 @@ from nodepool.driver.framework.places import ZonePlaces
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
 from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, told
 from nodepool.driver.ibmvpc.facts import IbmPlace, instance_body, places_of, use_of
-from nodepool.driver.ibmvpc.floating import ATTEMPTS, Claim
 from nodepool.driver.ibmvpc.types import (
     DELETING,
     FAILED,
@@ -92,8 +91,6 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         self._stopped = StoppedInstances(config.name)
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}
-        #: When deletions were ordered, by record id. The same lock guards it.
-        self._ordered: dict[str, float] = {}
         self._made_lock = threading.Lock()
 
     def list_instances(self, since: str | None) -> list[IbmRecord]:
@@ -113,11 +110,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
                 text = f"Provider {self.provider}: instance {record_id} is gone"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
-        if record is not None and record.status != DELETING and self.uses_floating_ips(record):
-            with self._made_lock:
-                self._ordered.setdefault(record_id, self.clock())
-                _forget_oldest(self._ordered)
-        self.client.delete_instance(instance_id)
+        self.client.delete("instance", instance_id)
 
     def ask_for(self, record_id: str) -> IbmRecord | None:
         record = self.client.instance_named(record_id)
@@ -128,19 +121,12 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         taken = record.status in STOPPED and any(reason.code == PREEMPTED for reason in record.reasons)
         return (PREEMPTED, told(record.reasons)) if taken else None
 
-    def ordered_at(self, record_id: str) -> float:
-        """When the deletion of an instance was ordered here first, while it was there for certain; may be never.
-
-        It is forgotten then.
-        """
-        with self._made_lock:
-            return self._ordered.pop(record_id, float("-inf"))
-
     def made(self, record: IbmRecord) -> None:
         """An instance was made here. Any thread."""
         with self._made_lock:
             self._made[record.id] = record.instance_id
-            _forget_oldest(self._made)
+            if len(self._made) > MANY:
+                del self._made[next(iter(self._made))]
 
     def why_lost(self, name: str) -> tuple[str, str]:
         """Why an instance is in no list any more that nobody here deleted: code and text. Does not block."""
@@ -156,12 +142,7 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         return pool.public_ipv4 if pool is not None else any(one.public_ipv4 for one in pools.values())
 
     def close(self) -> None:
-        self.client.close()
-
-
-def _forget_oldest(table: dict[str, Any]) -> None:
-    if len(table) > MANY:
-        del table[next(iter(table))]
+        self.client.calls.close()
 
 
 class IbmDeletion(DeletionMachine[IbmRecord]):
@@ -181,7 +162,7 @@ class IbmDeletion(DeletionMachine[IbmRecord]):
             may_have = self.cloud.uses_floating_ips(None)
         if not name or not may_have:
             return None
-        return lambda: self.cloud.floating.release(name, self.cloud.ordered_at(name))
+        return lambda: self.cloud.floating.release(name)
 
     def begun(self, record: IbmRecord) -> bool:
         return record.status == DELETING
@@ -301,10 +282,8 @@ class IbmCreation(CreationMachine[IbmRecord]):
         #: Where to try it, the present one first. One thread at a time works on it.
         self._places: list[IbmPlace] = []
         #: What is done about the floating IP, and the outcome.
-        self._work: Future[IbmFloatingIp | Claim | None] | None = None
+        self._work: Future[IbmFloatingIp] | None = None
         self._floating: IbmFloatingIp | None = None
-        self._claim: Claim | None = None
-        self._claims_lost = 0
         self._bind_at = float("-inf")
 
     def id_in_advance(self) -> str:
@@ -333,12 +312,11 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     def _shortage(self) -> CloudQuota | None:
         """Why the instance would get no floating IP at the present place; None = it may, or needs none."""
-        return self.cloud.floating.shortages.of(self._places[0].zone) if self._label.pool.public_ipv4 else None
+        return self.cloud.floating.shortage(self._places[0].zone) if self._label.pool.public_ipv4 else None
 
     def _another_zone(self, error: Exception) -> bool:
         """The present zone has no more floating IPs. Is there another zone that may have some?"""
-        short = self.cloud.floating.shortages.of
-        others = [place for place in self._places if short(place.zone) is None]
+        others = [place for place in self._places if self.cloud.floating.shortage(place.zone) is None]
         if not others:
             return False
         self.log.info("No floating IP for %s, trying %s: %s", self._places[0], others[0], error)
@@ -395,7 +373,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
             found = isinstance(error, (CloudNoCapacity, CloudNoCapacityLater)) and self._another_place(error)
         if not found:
             return None
-        self._work = self._floating = self._claim = None
+        self._work = self._floating = None
         return 0.0
 
     def discard(self, record_id: str) -> IbmDeletion:
@@ -441,44 +419,18 @@ class IbmCreation(CreationMachine[IbmRecord]):
             if not self._work.done():
                 return False
             work, self._work = self._work, None
-            self._take_outcome(work)
-        if self._floating is not None:
-            return True
-        claim = self._claim
-        if claim is not None:
-            if self.reached(claim.ready_at):
-                self._begin(lambda: self._take(claim, record))
-        elif record.interface_id and self.reached(self._bind_at):
-            self._begin(lambda: self._bind(record))
-        return False
+            try:
+                self._floating = work.result()
+            except CloudRefused as error:
+                if not busy(error):
+                    raise
+                self.log.debug("The floating IP is bound later: %s", error)
+                self._bind_at = self.clock() + BUSY_SECONDS
+        if self._floating is None and record.interface_id and self.reached(self._bind_at):
+            self._work = self.submit(lambda: self._bind(record))
+            self._work.add_done_callback(lambda _: self.wake())
+        return self._floating is not None
 
-    def _begin(self, work: Callable[[], IbmFloatingIp | Claim | None]) -> None:
-        self._work = self.submit(work)
-        self._work.add_done_callback(lambda _: self.wake())
-
-    def _bind(self, record: IbmRecord) -> IbmFloatingIp | Claim:
+    def _bind(self, record: IbmRecord) -> IbmFloatingIp:
         group = self.cloud.facts.group_id(group_of_pool(self.cloud.provider, self._label.pool.name))
-        return self.cloud.floating.bind(
-            record.id, group, record.zone, record.interface_id, self.permit, may_claim=self._claims_lost < ATTEMPTS
-        )
-
-    def _take(self, claim: Claim, record: IbmRecord) -> IbmFloatingIp | None:
-        return self.cloud.floating.take(claim, record.id, record.interface_id, self.permit)
-
-    def _take_outcome(self, work: Future[IbmFloatingIp | Claim | None]) -> None:
-        claim, self._claim = self._claim, None
-        try:
-            outcome = work.result()
-        except CloudRefused as error:
-            if not busy(error):
-                raise
-            self.log.debug("The floating IP is bound later: %s", error)
-            self._bind_at = self.clock() + BUSY_SECONDS
-            return
-        if isinstance(outcome, Claim):
-            self._claim = outcome
-        elif outcome is not None:
-            self._floating = outcome
-        elif claim is not None:
-            self._claims_lost += 1
-            self.log.info("Another launcher took floating IP %s, another one is bound", claim.floating.address)
+        return self.cloud.floating.bind(record.id, group, record.zone, record.interface_id, self.permit)

@@ -7,7 +7,6 @@ After these values come the names by which our things are known, and what may be
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -240,8 +239,8 @@ _TAGS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
 _GROUP: Final = re.compile(r"np_([^_]+)_([^_]+)")
 _IMAGE_GROUP: Final = re.compile(r"npimages_([^_]+)")
 _NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
-#: A floating IP that a launcher has claimed: the name that it had before, and who it was.
-_CLAIM: Final = re.compile(r"(np\d+(?:-\d+){0,2})-c[0-9a-f]{8}")
+#: A floating IP that a launcher has taken over: the name that it had before, and the id of the launcher.
+_TAKEN_OVER: Final = re.compile(r"(np\d+(?:-\d+){0,2})-c[0-9a-f]{8}")
 #: Digits of the mark of a provider in names of images, which have at most 63 characters.
 _MARK_DIGITS: Final = 8
 #: Upload, provider and build. The provider was not in the names that this driver gave first.
@@ -268,18 +267,18 @@ def node_metadata(name: str, group: str) -> dict[str, str]:
 
 
 def floating_metadata(name: str, group: str) -> dict[str, str]:
-    """The same of a floating IP, which may be claimed."""
-    claim = _CLAIM.fullmatch(name)
-    return node_metadata(claim[1] if claim else name, group)
+    """The same of a floating IP, which a launcher may have taken over."""
+    taken = _TAKEN_OVER.fullmatch(name)
+    return node_metadata(taken[1] if taken else name, group)
 
 
-def claim_name(name: str) -> str:
-    """A name for a floating IP that nobody else gives it.
+def own_name(name: str, launcher: str) -> str:
+    """A name for a floating IP that no other launcher gives it.
 
-    :param name: that it has; it may be such a name.
+    :param name: that it has; it may be such a name. ``launcher``: eight hexadecimal digits.
     """
-    claim = _CLAIM.fullmatch(name)
-    return f"{claim[1] if claim else name}-c{uuid.uuid4().hex[:8]}"
+    taken = _TAKEN_OVER.fullmatch(name)
+    return f"{taken[1] if taken else name}-c{launcher}"
 
 
 def volume_tags(metadata: Mapping[str, str]) -> list[str]:
