@@ -18,7 +18,7 @@ from ibm_cloud_sdk_core.utils import read_external_sources
 
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
-from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, account_of, external_sources, read_credentials
+from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, account_of, read_credentials
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.ibmvpc.support import Http
 
