@@ -125,7 +125,7 @@ class IbmVpc:
 
     def volumes(self) -> list[IbmVolume]:
         """All of the region."""
-        return list(self._list("volumes", IbmVolume.of))
+        return list(self._list("volumes", IbmVolume))
 
     def delete(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> None:
         """Order the deletion of an ``instance``, a ``floating_ip``, a ``volume`` or an ``image``.
@@ -142,19 +142,19 @@ class IbmVpc:
 
         :param filters: such as ``name`` or ``visibility``.
         """
-        return self._list("images", IbmImage.of, **filters)
+        return self._list("images", IbmImage, **filters)
 
     def image(self, image_id: str) -> IbmImage:
         """One as it is now; raises CloudNotFound."""
-        return self._one(READ, "reading images", IbmImage.of, "get_image", image_id)
+        return self._one(READ, "reading images", IbmImage, "get_image", image_id)
 
     def create_image(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmImage:
         """Order an import."""
-        return self._one(CREATE, "importing an image", IbmImage.of, "create_image", body, permit=permit)
+        return self._one(CREATE, "importing an image", IbmImage, "create_image", body, permit=permit)
 
     def rename_image(self, image_id: str, name: str) -> IbmImage:
         """Give an image another name."""
-        return self._one(CREATE, "renaming an image", IbmImage.of, "update_image", image_id, {"name": name})
+        return self._one(CREATE, "renaming an image", IbmImage, "update_image", image_id, {"name": name})
 
     # -- what seldom changes --
 
@@ -163,11 +163,11 @@ class IbmVpc:
         return dict(self._list(kind, lambda data: (data["name"], data["id"])))
 
     def subnets(self) -> list[IbmSubnet]:
-        return list(self._list("subnets", IbmSubnet.of))
+        return list(self._list("subnets", IbmSubnet))
 
     def profiles(self) -> dict[str, IbmProfile]:
         """Profiles of instances, by name."""
-        return {found.name: found for found in self._list("instance_profiles", IbmProfile.of)}
+        return {found.name: found for found in self._list("instance_profiles", IbmProfile)}
 
     def operating_systems(self) -> set[str]:
         """Names of those that an image may have."""

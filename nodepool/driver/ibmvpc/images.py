@@ -31,22 +31,9 @@ from nodepool.driver.framework.uploads import (
     UploadInterrupted,
     check_stored,
 )
+from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import MOST_PAGES
-from nodepool.driver.ibmvpc.errors import IbmError, exists, meaning, told
-from nodepool.driver.ibmvpc.types import (
-    DELETING,
-    FAILED,
-    IMAGE,
-    OBJECT,
-    PART,
-    PENDING,
-    USABLE_IMAGES,
-    IbmImage,
-    IbmResource,
-    group_of_images,
-    image_metadata,
-    image_name,
-)
+from nodepool.driver.ibmvpc.errors import IbmError, exists, meaning, texts_of
 from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -74,7 +61,7 @@ class IbmImages:
         self.config = config
         self.client = client
         self.facts = facts
-        self.group = group_of_images(config.name)
+        self.group = t.group_of_images(config.name)
         #: Keys of objects: no other provider's begin so.
         self.prefix = f"{self.group}_"
         self.import_seconds = IMPORT_SECONDS
@@ -115,13 +102,13 @@ class IbmImages:
             for key in list(self.bucket.keys(f"{self.prefix}{image.name}.")):
                 self.bucket.delete(key)
 
-    def discard(self, resource: IbmResource) -> None:
+    def discard(self, resource: t.IbmResource) -> None:
         """Delete what an upload left, or an image."""
-        if resource.type == IMAGE:
+        if resource.type == t.IMAGE:
             self.delete(resource.id)
             return
         assert self.bucket is not None
-        if resource.type == OBJECT:
+        if resource.type == t.OBJECT:
             self.bucket.delete(resource.id)
         else:
             key, _, upload_id = resource.id.partition(_BETWEEN)
@@ -133,9 +120,9 @@ class IbmImages:
         """Images of ours, and what uploads have left or not completed yet (D-1, R-4)."""
         for found in self.resources():
             name = found.name
-            yield ListedImage(found.id if found.type == IMAGE else found, name, found.metadata, usable=found.usable)
+            yield ListedImage(found.id if found.type == t.IMAGE else found, name, found.metadata, usable=found.usable)
 
-    def resources(self) -> Iterator[IbmResource]:
+    def resources(self) -> Iterator[t.IbmResource]:
         """The same as resources (IV-10). What does not say of which build it is belongs to nobody here.
 
         An image whose object is there is of an upload that never ended. The object goes after it: IBM does not delete
@@ -146,26 +133,26 @@ class IbmImages:
         builds = {metadata[BUILD_KEY] for metadata in objects.values() if metadata}
         imported = set()
         for image in self.client.images(visibility="private"):
-            metadata = image_metadata(image.name, image.group)
-            if not metadata or image.status == DELETING:
+            metadata = t.image_metadata(image.name, image.group)
+            if not metadata or image.status == t.DELETING:
                 continue
             ended = image.group != self.group or metadata[BUILD_KEY] not in builds
             if not ended:
                 imported.add(metadata[BUILD_KEY])
-            yield IbmResource(metadata, IMAGE, image.id, image.name, usable=image.status != FAILED and ended)
+            yield t.IbmResource(metadata, t.IMAGE, image.id, image.name, usable=image.status != t.FAILED and ended)
         if self.bucket is None:
             return
         for key, metadata in objects.items():
             if metadata.get(BUILD_KEY) not in imported:
-                yield IbmResource(metadata, OBJECT, key, key, usable=False)
+                yield t.IbmResource(metadata, t.OBJECT, key, key, usable=False)
         for found in self.bucket.open_uploads(self.prefix):
             identity = f"{found.key}{_BETWEEN}{found.upload_id}"
-            yield IbmResource(self._metadata_of(found.key), PART, identity, found.key, usable=False)
+            yield t.IbmResource(self._metadata_of(found.key), t.PART, identity, found.key, usable=False)
 
     def _metadata_of(self, key: str) -> dict[str, str]:
         """Of which upload an object is."""
         name, _, _ = key.removeprefix(self.prefix).rpartition(".")
-        return image_metadata(name, self.group)
+        return t.image_metadata(name, self.group)
 
 
 # `CosUpload`: one upload of an image: parts of an object, an import of it, and the object goes (IV-9).
@@ -198,7 +185,7 @@ class CosUpload(PartsUploader):
         sha256: str | None,
     ) -> None:
         client, config = images.client, images.config
-        name = image_name(metadata, config.name)
+        name = t.image_name(metadata, config.name)
         self._ending = f".{config.image_type}"
         head, key = f"Provider {config.name}: image {name}", f"{images.prefix}{name}{self._ending}"
         super().__init__(bucket, log, path, name, head, key, client.calls.stopped)
@@ -214,7 +201,7 @@ class CosUpload(PartsUploader):
         self._check = uploads.checker()
         self._import_seconds = images.import_seconds
         self._digest = hashlib.sha256()
-        self._image: IbmImage | None = None
+        self._image: t.IbmImage | None = None
         #: An import was ordered, with or without an answer.
         self._ordered = False
 
@@ -295,7 +282,7 @@ class CosUpload(PartsUploader):
             key = f"{self._prefix}{image.name}{self._ending}"
             ours = image.group == self._group and image.name.endswith(f"-{self._build}")
             # Without the object the upload has ended: the image has a record of its own.
-            if ours and key in keys and image.status in (PENDING, *USABLE_IMAGES):
+            if ours and key in keys and image.status in (t.PENDING, *t.USABLE_IMAGES):
                 log.info("%s: the import of an interrupted upload, %s, is taken up again", self.head, image.name)
                 self.key = key
                 self._image = image
@@ -306,7 +293,7 @@ class CosUpload(PartsUploader):
 
     # -- steps --
 
-    def _order_import(self) -> IbmImage:
+    def _order_import(self) -> t.IbmImage:
         body = {
             "name": self.image_name,
             "resource_group": {"id": self._group_id},
@@ -323,12 +310,12 @@ class CosUpload(PartsUploader):
             # It is ours: the answer was lost.
             return found
 
-    def _named(self) -> IbmImage | None:
+    def _named(self) -> t.IbmImage | None:
         wanted = (self.image_name, self._group)
         found = self._client.images(name=self.image_name, visibility="private")
         return next((one for one in found if (one.name, one.group) == wanted), None)
 
-    def _imported(self, image: IbmImage) -> IbmImage:
+    def _imported(self, image: t.IbmImage) -> t.IbmImage:
         """Wait until an image can be used."""
 
         def go_on() -> None:
@@ -352,10 +339,10 @@ class CosUpload(PartsUploader):
                 if unseen == UNSEEN_LOOKS:
                     raise
                 continue
-            if image.status in USABLE_IMAGES:
+            if image.status in t.USABLE_IMAGES:
                 return image
-            if image.status != PENDING:
-                why = told(image.reasons) or "IBM gives no reason"
+            if image.status != t.PENDING:
+                why = texts_of(image.reasons) or "IBM gives no reason"
                 raise ImageCreateException(f"{self.head}: its import is {image.status}: {why}")
         time.check()
         raise time.over()
@@ -378,7 +365,7 @@ def delete_image(client: IbmVpc, image_id: str) -> None:
         if error.status != 409:
             raise
         with contextlib.suppress(CloudNotFound):
-            if client.image(image_id).status != DELETING:
+            if client.image(image_id).status != t.DELETING:
                 raise
         log.debug("Image %s is deleted already: %s", image_id, error)
 

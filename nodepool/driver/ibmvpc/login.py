@@ -136,9 +136,8 @@ class IbmLogin(TokenLogin):
             if isinstance(document, dict) and document.get("access_token"):
                 return {"expires_in": 0, **document}
             raise CloudAway(f"Provider {self.provider}: the answer to the login has no token", maybe_done=False)
-        error = next(iter(errors_in(document)), None)
-        code = (error.code if error else "") or str(answer.status)
-        text = one_line((error.message if error else "") or f"status {answer.status}")
+        named, message = next(iter(errors_in(document)), ("", ""))
+        code, text = named or str(answer.status), one_line(message or f"status {answer.status}")
         metadata = found.kind == INSTANCE
         raise login_error(f"{head}: {code}: {text}", answer, code, f"correct {found.source}", metadata=metadata)
 
@@ -282,7 +281,7 @@ def _of_vcap(service: str, text: str) -> dict[str, str]:
         kinds = json.loads(text)
         named = [entry for kind in kinds.values() for entry in kind if entry.get("name") == service]
         found = [entry.get("credentials") for entry in (*named, *(kinds.get(service) or ())[:1])]
-        given = next(filter(None, found), {})
+        given: Mapping[str, Any] = next(filter(None, found), {})
         key = given.get("iam_apikey") or given.get("apikey")
         if given.get("username") and given.get("password"):
             # No service of the public cloud takes a password.
