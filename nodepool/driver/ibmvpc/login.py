@@ -191,10 +191,10 @@ def authenticator_of(found: Credentials) -> Any:
 
     make = getattr(authenticators, _AUTHENTICATORS[found.kind])
     values = {**found.values, "AUTH_URL": found.auth_url}
-    names = inspect.signature(make).parameters.keys() - {"headers", "proxies"}
-    given = {name: values.get(_VARIABLES.get(name, name.upper())) for name in names}
+    # Certificates are always checked.
+    names = inspect.signature(make).parameters.keys() - {"headers", "proxies", "disable_ssl_verification"}
     try:
-        return make(**{name: value for name, value in given.items() if value})
+        return make(**{name: values.get(_VARIABLES.get(name, name.upper())) or None for name in names})
     except (TypeError, ValueError) as error:
         text = f"{found.source} says too little for VPC_AUTH_TYPE={found.kind}, or too much: {error}; correct it"
         raise LoginRefused(text) from error
