@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
@@ -159,7 +160,9 @@ class IbmAdapter(Adapter):
             self.client.delete("volume", resource.id)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
-        return self.machines.why_lost(external_id) if isinstance(external_id, str) else None
+        if not isinstance(external_id, str):
+            return None
+        return "not_found", f"instance {external_id} is gone: somebody deleted it, or IBM did"
 
     # -- quota --
 
@@ -232,33 +235,28 @@ class IbmAdapter(Adapter):
         return found or [CheckResult(subject, True, f"subnets and resource group {group} are there")]
 
     def _check_label(self, label: IbmLabel) -> Iterator[CheckResult]:
-        subject = f"label {label.name} of pool {label.pool.name}"
-        checks = (self._check_profiles, self._check_image, self._check_keys)
-        bad = [result for check in checks for result in self._checks.results(subject, check, label)]
-        yield from bad
-        if not bad:
-            yield CheckResult(subject, True, "profile, image and keys are there")
+        subject, image = f"label {label.name} of pool {label.pool.name}", label.cloud_image
+        keys = () if image is None else image.ssh_keys
+        checks: list[Callable[[], object]] = [partial(self.facts.profile, name) for name in label.profiles]
+        checks += [partial(self._check_image, label), *(partial(self.facts.key_id, name) for name in keys)]
 
-    def _check_profiles(self, label: IbmLabel) -> list[CheckResult]:
-        for name in label.profiles:
-            self.facts.profile(name)
-        return []
+        def good(check: Callable[[], object]) -> list[CheckResult]:
+            check()
+            return []
 
-    def _check_image(self, label: IbmLabel) -> list[CheckResult]:
-        if label.cloud_image is not None:
-            reference = self.facts.image(label, None)
-            image_id = reference.get("id") or reference["href"].rpartition("/")[2]
-            try:
-                self.client.image(image_id)
-            except CloudNotFound:
-                text = f"the region has no image {image_id!r}; correct cloud image {label.cloud_image.name!r}"
-                raise CloudSetup(text, code="image_not_found", status=404) from None
-        return []
+        bad = [result for check in checks for result in self._checks.results(subject, good, check)]
+        yield from bad or [CheckResult(subject, True, "profile, image and keys are there")]
 
-    def _check_keys(self, label: IbmLabel) -> list[CheckResult]:
-        for name in label.cloud_image.ssh_keys if label.cloud_image is not None else ():
-            self.facts.key_id(name)
-        return []
+    def _check_image(self, label: IbmLabel) -> None:
+        if label.cloud_image is None:
+            return
+        reference = self.facts.image(label, None)
+        image_id = reference.get("id") or reference["href"].rpartition("/")[2]
+        try:
+            self.client.image(image_id)
+        except CloudNotFound:
+            text = f"the region has no image {image_id!r}; correct cloud image {label.cloud_image.name!r}"
+            raise CloudSetup(text, code="image_not_found", status=404) from None
 
     def _check_quota(self) -> list[CheckResult]:
         wanted = sum(pool.max_servers for pool in self.config.pools.values())
@@ -285,15 +283,12 @@ class IbmAdapter(Adapter):
         return [CheckResult("object storage", True, text, f"take a bucket in {self.config.region} if imports fail")]
 
     def _check_diskimages(self) -> list[CheckResult]:
-        known = self.client.operating_systems()
+        known, found = self.client.operating_systems(), []
         remedy = "correct operating-system; ibmcloud is operating-systems lists them"
-        found = []
         for image in self.config.diskimages.values():
             subject, system = f"diskimage {image.name}", image.operating_system
-            if image.pause:
-                continue
-            if system in known:
+            if not image.pause and system in known:
                 found.append(CheckResult(subject, True, f"the operating system {system} is known"))
-            else:
+            elif not image.pause:
                 found.append(CheckResult(subject, False, f"no operating system {system!r}", remedy))
         return found

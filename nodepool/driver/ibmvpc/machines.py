@@ -40,7 +40,7 @@ from nodepool.metrics import reports
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
+    from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
     from nodepool.driver.ibmvpc.floating import IbmFloatingIps
     from nodepool.driver.statemachine.adapter import Log
@@ -107,9 +107,8 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
         with self._made_lock:
             instance_id = self._made.get(record_id) if record is None else record.instance_id
         if instance_id is None:
-            record = self.client.instance_named(record_id)
-            if record is None or record.id != record_id:
-                # An instance of others may have the name.
+            record = self.ask_for(record_id)
+            if record is None:
                 text = f"Provider {self.provider}: instance {record_id} is gone"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
@@ -131,19 +130,6 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
             if len(self._made) > MANY:
                 del self._made[next(iter(self._made))]
 
-    def why_lost(self, name: str) -> tuple[str, str]:
-        """Why an instance is in no list any more that nobody here deleted: code and text. Does not block."""
-        return "not_found", f"instance {name} is gone: somebody deleted it, or IBM did"
-
-    def uses_floating_ips(self, record: t.IbmRecord | None) -> bool:
-        """May an instance have one?
-
-        :param record: as last seen; None = it was not.
-        """
-        pools = self.config.pools
-        pool = None if record is None else pools.get(record.metadata.get(POOL_KEY, ""))
-        return pool.public_ipv4 if pool is not None else any(one.public_ipv4 for one in pools.values())
-
     def close(self) -> None:
         self.client.calls.close()
 
@@ -152,18 +138,18 @@ class IbmDeletion(DeletionMachine[t.IbmRecord]):
     """Deletes an instance, waits until it is gone, and keeps or deletes its floating IP."""
 
     cloud: IbmMachines
-    _may_have_address: bool | None = None
+    _pool: IbmPool | None = None
 
     def before(self, record: t.IbmRecord | None) -> Callable[[], Any] | None:
-        if self._may_have_address is None:
-            self._may_have_address = self.cloud.uses_floating_ips(record)
+        if record is not None:
+            self._pool = self.cloud.config.pools.get(record.metadata.get(POOL_KEY, ""))
         return None
 
     def after(self) -> Callable[[], Any] | None:
-        name, may_have = self.external_id, self._may_have_address
-        if may_have is None:
-            may_have = self.cloud.uses_floating_ips(None)
-        if not name or not may_have:
+        name = self.external_id
+        # Of an instance that was not seen it is not known which pool it is of.
+        pools = self.cloud.config.pools.values() if self._pool is None else (self._pool,)
+        if not name or not any(pool.public_ipv4 for pool in pools):
             return None
         return lambda: self.cloud.floating.release(name)
 

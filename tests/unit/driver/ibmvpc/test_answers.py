@@ -23,7 +23,7 @@ from nodepool.driver.ibmvpc.machines import IbmInstance, IbmMachines
 from nodepool.driver.ibmvpc.types import IbmProfile, IbmRecord
 from nodepool.plan.retries import Backoff
 from tests.unit.driver.azure.tables import table
-from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, floating, has, load, section
+from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, has, load, section
 from tests.unit.driver.simulated_adapter import HOST
 
 BASE = "https://us-south.iaas.cloud.ibm.com/v1"
@@ -225,13 +225,6 @@ def test_records() -> None:
     has(instance, cloud="IBM", region="us-south", az="us-south-1", external_id=HOST, metadata=METADATA, ready=True)
     has(instance, public_ipv4="192.0.2.1", private_ipv4="10.0.0.5", interface_ip="192.0.2.1")
     assert IbmInstance(found, "us-south").interface_ip == "10.0.0.5"
-
-
-@pytest.mark.parametrize(("target", "status", "free", "unused"), table("ibmvpc", "floating_ip_records"))
-def test_floating_ip_records(target: str, status: str, free: bool, unused: bool) -> None:
-    """IV-13: what may be used again, and what may be deleted."""
-    found = floating(1, HOST, target)._replace(status=status)
-    has(found, metadata=METADATA, free=free, unused=unused, failed=status == "failed")
 
 
 @pytest.mark.parametrize(("form", "number"), table("ibmvpc", "numbers_of_profiles"))

@@ -172,23 +172,6 @@ def test_taken_over_from_a_launcher_that_has_stopped(again: str) -> None:
     assert len(here.calls("rename")) == 1
 
 
-def test_two_launchers() -> None:
-    """IV-13 (today): one that was taken over is not bound by the launcher before; the later name counts. A name that
-    has changed a moment ago is left alone.
-    """
-    one = Launcher()
-    two = Launcher(beside=one)
-    first = one.freed()
-    two.settle().left()
-    assert one.bind(OTHER, OTHER_NIC).id != first.id
-    three = Launcher(beside=one)
-    three.look()
-    one.clock.now += GRACE_SECONDS
-    assert (one.left(), three.left(), one.calls("rename")) == ([], [], [f"rename {first.id}"])
-    two.look()
-    assert two.bind("np1", "nic-1").id == first.id
-
-
 def test_deleted_by_another_launcher() -> None:
     """IV-13 (today): who deletes the instance that another launcher made takes its floating IP over."""
     here = Launcher(floating(1, HOST))
@@ -250,11 +233,6 @@ def test_bound_before_its_deletion() -> None:
     here.free(found.id)
     here.ips.release(HOST)
     assert (here.calls("delete"), here.client.there[found.id].target) == ([], "nic-99")
-    here.ips.release(HOST)
-    here.client.there.clear()
-    here.client.deleting = lambda: None
-    here.ips.delete_free(found.id, HOST)
-    assert here.calls("delete") == []
 
 
 def test_deletion_and_next_nodes() -> None:
@@ -323,16 +301,6 @@ def test_lost_answers(done: bool) -> None:
         setattr(here.client, "after" if done else "before", CloudAway("timed out"))
     assert (made.bind().target, len(made.client.there)) == (NIC, 1)
     assert (bound.bind(OTHER, OTHER_NIC).id, len(bound.client.there)) == (first.id, 1)
-
-
-def test_bound_by_the_launcher_before() -> None:
-    """CM-8: IBM refuses a second one to an interface: what the list shows there is the node's."""
-    here = Launcher()
-    here.look()
-    here.client.there["fip-1"] = floating(1, HOST, NIC)
-    here.client.before = refusal("floating_ip_in_use", 400)
-    here.clock.now += 1
-    assert here.bind().id == "fip-1"
 
 
 @pytest.mark.parametrize("status", [400, 409])

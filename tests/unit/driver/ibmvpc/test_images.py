@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
 from nodepool.driver.ibmvpc.images import CosUpload
 from nodepool.driver.statemachine.instance import upload_of
@@ -108,22 +108,6 @@ def test_lost_answers(here: Here, file: Path, operation: str, kind: str) -> None
     assert {**left(here), "uploads": 0} == {"images": 1, "uploads": 0}
 
 
-def test_image_that_is_not_there_yet(here: Here, file: Path) -> None:
-    """IV-9, U-8: what IBM has just made may be unknown for a moment; a page of a proxy says nothing about it. An order
-    is sent again as often as other calls of an upload.
-    """
-    page = VpcErrorRule(operation="vpc.get_image", kind="html", status=404, count=1)
-    missing = VpcErrorRule(operation="vpc.get_image", kind="404", count=2)
-    here.simulator.change(errors=[missing, page, VpcErrorRule(operation="vpc.create_image", kind="500", count=4)])
-    identity = upload(here, file)
-    assert here.calls("vpc.create_image") == 5
-    assert [image.id for image in here.adapter.listImages()] == [identity]
-    # It was deleted.
-    here.simulator.change(errors=[VpcErrorRule(operation="vpc.get_image", kind="404")])
-    with pytest.raises(CloudRefused, match="reading images failed"):
-        upload(here, file, "0000000002")
-
-
 @pytest.mark.parametrize(("settings", "sha256", "kind", "words"), table("ibmvpc", "uploads_that_fail"))
 def test_upload_that_fails(
     here: Here, file: Path, settings: dict[str, Any], sha256: str | None, kind: type[Exception], words: str
@@ -171,22 +155,6 @@ def test_given_up(here: Here, file: Path) -> None:
     (listed,) = here.adapter.listImages()
     assert (listed.id, listed.usable) == (image_id, False)
     here.adapter.deleteImage(listed.id)
-    wait_for("all to go", lambda: not left(here))
-
-
-def test_given_up_without_an_answer(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-9: an import that was ordered without an answer is found by its name. As it cannot be deleted while it goes on
-    its object stays, and shows that it is of no use.
-    """
-    monkeypatch.setattr(CosUpload, "error_retries", 1)
-    drop = VpcErrorRule(operation="vpc.create_image", kind="drop", after=True)
-    here.simulator.change(errors=[drop], import_seconds=[30.0, 30.0])
-    with pytest.raises(CloudAway):
-        upload(here, file)
-    assert left(here) == PENDING
-    (found,) = here.adapter.listImages()
-    assert not found.usable
-    here.adapter.deleteImage(imported(here))
     wait_for("all to go", lambda: not left(here))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc.client import MISSING_SECONDS
 from nodepool.driver.ibmvpc.facts import FOUND_SECONDS, IbmFacts
@@ -225,21 +225,6 @@ def test_name_of_others(here: Here) -> None:
     listed = [one.metadata for one in here.adapter.listInstances()]
     assert [node_id_of(one, PROVIDER) for one in listed] == [None, None]
     assert others(listed, PROVIDER) == {"0" * 16: 1}
-
-
-def test_no_instance_is_made_that_would_get_no_floating_ip(tmp_path: Path) -> None:
-    """CM-6: a quota that is used up is the reason of later launches, too, until a floating IP becomes free."""
-    with at_simulator(tmp_path, in_region(pool={"public-ipv4": True})) as here:
-        here.launch()
-        here.simulator.change(quotas={"floating_ips": 1})
-        for node in ("0000000043", "0000000044"):
-            with pytest.raises(CloudQuota, match=r"new floating IP address will put the user over quota.*Quota: 1;"):
-                here.launch(node)
-        here.delete("np0000000043")
-        assert here.calls("vpc.create_instance") == 2
-        here.delete(HOST)
-        assert here.launch("0000000045").public_ipv4
-        here.delete("np0000000045")
 
 
 # -- what is left over --
