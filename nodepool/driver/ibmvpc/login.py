@@ -251,8 +251,8 @@ def _file_of(path: str | None, environment: Mapping[str, str]) -> Path | None:
     if FILE_VARIABLE in environment:
         # Nothing in it is no file, as for the SDK.
         return Path(environment[FILE_VARIABLE]) if environment[FILE_VARIABLE] else None
-    places = (Path.cwd(), Path(environment["HOME"]) if environment.get("HOME") else Path.home())
-    return next((place / DEFAULT_FILE for place in places if (place / DEFAULT_FILE).is_file()), None)
+    places = (place / DEFAULT_FILE for place in (Path.cwd(), Path.home()))
+    return next((place for place in places if place.is_file()), None)
 
 
 def _lines_of(path: Path, *, wanted: bool) -> dict[str, str]:

@@ -27,9 +27,9 @@ class Client:
     def __init__(self, *there: IbmFloatingIp) -> None:
         self.there = {one.id: one for one in there}
         self.calls: list[str] = []
-        #: Raised by the next call that makes or changes one: before it is done, or after.
-        self.before: Exception | None = None
-        self.after: Exception | None = None
+        #: Raised by the next calls that make or change one: before it is done, or after.
+        self.before: list[Exception] = []
+        self.after: list[Exception] = []
         self.status = "available"
         #: Happens when the turn of a deletion has come.
         self.deleting: Callable[[], None] = lambda: None
@@ -46,13 +46,12 @@ class Client:
 
     def _change(self, call: str, change: Callable[[], IbmFloatingIp]) -> IbmFloatingIp:
         self.calls.append(call)
-        before, self.before, after, self.after = self.before, None, self.after, None
-        if before is not None:
-            raise before
+        if self.before:
+            raise self.before.pop(0)
         made = change()
         self.there[made.id] = made
-        if after is not None:
-            raise after
+        if self.after:
+            raise self.after.pop(0)
         return made
 
     def create_floating_ip(self, name: str, group_id: str, nic: str, permit: Callable[[], None]) -> IbmFloatingIp:
@@ -181,7 +180,7 @@ def test_deleted_by_another_launcher() -> None:
     assert here.bind(OTHER, OTHER_NIC).id == "fip-1"
     # Another one may be first; the sweep tries it again.
     here = Launcher(floating(1, HOST))
-    here.client.before = CloudAway("timed out")
+    here.client.before = [CloudAway("timed out")]
     here.ips.release(HOST)
     assert here.client.there["fip-1"].name == HOST
 
@@ -298,7 +297,7 @@ def test_lost_answers(done: bool) -> None:
     made, bound = Launcher(), Launcher()
     first = bound.freed()
     for here in (made, bound):
-        setattr(here.client, "after" if done else "before", CloudAway("timed out"))
+        getattr(here.client, "after" if done else "before").append(CloudAway("timed out"))
     assert (made.bind().target, len(made.client.there)) == (NIC, 1)
     assert (bound.bind(OTHER, OTHER_NIC).id, len(bound.client.there)) == (first.id, 1)
 
@@ -309,7 +308,7 @@ def test_no_more(code: str, kind: type[Exception], status: int) -> None:
     """CM-6: IBM says 409 also when there are no more; then it is not tried again. A quota is that of the zone."""
     here = Launcher()
     first = here.bind(OTHER, OTHER_NIC)
-    here.client.before = refusal(code, status)
+    here.client.before = [refusal(code, status)]
     with pytest.raises(kind):
         here.bind()
     assert here.calls("make") == ["make", "make"]
@@ -317,3 +316,16 @@ def test_no_more(code: str, kind: type[Exception], status: int) -> None:
     here.free(first.id)
     here.ips.release(OTHER)
     assert here.ips.shortage("us-south-1") is None
+
+
+@pytest.mark.parametrize("lost", [3, 4])
+def test_answers_that_are_lost_again_and_again(lost: int) -> None:
+    """CM-8: four attempts."""
+    here = Launcher()
+    here.client.before = [CloudAway("timed out") for _ in range(lost)]
+    if lost == 3:
+        assert here.bind().target == NIC
+    else:
+        with pytest.raises(CloudAway):
+            here.bind()
+    assert len(here.calls("make")) == 4
