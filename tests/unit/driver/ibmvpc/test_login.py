@@ -108,6 +108,13 @@ def test_file_of_the_provider(tmp_path: Path) -> None:
     assert read_credentials(other, environment).values["APIKEY"] == "of the environment"
 
 
+def test_endpoints() -> None:
+    """IV-1: those of the SDK's variables, and the usual ones."""
+    found = read_credentials(None, {"VPC_APIKEY": "k", "VPC_URL": "http://vpc/v1/"})
+    usual = "https://resource-controller.cloud.ibm.com"
+    assert (found.vpc_url, found.groups_url, found.resources_url) == ("http://vpc/v1", usual, usual)
+
+
 # -- tokens --
 
 #: Of IAM, with the account that it is for (RFC 7519).
