@@ -83,11 +83,9 @@ class Client:
 
 
 class Launcher:
-    """One launcher; ``beside``: of another one, at the same region and the same time."""
-
-    def __init__(self, *there: IbmFloatingIp, kept: int = 10, beside: Launcher | None = None) -> None:
-        self.client = Client(*there) if beside is None else beside.client
-        self.clock = ManualClock() if beside is None else beside.clock
+    def __init__(self, *there: IbmFloatingIp, kept: int = 10) -> None:
+        self.client = Client(*there)
+        self.clock = ManualClock()
         config = load(section(pool={"public-ipv4": True, "floating-ip-pool": kept}))
         self.ips = IbmFloatingIps(config, self.client, self.clock)  # type: ignore[arg-type]
 
