@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver of IBM VPC. It needs no library of IBM's: it makes some twenty kinds of calls.
+"""The driver of IBM VPC, with IBM's libraries for its calls and logins.
 
 Where to begin to read:
 
@@ -25,6 +25,7 @@ class IbmVpcDriver(StateMachineDriver):
     """``driver: ibmvpc``"""
 
     name = "ibmvpc"
+    libraries = ("ibm_cloud_sdk_core", "ibm_vpc")
 
     def getProviderConfig(self, provider: dict[str, Any]) -> IbmProviderConfig:
         return IbmProviderConfig(provider)

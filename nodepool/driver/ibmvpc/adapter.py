@@ -1,44 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the framework asks of a region of IBM VPC (reference/driver 9).
-
-First `IbmAdapter`, then what ``nodepool check`` finds out.
-"""
+"""What the framework asks of a region of IBM VPC (reference/driver 9)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import IbmVpc
-from nodepool.driver.ibmvpc.facts import IbmFacts, limits_of, need_of
+from nodepool.driver.ibmvpc.facts import IbmFacts
 from nodepool.driver.ibmvpc.floating import IbmFloatingIps
 from nodepool.driver.ibmvpc.images import IbmImages
 from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmCreation, IbmDeletion, IbmInstance, IbmMachines
-from nodepool.driver.ibmvpc.types import (
-    FLOATING_IP,
-    IMAGE,
-    INSTANCE,
-    OF_IMAGES,
-    VOLUME,
-    IbmResource,
-    group_of_pool,
-    metadata_of_tags,
-    node_metadata,
-)
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY
 from nodepool.exceptions import LaunchError
+from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
-    from nodepool.driver.ibmvpc.types import IbmVolume
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
 
 #: Connections that are kept: more than a provider has threads.
@@ -65,7 +53,8 @@ class IbmAdapter(Adapter):
         self.machines = IbmMachines(provider_config, self.client, self.facts, self.floating)
         self.images = IbmImages(provider_config, self.client, self.facts, http, login)
         self.use(self.machines)
-        self._volumes: Fact[list[IbmVolume]] = Fact(lambda: list(self.client.volumes()))
+        self._volumes: Fact[list[t.IbmVolume]] = Fact(lambda: list(self.client.volumes()))
+        self._checks = CloudChecks(provider_config.name)
         self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
@@ -104,7 +93,7 @@ class IbmAdapter(Adapter):
             instance.metadata = {**instance.metadata, **installations.get(record.instance_id, {})}
         return found
 
-    def _known_volumes(self) -> list[IbmVolume]:
+    def _known_volumes(self) -> list[t.IbmVolume]:
         known = self._volumes.known()
         if known is not None:
             return known
@@ -117,69 +106,76 @@ class IbmAdapter(Adapter):
     def unansweredCreations(self) -> Iterable[Creation]:
         return self.machines.unanswered()
 
-    def listResources(self) -> Iterator[IbmResource]:
+    def listResources(self) -> Iterator[t.IbmResource]:
         """All that may be ours (IV-3); of what an instance uses the instance alone. What is in a resource group of
         others is nobody's here.
         """
         return self.resources.all()
 
-    def _kinds(self) -> Iterator[ResourceKind[IbmResource]]:
-        yield ResourceKind(INSTANCE, self._found_instances, vital=True)
-        yield ResourceKind(FLOATING_IP, self._found_floating_ips)
-        yield ResourceKind(VOLUME, self._found_volumes)
+    def _kinds(self) -> Iterator[ResourceKind[t.IbmResource]]:
+        yield ResourceKind(t.INSTANCE, self._found_instances, vital=True)
+        yield ResourceKind(t.FLOATING_IP, self._found_floating_ips)
+        yield ResourceKind(t.VOLUME, self._found_volumes)
         if self.config.diskimages:
             # The bucket has another service, and access policies of its own.
-            yield ResourceKind(IMAGE, self.images.resources)
+            yield ResourceKind(t.IMAGE, self.images.resources)
 
-    def _found_instances(self) -> Iterator[IbmResource]:
+    def _found_instances(self) -> Iterator[t.IbmResource]:
         # Where volumes cannot be listed, no instance is known to be left over.
         installations = self._installations(self._volumes.get_new())
         for record in self.machines.inventory.all(SWEEP_LIST_SECONDS):
             metadata = {**record.metadata, **installations.get(record.instance_id, {})}
-            yield IbmResource(metadata, INSTANCE, record.id)
+            yield t.IbmResource(metadata, t.INSTANCE, record.id)
 
-    def _installations(self, volumes: Iterable[IbmVolume]) -> dict[str, dict[str, str]]:
+    def _installations(self, volumes: Iterable[t.IbmVolume]) -> dict[str, dict[str, str]]:
         """Metadata that names the installation, by what IBM calls an instance: its boot volume is tagged (D-10)."""
         found: dict[str, dict[str, str]] = {}
         for volume in volumes:
-            tagged = metadata_of_tags(list(volume.tags), self.config.name, volume.group)
+            tagged = t.metadata_of_tags(volume, self.config.name)
             if INSTALLATION_KEY in tagged:
                 named = {INSTALLATION_KEY: tagged[INSTALLATION_KEY]}
                 found.update(dict.fromkeys(volume.instance_ids, named))
         return found
 
-    def _found_floating_ips(self) -> Iterator[IbmResource]:
+    def _found_floating_ips(self) -> Iterator[t.IbmResource]:
         for floating in self.floating.left_over():
-            yield IbmResource(floating.metadata, FLOATING_IP, floating.id, floating.name)
+            yield t.IbmResource(floating.metadata, t.FLOATING_IP, floating.id, floating.name)
 
-    def _found_volumes(self) -> Iterator[IbmResource]:
+    def _found_volumes(self) -> Iterator[t.IbmResource]:
         # Listed just now, with the instances.
         for volume in self._volumes.get(SWEEP_LIST_SECONDS):
             if not volume.used:
-                tagged = metadata_of_tags(list(volume.tags), self.config.name, volume.group)
-                yield IbmResource(tagged or node_metadata(volume.name, volume.group), VOLUME, volume.id)
+                tagged = t.metadata_of_tags(volume, self.config.name)
+                yield t.IbmResource(tagged or t.node_metadata(volume.name, volume.group), t.VOLUME, volume.id)
 
     def deleteResource(self, resource: Resource) -> None:
-        assert isinstance(resource, IbmResource)
-        if resource.type == INSTANCE:
+        assert isinstance(resource, t.IbmResource)
+        if resource.type == t.INSTANCE:
             self.machines.delete_instance(resource.id)
-        elif resource.type == FLOATING_IP:
+        elif resource.type == t.FLOATING_IP:
             self.floating.delete_free(resource.id, resource.name)
-        elif resource.type in OF_IMAGES:
+        elif resource.type in t.OF_IMAGES:
             self.images.discard(resource)
         else:
-            self.client.delete_volume(resource.id)
+            self.client.delete("volume", resource.id)
 
     def whyLost(self, external_id: Any) -> tuple[str, str] | None:
-        return self.machines.why_lost(external_id) if isinstance(external_id, str) else None
+        if not isinstance(external_id, str):
+            return None
+        return "not_found", f"instance {external_id} is gone: somebody deleted it, or IBM did"
 
     # -- quota --
 
     def getQuotaLimits(self) -> QuotaInformation:
-        return limits_of(self.config)
+        config = self.config
+        # Memory in GiB, as Nodepool 11.0.0 counts it. IBM shows no limits (IV-7).
+        return QuotaInformation(
+            instances=config.quota_instances, cores=config.quota_cores, ram=config.quota_ram, default=math.inf
+        )
 
     def getQuotaForLabel(self, label: Any) -> QuotaInformation:
-        return need_of(label, self.facts)
+        profile = self.facts.profile(label.profiles[0])
+        return QuotaInformation(instances=1, cores=profile.cores, ram=profile.ram_gib)
 
     # -- images --
 
@@ -201,92 +197,70 @@ class IbmAdapter(Adapter):
     def listImages(self) -> Iterator[ListedImage]:
         return self.images.listed()
 
-    # -- trouble --
+    # -- what ``nodepool check`` finds out; only reads --
 
-    def preflight(self) -> Iterable[CheckResult]:
-        return IbmPreflight(self.config, self.client, self.facts, self.images).results()
-
-
-# What ``nodepool check`` finds out about IBM VPC: has it all that the configuration names? Only reads.
-
-
-class IbmPreflight:
-    """Of one provider; for one use."""
-
-    def __init__(self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, images: IbmImages) -> None:
-        self._config = config
-        self._checks = CloudChecks(config.name)
-        self._client = client
-        self._facts = facts
-        self._images = images
-
-    def results(self) -> Iterator[CheckResult]:
+    def preflight(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to IBM."""
-        where = f"region {self._config.region}"
+        where = f"region {self.config.region}"
         try:
-            self._facts.vpc_id()
+            self.facts.vpc_id()
         except LaunchError as error:
             # Nothing else can be asked.
             yield self._checks.failure(where, error)
             return
-        yield CheckResult(where, True, f"login works; the VPC {self._config.vpc} is there")
-        for pool in self._config.pools.values():
-            yield from self._checks.results(f"pool {pool.name}", self._pool, pool)
+        yield CheckResult(where, True, f"login works; the VPC {self.config.vpc} is there")
+        for pool in self.config.pools.values():
+            yield from self._checks.results(f"pool {pool.name}", self._check_pool, pool)
             for label in pool.labels.values():
-                yield from self._label(label)
-        yield from self._checks.results("quota", self._quota)
-        if any(not image.pause for image in self._config.diskimages.values()):
-            yield from self._checks.results("object storage", self._storage)
-            yield from self._checks.results("diskimages", self._diskimages)
+                yield from self._check_label(label)
+        yield from self._checks.results("quota", self._check_quota)
+        if any(not image.pause for image in self.config.diskimages.values()):
+            yield from self._checks.results("object storage", self._check_storage)
+            yield from self._checks.results("diskimages", self._check_diskimages)
 
-    def _pool(self, pool: IbmPool) -> list[CheckResult]:
+    def _check_pool(self, pool: IbmPool) -> list[CheckResult]:
         subject = f"pool {pool.name}"
         found = []
-        for subnet in self._facts.subnets(pool):
+        for subnet in self.facts.subnets(pool):
             if subnet.free is not None and not subnet.free:
                 text = f"subnet {subnet.name} has no free addresses"
                 found.append(CheckResult(subject, False, text, "add another subnet, or delete what uses this one"))
             elif subnet.free is not None and subnet.free < pool.max_servers < float("inf") and len(pool.subnets) == 1:
                 text = f"subnet {subnet.name} has {subnet.free} free addresses, max-servers is {pool.max_servers:g}"
                 found.append(CheckResult(subject, True, text, "use a larger subnet, or lower max-servers"))
-        group = group_of_pool(self._config.name, pool.name)
-        if group not in self._client.groups():
+        group = t.group_of_pool(self.config.name, pool.name)
+        if group not in self.client.groups():
             text = f"there is no resource group {group}: it is made with the first launch"
             return [*found, CheckResult(subject, True, text, "make it if the credentials may not")]
         return found or [CheckResult(subject, True, f"subnets and resource group {group} are there")]
 
-    def _label(self, label: IbmLabel) -> Iterator[CheckResult]:
-        subject = f"label {label.name} of pool {label.pool.name}"
-        checks = (self._profiles, self._image, self._keys)
-        bad = [result for check in checks for result in self._checks.results(subject, check, label)]
-        yield from bad
-        if not bad:
-            yield CheckResult(subject, True, "profile, image and keys are there")
+    def _check_label(self, label: IbmLabel) -> Iterator[CheckResult]:
+        subject, image = f"label {label.name} of pool {label.pool.name}", label.cloud_image
+        keys = () if image is None else image.ssh_keys
+        checks: list[Callable[[], object]] = [partial(self.facts.profile, name) for name in label.profiles]
+        checks += [partial(self._check_image, label), *(partial(self.facts.key_id, name) for name in keys)]
 
-    def _profiles(self, label: IbmLabel) -> list[CheckResult]:
-        for name in label.profiles:
-            self._facts.profile(name)
-        return []
+        def good(check: Callable[[], object]) -> list[CheckResult]:
+            check()
+            return []
 
-    def _image(self, label: IbmLabel) -> list[CheckResult]:
-        if label.cloud_image is not None:
-            reference = self._facts.image(label, None)
-            image_id = reference.get("id") or reference["href"].rpartition("/")[2]
-            try:
-                self._client.image(image_id)
-            except CloudNotFound:
-                text = f"the region has no image {image_id!r}; correct cloud image {label.cloud_image.name!r}"
-                raise CloudSetup(text, code="image_not_found", status=404) from None
-        return []
+        bad = [result for check in checks for result in self._checks.results(subject, good, check)]
+        yield from bad or [CheckResult(subject, True, "profile, image and keys are there")]
 
-    def _keys(self, label: IbmLabel) -> list[CheckResult]:
-        for name in label.cloud_image.ssh_keys if label.cloud_image is not None else ():
-            self._facts.key_id(name)
-        return []
+    def _check_image(self, label: IbmLabel) -> None:
+        if label.cloud_image is None:
+            return
+        reference = self.facts.image(label, None)
+        image_id = reference.get("id") or reference["href"].rpartition("/")[2]
+        try:
+            self.client.image(image_id)
+        except CloudNotFound:
+            text = f"the region has no image {image_id!r}; correct cloud image {label.cloud_image.name!r}"
+            raise CloudSetup(text, code="image_not_found", status=404) from None
 
-    def _quota(self) -> list[CheckResult]:
-        wanted = sum(pool.max_servers for pool in self._config.pools.values())
-        limit = self._config.quota_instances
+    def _check_quota(self) -> list[CheckResult]:
+        wanted = sum(pool.max_servers for pool in self.config.pools.values())
+        limit = self.config.quota_instances
         if limit is None:
             remedy = "set quota of the provider to what the account has, or keep max-servers below it"
             return [CheckResult("quota", True, "IBM tells no limits, and quota is not set", remedy)]
@@ -295,29 +269,26 @@ class IbmPreflight:
         text = f"quota allows {limit} instances; max-servers of the pools allow {wanted:g}"
         return [CheckResult("quota", True, text, "lower max-servers, or correct quota; the smaller one counts")]
 
-    def _storage(self) -> list[CheckResult]:
+    def _check_storage(self) -> list[CheckResult]:
         """Could uploads begin?"""
-        bucket = self._images.bucket
+        bucket = self.images.bucket
         assert bucket is not None
-        self._client.storage_instance(self._config.storage_instance or "")
+        self.client.storage_instance(self.config.storage_instance or "")
         region = bucket.region()
         next(iter(bucket.keys("npimages_")), None)
         text = f"bucket {bucket.name} is in {region}"
-        if region == self._config.region:
+        if region == self.config.region:
             return [CheckResult("object storage", True, text)]
         # IBM imports images of buckets near the region only.
-        return [CheckResult("object storage", True, text, f"take a bucket in {self._config.region} if imports fail")]
+        return [CheckResult("object storage", True, text, f"take a bucket in {self.config.region} if imports fail")]
 
-    def _diskimages(self) -> list[CheckResult]:
-        known = self._client.operating_systems()
+    def _check_diskimages(self) -> list[CheckResult]:
+        known, found = self.client.operating_systems(), []
         remedy = "correct operating-system; ibmcloud is operating-systems lists them"
-        found = []
-        for image in self._config.diskimages.values():
+        for image in self.config.diskimages.values():
             subject, system = f"diskimage {image.name}", image.operating_system
-            if image.pause:
-                continue
-            if system in known:
+            if not image.pause and system in known:
                 found.append(CheckResult(subject, True, f"the operating system {system} is known"))
-            else:
+            elif not image.pause:
                 found.append(CheckResult(subject, False, f"no operating system {system!r}", remedy))
         return found

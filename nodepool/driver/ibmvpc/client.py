@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`IbmVpc`: all calls that the driver makes to the API of VPC, and to that of resource groups.
 
-https://cloud.ibm.com/apidocs/vpc and https://cloud.ibm.com/apidocs/resource-controller/resource-manager have them.
+The calls to VPC are those of IBM's client, `ibm_vpc.VpcV1`: it knows addresses, parameters and bodies. What it would
+send goes through `RestCalls`, which has the login, the pace, the repeats and the bounds of all calls. Resource groups
+have a library of their own, which is not needed for three calls:
+https://cloud.ibm.com/apidocs/resource-controller/resource-manager.
 """
 
 from __future__ import annotations
 
-import urllib.parse
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
@@ -27,7 +31,7 @@ T = TypeVar("T")
 #: What the API does depends on it.
 VERSION: Final = "2026-10-06"
 #: Entries of a page: the most that IBM gives.
-PAGE: Final = "100"
+PAGE: Final = 100
 #: A list has no more pages than these: an answer that leads in a circle must end.
 MOST_PAGES: Final = 1000
 CALL_SECONDS: Final = 45.0
@@ -54,26 +58,26 @@ def class_sizes(rate: float) -> dict[str, BucketSize]:
 
 class IbmVpc:
     """One region. All methods block; any thread may call them. They raise what
-    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody.
+    `nodepool.driver.framework.cloud_errors` has. Making it asks nobody, but imports IBM's library.
     """
 
     def __init__(self, config: IbmProviderConfig, http: PlainHttp, login: IbmLogin) -> None:
+        from ibm_cloud_sdk_core.authenticators import NoAuthAuthenticator
+        from ibm_vpc import VpcV1
+
+        # At DEBUG it makes `http.client` write what all libraries of the process send, with their tokens.
+        talkative = logging.getLogger("ibm-cloud-sdk-core")
+        talkative.setLevel(max(talkative.level, logging.INFO))
         self._login = login
-        self._region = config.region
+        self._region_url = f"https://{config.region}.iaas.cloud.ibm.com/v1"
         #: Resource groups of the account: ids by name.
         self.known_groups: Fact[dict[str, str]] = Fact(self.groups)
         #: Names by id of those that were made here: lists may be late.
         self._made_groups: dict[str, str] = {}
         rate = config.rate or 0.0
         self.calls = RestCalls(config.name, http, VpcApi(), login, class_sizes(rate), BucketSize(1, rate))
-
-    def close(self) -> None:
-        """Calls that wait for their turn end; no new ones begin."""
-        self.calls.close()
-
-    def pause(self, seconds: float) -> None:
-        """Wait between two calls. Blocks; raises CloudAway if the provider is stopped meanwhile."""
-        self.calls.pause(seconds)
+        self._vpc = VpcV1(VERSION, NoAuthAuthenticator())
+        self._vpc.send = self._send
 
     # -- instances --
 
@@ -87,11 +91,7 @@ class IbmVpc:
 
     def create_instance(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmRecord:
         """Make one. One that has its name is an error whose code is in `nodepool.driver.ibmvpc.errors.EXISTS`."""
-        return self._write(CREATE, "POST", self._url("instances"), self._record, body, "creating an instance", permit)
-
-    def delete_instance(self, instance_id: str) -> None:
-        """Order the deletion. Its floating IPs become free, and its boot volume is deleted with it."""
-        self._delete("instances", instance_id)
+        return self._one(CREATE, "creating an instance", self._record, "create_instance", body, permit=permit)
 
     # -- what belongs to them --
 
@@ -99,42 +99,41 @@ class IbmVpc:
         """All of the region."""
         return list(self._list("floating_ips", IbmFloatingIp.of))
 
-    def floating_ip(self, floating_id: str, permit: Callable[[], None] = lambda: None) -> IbmFloatingIp:
+    def floating_ip(self, floating_id: str) -> IbmFloatingIp:
         """One as it is now; raises CloudNotFound."""
-        return self._get("floating_ips", floating_id, IbmFloatingIp.of, permit)
+        return self._one(READ, "reading floating_ips", IbmFloatingIp.of, "get_floating_ip", floating_id)
 
     def create_floating_ip(
         self, name: str, group_id: str, interface_id: str, permit: Callable[[], None]
     ) -> IbmFloatingIp:
         """Make one that is bound to an interface."""
         body = {"name": name, "resource_group": {"id": group_id}, "target": {"id": interface_id}}
-        return self._write(
-            ADDRESS, "POST", self._url("floating_ips"), IbmFloatingIp.of, body, "creating a floating IP", permit
-        )
+        what = "creating a floating IP"
+        return self._one(ADDRESS, what, IbmFloatingIp.of, "create_floating_ip", body, permit=permit)
 
     def bind_floating_ip(
         self, floating_id: str, name: str, interface_id: str, permit: Callable[[], None]
     ) -> IbmFloatingIp:
         """Bind one that is there to an interface that has none, whatever it is bound to, and rename it."""
-        body = {"name": name, "target": {"id": interface_id}}
-        url, what = self._url("floating_ips", floating_id), "binding a floating IP"
-        return self._write(ADDRESS, "PATCH", url, IbmFloatingIp.of, body, what, permit)
+        body, what = {"name": name, "target": {"id": interface_id}}, "binding a floating IP"
+        return self._one(ADDRESS, what, IbmFloatingIp.of, "update_floating_ip", floating_id, body, permit=permit)
 
-    def rename_floating_ip(self, floating_id: str, name: str, permit: Callable[[], None]) -> IbmFloatingIp:
+    def rename_floating_ip(self, floating_id: str, name: str) -> IbmFloatingIp:
         """Give one another name, whatever it is bound to."""
-        url, what = self._url("floating_ips", floating_id), "claiming a floating IP"
-        return self._write(ADDRESS, "PATCH", url, IbmFloatingIp.of, {"name": name}, what, permit)
-
-    def delete_floating_ip(self, floating_id: str, permit: Callable[[], None]) -> None:
-        """Delete one, whatever it is bound to."""
-        self._delete("floating_ips", floating_id, permit)
+        what = "renaming a floating IP"
+        return self._one(ADDRESS, what, IbmFloatingIp.of, "update_floating_ip", floating_id, {"name": name})
 
     def volumes(self) -> list[IbmVolume]:
         """All of the region."""
-        return list(self._list("volumes", IbmVolume.of))
+        return list(self._list("volumes", IbmVolume))
 
-    def delete_volume(self, volume_id: str) -> None:
-        self._delete("volumes", volume_id)
+    def delete(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> None:
+        """Order the deletion of an ``instance``, a ``floating_ip``, a ``volume`` or an ``image``.
+
+        The floating IPs of an instance become free, and its boot volume is deleted with it. A floating IP is deleted
+        whatever it is bound to.
+        """
+        self._ask(DELETE, f"deleting {kind}s", f"delete_{kind}", identity, permit=permit)
 
     # -- images --
 
@@ -143,40 +142,32 @@ class IbmVpc:
 
         :param filters: such as ``name`` or ``visibility``.
         """
-        return self._list("images", IbmImage.of, **filters)
+        return self._list("images", IbmImage, **filters)
 
     def image(self, image_id: str) -> IbmImage:
         """One as it is now; raises CloudNotFound."""
-        return self._get("images", image_id, IbmImage.of)
+        return self._one(READ, "reading images", IbmImage, "get_image", image_id)
 
     def create_image(self, body: Mapping[str, Any], permit: Callable[[], None]) -> IbmImage:
         """Order an import."""
-        return self._write(CREATE, "POST", self._url("images"), IbmImage.of, body, "importing an image", permit)
+        return self._one(CREATE, "importing an image", IbmImage, "create_image", body, permit=permit)
 
     def rename_image(self, image_id: str, name: str) -> IbmImage:
         """Give an image another name."""
-        url, what = self._url("images", image_id), "renaming an image"
-        return self._write(CREATE, "PATCH", url, IbmImage.of, {"name": name}, what)
-
-    def delete_image(self, image_id: str) -> None:
-        self._delete("images", image_id)
+        return self._one(CREATE, "renaming an image", IbmImage, "update_image", image_id, {"name": name})
 
     # -- what seldom changes --
 
-    def vpcs(self) -> dict[str, str]:
-        """Ids by name."""
-        return dict(self._list("vpcs", _name_and_id))
+    def ids(self, kind: str) -> dict[str, str]:
+        """Ids by name of all that there is of a kind, such as ``vpcs`` or ``keys``."""
+        return dict(self._list(kind, lambda data: (data["name"], data["id"])))
 
     def subnets(self) -> list[IbmSubnet]:
-        return list(self._list("subnets", IbmSubnet.of))
-
-    def keys(self) -> dict[str, str]:
-        """SSH keys: ids by name."""
-        return dict(self._list("keys", _name_and_id))
+        return list(self._list("subnets", IbmSubnet))
 
     def profiles(self) -> dict[str, IbmProfile]:
         """Profiles of instances, by name."""
-        return {found.name: found for found in self._list("instance/profiles", IbmProfile.of, "profiles")}
+        return {found.name: found for found in self._list("instance_profiles", IbmProfile)}
 
     def operating_systems(self) -> set[str]:
         """Names of those that an image may have."""
@@ -186,16 +177,14 @@ class IbmVpc:
 
     def groups(self) -> dict[str, str]:
         """Resource groups of the account: ids by name."""
-        url = f"{self._login.credentials.groups_url}/v2/resource_groups"
         query = {"account_id": account} if (account := self._login.account_id()) else {}
-        what = "listing resource groups"
-        found = [self.calls.read(what, _group, data) for data in self._pages(url, query, "resources", what)]
+        url, what = f"{self._login.credentials.groups_url}/v2/resource_groups", "listing resource groups"
+        found = [self.calls.read(what, _group, data) for data in self._resources(url, what, query)]
         return {name: identity for name, identity, active in found if active}
 
     def create_group(self, name: str) -> str:
         """Make a resource group; returns its id."""
-        url = f"{self._login.credentials.groups_url}/v2/resource_groups"
-        what = f"creating resource group {name}"
+        url, what = f"{self._login.credentials.groups_url}/v2/resource_groups", f"creating resource group {name}"
         body = {"name": name, "account_id": self._login.account_id()}
         answer = self.calls.call(CREATE, "POST", url, what, body=body, seconds=CALL_SECONDS)
         made = self._object(answer.data, what, lambda data: str(data["id"]))
@@ -206,60 +195,53 @@ class IbmVpc:
         """The id (CRN) of an instance of a service, by its name; raises CloudNotFound."""
         url = f"{self._login.credentials.resources_url}/v2/resource_instances"
         query = {"name": name, "type": "service_instance"}
-        found = list(self._pages(url, query, "resources", "looking for the object storage"))
+        found = list(self._resources(url, "looking for the object storage", query))
         if not found:
             text = f"Provider {self.calls.provider}: the account has no instance {name!r} of Cloud Object Storage"
             raise CloudNotFound(f"{text}; correct object-storage.instance-name", code="not_found", status=404)
         return str(found[0].get("crn") or found[0]["id"])
+
+    def _resources(self, url: str, what: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+        def page(**start: str) -> Any:
+            return self.calls.call(READ, "GET", url, what, query={**query, **start}, seconds=CALL_SECONDS).data
+
+        return self._pages(page, "resources", what)
 
     # -- inside --
 
     def _record(self, data: Mapping[str, Any]) -> IbmRecord:
         return IbmRecord.of(data, self.calls.provider)
 
-    def _url(self, *path: str) -> str:
-        base = self._login.credentials.vpc_url or f"https://{self._region}.iaas.cloud.ibm.com/v1"
-        return "/".join((base, *path[:1], *(urllib.parse.quote(part, safe="") for part in path[1:])))
+    def _ask(
+        self, kind: str, what: str, operation: str, *arguments: Any, permit: Any = lambda: None, **named: Any
+    ) -> Any:
+        """Have a method of IBM's client called.
 
-    @staticmethod
-    def _query(**more: str) -> dict[str, str]:
-        return {"version": VERSION, "generation": "2", **more}
+        :param kind: class of the call; ``what``: for errors; ``permit``: see `RestCalls.call`.
+        """
+        self._vpc.set_service_url(self._login.credentials.vpc_url or self._region_url)
+        return getattr(self._vpc, operation)(*arguments, **named, call=(kind, what, permit)).get_result()
 
-    def _get(self, kind: str, identity: str, of: Callable[[Any], T], permit: Callable[[], None] = lambda: None) -> T:
-        what = f"reading {kind}"
-        url = self._url(kind, identity)
-        answer = self.calls.call(READ, "GET", url, what, query=self._query(), seconds=CALL_SECONDS, permit=permit)
-        return self._object(answer.data, what, of)
+    def _send(self, request: Mapping[str, Any], call: tuple[str, str, Callable[[], None]]) -> Any:
+        """In place of `ibm_cloud_sdk_core.BaseService.send`."""
+        from ibm_cloud_sdk_core import DetailedResponse
 
-    def _write(
-        self,
-        call_class: str,
-        method: str,
-        url: str,
-        of: Callable[[Any], T],
-        body: Mapping[str, Any],
-        what: str,
-        permit: Callable[[], None] = lambda: None,
-    ) -> T:
-        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
-        query = self._query()
+        kind, what, permit = call
         answer = self.calls.call(
-            call_class,
-            method,
-            url,
+            kind,
+            request["method"],
+            request["url"],
             what,
-            body=body,
-            headers=headers,
-            query=query,
+            content=request["data"],
+            query=request["params"],
+            headers={name.title(): value for name, value in request["headers"].items()},
             seconds=CALL_SECONDS,
             permit=permit,
         )
-        return self._object(answer.data, what, of)
+        return DetailedResponse(response=answer.data, headers=answer.headers, status_code=answer.status)
 
-    def _delete(self, kind: str, identity: str, permit: Callable[[], None] = lambda: None) -> None:
-        what = f"deleting {kind}"
-        url = self._url(kind, identity)
-        self.calls.call(DELETE, "DELETE", url, what, query=self._query(), seconds=CALL_SECONDS, permit=permit)
+    def _one(self, kind: str, what: str, of: Callable[[Any], T], operation: str, *arguments: Any, **more: Any) -> T:
+        return self._object(self._ask(kind, what, operation, *arguments, **more), what, of)
 
     def _object(self, data: Any, what: str, of: Callable[[Any], T]) -> T:
         """What an answer says that must be an object with an id."""
@@ -283,45 +265,33 @@ class IbmVpc:
                 name = next((name for name, found in listed if found == identity), None)
         return {**data, "resource_group": {**group, "name": name}}
 
-    def _list(self, path: str, of: Callable[[Any], T], entries: str = "", **filters: str) -> Iterator[T]:
+    def _list(self, kind: str, of: Callable[[Any], T], **filters: str) -> Iterator[T]:
         """The entries of a list of the region.
 
         :param of: what an entry says.
-        :param entries: key of the entries; "" = the path.
         """
-        query, what = self._query(limit=PAGE, **filters), f"listing {path}"
-        for data in self._pages(self._url(path), query, entries or path, what):
+        what, entries = f"listing {kind}", kind.removeprefix("instance_")
+        for data in self._pages(
+            lambda **start: self._ask(READ, what, f"list_{kind}", limit=PAGE, **filters, **start), entries, what
+        ):
             yield self.calls.read(what, lambda data: of(self._with_group(data)), data)
 
-    def _pages(self, url: str, query: Mapping[str, str], entries: str, what: str) -> Iterator[Mapping[str, Any]]:
+    def _pages(self, ask: Callable[..., Any], entries: str, what: str) -> Iterator[Mapping[str, Any]]:
         """The entries of a list, over all its pages; each page is a call."""
-        asked = dict(query)
+        start: dict[str, str] = {}
         for _ in range(MOST_PAGES):
-            data = self.calls.call(READ, "GET", url, what, query=asked, seconds=CALL_SECONDS).data
+            data = ask(**start)
             found = data.get(entries, "") if isinstance(data, dict) else ""
             # Null stands for a list without entries.
             if not isinstance(found, list | None):
                 raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the answer is no list")
             yield from found or ()
-            start = _next_page(data)
-            if start is None:
+            # Only that counts of the address that is named: no other host is to see our token.
+            href = (data.get("next") or {}).get("href") or data.get("next_url") or ""
+            start = {name: texts[0] for name, texts in parse_qs(urlsplit(href).query).items() if name == "start"}
+            if not start:
                 return
-            asked = {**asked, "start": start}
         raise CloudAway(f"Provider {self.calls.provider}: {what} failed: the list does not end")
-
-
-def _next_page(data: Mapping[str, Any]) -> str | None:
-    """Where the next page begins; None = there is none.
-
-    Only that counts of the address that is told: no other host is to see our token.
-    """
-    href = (data.get("next") or {}).get("href") or data.get("next_url") or ""
-    found = urllib.parse.parse_qs(urllib.parse.urlsplit(href).query).get("start")
-    return found[0] if found else None
-
-
-def _name_and_id(data: Mapping[str, Any]) -> tuple[str, str]:
-    return data["name"], data["id"]
 
 
 def _group(data: Mapping[str, Any]) -> tuple[str, str, bool]:

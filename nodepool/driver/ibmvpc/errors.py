@@ -120,7 +120,7 @@ def reasons_of(data: Any) -> tuple[IbmError, ...]:
     return tuple(IbmError(str(reason.get("code") or ""), str(reason.get("message") or "")) for reason in reasons)
 
 
-def told(errors: Iterable[IbmError]) -> str:
+def texts_of(errors: Iterable[IbmError]) -> str:
     """Codes and messages in one line."""
     return one_line(" / ".join(dict.fromkeys(map(str, errors))))
 
@@ -131,7 +131,7 @@ def meaning(head: str, errors: list[IbmError], status: int = 0) -> CloudRefused 
     :param head: whose call it was, and which.
     :param status: of HTTP; 0 = an instance has these reasons.
     """
-    text = f"{head}: {told(errors) or f'status {status}'}"
+    text = f"{head}: {texts_of(errors) or f'status {status}'}"
     if status == 429 or _first(errors, THROTTLED):
         return CloudAway(text, maybe_done=False, code=_first(errors, THROTTLED) or "too_many_requests")
     if quota := _first(errors, QUOTA):

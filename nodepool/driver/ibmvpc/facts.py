@@ -3,7 +3,7 @@
 
 First what the names of the configuration stand for (`IbmFacts`): VPC, subnets, SSH keys, profiles, images, resource
 groups. They are read again every ten minutes, when a name is not among them, and after a rejected launch (IV-2). Then
-the places where an instance may be launched, limits and use, and the body of the call that makes an instance.
+the places where an instance may be launched.
 """
 
 from __future__ import annotations
@@ -11,21 +11,19 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
+from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import MISSING_SECONDS
-from nodepool.driver.ibmvpc.types import USABLE_IMAGES, IbmImage, IbmProfile, IbmSubnet, group_of_pool, volume_tags
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.ibmvpc.client import IbmVpc
     from nodepool.driver.ibmvpc.config import IbmCloudImage, IbmLabel, IbmPool, IbmProviderConfig
-    from nodepool.driver.ibmvpc.types import IbmRecord
 
 T = TypeVar("T")
 
@@ -45,10 +43,10 @@ class IbmFacts:
         self._client = client
         self._clock = clock
         self._lock = threading.Lock()
-        self._vpcs: Fact[dict[str, str]] = Fact(client.vpcs, clock)
-        self._subnets: Fact[list[IbmSubnet]] = Fact(client.subnets, clock)
-        self._keys: Fact[dict[str, str]] = Fact(client.keys, clock)
-        self._profiles: Fact[dict[str, IbmProfile]] = Fact(client.profiles, clock)
+        self._vpcs: Fact[dict[str, str]] = Fact(lambda: client.ids("vpcs"), clock)
+        self._subnets: Fact[list[t.IbmSubnet]] = Fact(client.subnets, clock)
+        self._keys: Fact[dict[str, str]] = Fact(lambda: client.ids("keys"), clock)
+        self._profiles: Fact[dict[str, t.IbmProfile]] = Fact(client.profiles, clock)
         self._images: dict[str, Fact[str]] = {}
         self._forgotten_at = float("-inf")
         #: Resource groups that were made here: lists may be late.
@@ -56,20 +54,41 @@ class IbmFacts:
         #: Resource groups that IBM did not let us make: when, and why.
         self._refused: dict[str, tuple[float, CloudRefused]] = {}
 
-    def launch_ids(self, label: IbmLabel, image_id: str | None) -> LaunchIds:
-        """What an instance of a label is made of. May block.
+    def instance_body(
+        self, name: str, label: IbmLabel, place: IbmPlace, image_id: str | None, metadata: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """What an instance is to be like: the body of the call that makes it (IV-5). May block.
 
         :param image_id: of the upload; None = the label's cloud image.
-        :raises CloudSetup: something is not there.
+        :param metadata: whose it is. Name and resource group say it, too.
+        :raises CloudSetup: something that it is made of is not there.
         """
         image = label.cloud_image or label.diskimage
         assert image is not None
-        return LaunchIds(
-            vpc=self.vpc_id(),
-            group=self.group_id(group_of_pool(self._config.name, label.pool.name)),
-            image=self.image(label, image_id),
-            keys=[self.key_id(name) for name in image.ssh_keys],
-        )
+        volume: dict[str, Any] = {
+            "name": name,
+            "profile": {"name": "general-purpose"},
+            "user_tags": t.volume_tags(metadata),
+        }
+        if label.volume_size:
+            volume["capacity"] = label.volume_size
+        body: dict[str, Any] = {
+            "name": name,
+            "profile": {"name": place.profile},
+            "vpc": {"id": self.vpc_id()},
+            "resource_group": {"id": self.group_id(t.group_of_pool(self._config.name, label.pool.name))},
+            "zone": {"name": place.zone},
+            "image": self.image(label, image_id),
+            "keys": [{"id": self.key_id(key)} for key in image.ssh_keys],
+            "primary_network_interface": {"name": "eth0", "subnet": {"id": place.subnet_id}},
+            "boot_volume_attachment": {"delete_volume_on_instance_delete": True, "volume": volume},
+        }
+        if label.user_data:
+            body["user_data"] = label.user_data
+        if place.spot:
+            # Who runs a job on it must see that it was taken away, and why: so it is not deleted by itself.
+            body |= {"availability": {"class": "spot"}, "availability_policy": {"preemption": "stop"}}
+        return body
 
     def forget(self) -> None:
         """IBM rejected a launch: look up again what it was made of. Many launches may be rejected at once."""
@@ -89,7 +108,7 @@ class IbmFacts:
         """Of the configuration's VPC. May block; raises CloudSetup."""
         return _named(self._vpcs, self._config.vpc, f"the region has no VPC {self._config.vpc!r}; correct vpc")
 
-    def subnets(self, pool: IbmPool) -> list[IbmSubnet]:
+    def subnets(self, pool: IbmPool) -> list[t.IbmSubnet]:
         """Those of a pool, in the order of the configuration. May block.
 
         :raises CloudSetup: one is not there, or a zone has none.
@@ -106,7 +125,7 @@ class IbmFacts:
 
     # -- profiles --
 
-    def profile(self, name: str) -> IbmProfile:
+    def profile(self, name: str) -> t.IbmProfile:
         """A profile. May block.
 
         :raises RuntimeConfigurationException: the region does not have it.
@@ -157,7 +176,7 @@ class IbmFacts:
 
     # -- images --
 
-    def image(self, label: IbmLabel, image_id: str | None) -> Mapping[str, str]:
+    def image(self, label: IbmLabel, image_id: str | None) -> dict[str, str]:
         """What an instance of a label is made of, as IBM takes it. May block.
 
         :param image_id: of the upload; None = the label's cloud image.
@@ -178,7 +197,7 @@ class IbmFacts:
                 fact = self._images[image.name] = Fact(lambda: self._find_image(image).id, self._clock)
         return fact.get(FOUND_SECONDS)
 
-    def _find_image(self, image: IbmCloudImage) -> IbmImage:
+    def _find_image(self, image: IbmCloudImage) -> t.IbmImage:
         filters = {"name": image.image_name} if image.image_name else {}
         if image.owner_type:
             filters["visibility"] = _VISIBILITY[image.owner_type]
@@ -190,19 +209,19 @@ class IbmFacts:
         return found
 
 
-def matches(candidate: IbmImage, image: IbmCloudImage) -> bool:
+def matches(candidate: t.IbmImage, image: IbmCloudImage) -> bool:
     """Does an image have all that is wanted? Pure (IV-8)."""
     if image.image_name:
         return candidate.name == image.image_name
     given = candidate.operating_system
     return (
-        (candidate.status == image.status if image.status else candidate.status in USABLE_IMAGES)
+        (candidate.status == image.status if image.status else candidate.status in t.USABLE_IMAGES)
         and image.owner_type in (None, _owner(candidate))
         and all(given.get(name.replace("-", "_")) == value for name, value in image.operating_system.items())
     )
 
 
-def _owner(candidate: IbmImage) -> str | None:
+def _owner(candidate: t.IbmImage) -> str | None:
     return next((owner for owner, visibility in _VISIBILITY.items() if visibility == candidate.visibility), None)
 
 
@@ -220,7 +239,7 @@ def _named(fact: Fact[dict[str, T]], name: str, problem: str) -> T:
     raise CloudSetup(problem, code="not_found", status=404)
 
 
-def _chosen(pool: IbmPool, vpc: str, subnets: list[IbmSubnet]) -> list[IbmSubnet]:
+def _chosen(pool: IbmPool, vpc: str, subnets: list[t.IbmSubnet]) -> list[t.IbmSubnet]:
     """The subnets that a pool names. Raises CloudSetup. Pure."""
     chosen = []
     for name in pool.subnets:
@@ -252,7 +271,7 @@ class IbmPlace(NamedTuple):
         return f"{self.profile}{' (spot)' if self.spot else ''} in zone {self.zone}"
 
 
-def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[IbmPlace]:
+def places_of(label: IbmLabel, subnets: Iterable[t.IbmSubnet]) -> list[IbmPlace]:
     """All that a label allows, in the order of its profiles, and then of the zones of its pool. What is regular only
     because there is no spot instance comes last. Pure.
 
@@ -261,79 +280,3 @@ def places_of(label: IbmLabel, subnets: Iterable[IbmSubnet]) -> list[IbmPlace]:
     where = [(zone, subnet.id) for zone in label.pool.zones for subnet in subnets if subnet.zone == zone]
     kinds = (True, False) if label.use_spot and label.spot_fallback else (label.use_spot,)
     return [IbmPlace(profile, *one, spot) for spot in kinds for profile in label.profiles for one in where]
-
-
-# Limits, and what labels and instances use of them (IV-7). IBM shows no limits: those of the configuration count.
-
-
-def limits_of(config: IbmProviderConfig) -> QuotaInformation:
-    """``quota`` of a provider."""
-    return QuotaInformation(
-        instances=config.quota_instances,
-        cores=config.quota_cores,
-        # In GiB, as Nodepool 11.0.0 counts it.
-        ram=config.quota_ram,
-        default=math.inf,
-    )
-
-
-def need_of(label: IbmLabel, facts: IbmFacts) -> QuotaInformation:
-    """What a node of a label uses, if it is of the first of its profiles. May block.
-
-    :raises RuntimeConfigurationException: the region does not have the profile.
-    """
-    profile = facts.profile(label.profiles[0])
-    return QuotaInformation(instances=1, cores=profile.cores, ram=profile.ram_gib)
-
-
-def use_of(record: IbmRecord) -> QuotaInformation:
-    """What an instance uses."""
-    return QuotaInformation(instances=1, cores=record.cores, ram=record.ram_gib)
-
-
-# What an instance is to be like: the body of the call that makes it (IV-5). Pure functions.
-
-
-class LaunchIds(NamedTuple):
-    """What the names of the configuration stand for.
-
-    :param image: ``{"id": ...}`` or ``{"href": ...}``.
-    """
-
-    vpc: str
-    group: str
-    image: Mapping[str, str]
-    keys: Sequence[str]
-
-
-def instance_body(
-    name: str, label: IbmLabel, place: IbmPlace, ids: LaunchIds, metadata: Mapping[str, str]
-) -> dict[str, Any]:
-    """The body.
-
-    :param metadata: whose it is. Name and resource group say it, too.
-    """
-    volume: dict[str, Any] = {
-        "name": name,
-        "profile": {"name": "general-purpose"},
-        "user_tags": volume_tags(metadata),
-    }
-    if label.volume_size:
-        volume["capacity"] = label.volume_size
-    body: dict[str, Any] = {
-        "name": name,
-        "profile": {"name": place.profile},
-        "resource_group": {"id": ids.group},
-        "vpc": {"id": ids.vpc},
-        "zone": {"name": place.zone},
-        "image": dict(ids.image),
-        "keys": [{"id": key} for key in ids.keys],
-        "primary_network_interface": {"name": "eth0", "subnet": {"id": place.subnet_id}},
-        "boot_volume_attachment": {"delete_volume_on_instance_delete": True, "volume": volume},
-    }
-    if label.user_data:
-        body["user_data"] = label.user_data
-    if place.spot:
-        # Who runs a job on it must see that it was taken away, and why: so it is not deleted by itself.
-        body |= {"availability": {"class": "spot"}, "availability_policy": {"preemption": "stop"}}
-    return body

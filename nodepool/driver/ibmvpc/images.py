@@ -13,7 +13,7 @@ import logging
 import os
 import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -31,22 +31,9 @@ from nodepool.driver.framework.uploads import (
     UploadInterrupted,
     check_stored,
 )
+from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import MOST_PAGES
-from nodepool.driver.ibmvpc.errors import IbmError, exists, meaning, told
-from nodepool.driver.ibmvpc.types import (
-    DELETING,
-    FAILED,
-    IMAGE,
-    OBJECT,
-    PART,
-    PENDING,
-    USABLE_IMAGES,
-    IbmImage,
-    IbmResource,
-    group_of_images,
-    image_metadata,
-    image_name,
-)
+from nodepool.driver.ibmvpc.errors import IbmError, exists, meaning, texts_of
 from nodepool.driver.statemachine.instance import BUILD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
@@ -71,12 +58,12 @@ class IbmImages:
     def __init__(
         self, config: IbmProviderConfig, client: IbmVpc, facts: IbmFacts, http: PlainHttp, login: IbmLogin
     ) -> None:
-        self._config = config
-        self._client = client
-        self._facts = facts
-        self._group = group_of_images(config.name)
+        self.config = config
+        self.client = client
+        self.facts = facts
+        self.group = t.group_of_images(config.name)
         #: Keys of objects: no other provider's begin so.
-        self._prefix = f"{self._group}_"
+        self.prefix = f"{self.group}_"
         self.import_seconds = IMPORT_SECONDS
         self.bucket: CosBucket | None = None
         if config.storage_endpoint and config.bucket_name:
@@ -97,43 +84,31 @@ class IbmImages:
         :raises Exception: see `CosUpload.run`.
         """
         if self.bucket is None:
-            text = f"Provider {self._config.name}: images are imported from object storage; add object-storage"
+            text = f"Provider {self.config.name}: images are imported from object storage; add object-storage"
             raise ImageCreateException(text)
-        size = os.stat(path).st_size
-        name = image_name(metadata, self._config.name)
-        job = IbmImageJob(
-            name=name,
-            build=str(metadata[BUILD_KEY]),
-            key=f"{self._prefix}{name}.{self._config.image_type}",
-            prefix=self._prefix,
-            group=self._group,
-            group_id=self._facts.group_id(self._group),
-            operating_system=image.operating_system,
-            content=ImageContent.of(size, sha256=sha256),
-        )
-        return CosUpload(self._client, self.bucket, path, job, self.import_seconds).run()
+        return CosUpload(self, self.bucket, path, metadata, image.operating_system, sha256).run()
 
     # -- deletion --
 
     def delete(self, image_id: str) -> None:
         """Delete an image and what its upload may have left; one that is gone is no error (IV-11)."""
         try:
-            image = self._client.image(image_id)
+            image = self.client.image(image_id)
         except CloudNotFound:
             return
-        delete_image(self._client, image_id)
+        delete_image(self.client, image_id)
         # As long as there is an image its object tells that the upload never ended.
-        if self.bucket is not None and image.group == self._group:
-            for key in list(self.bucket.keys(f"{self._prefix}{image.name}.")):
+        if self.bucket is not None and image.group == self.group:
+            for key in list(self.bucket.keys(f"{self.prefix}{image.name}.")):
                 self.bucket.delete(key)
 
-    def discard(self, resource: IbmResource) -> None:
+    def discard(self, resource: t.IbmResource) -> None:
         """Delete what an upload left, or an image."""
-        if resource.type == IMAGE:
+        if resource.type == t.IMAGE:
             self.delete(resource.id)
             return
         assert self.bucket is not None
-        if resource.type == OBJECT:
+        if resource.type == t.OBJECT:
             self.bucket.delete(resource.id)
         else:
             key, _, upload_id = resource.id.partition(_BETWEEN)
@@ -145,39 +120,39 @@ class IbmImages:
         """Images of ours, and what uploads have left or not completed yet (D-1, R-4)."""
         for found in self.resources():
             name = found.name
-            yield ListedImage(found.id if found.type == IMAGE else found, name, found.metadata, usable=found.usable)
+            yield ListedImage(found.id if found.type == t.IMAGE else found, name, found.metadata, usable=found.usable)
 
-    def resources(self) -> Iterator[IbmResource]:
+    def resources(self) -> Iterator[t.IbmResource]:
         """The same as resources (IV-10). What does not say of which build it is belongs to nobody here.
 
         An image whose object is there is of an upload that never ended. The object goes after it: IBM does not delete
         an image while it is imported. One that was taken up again has another name than its object, and the same build.
         """
-        keys = [] if self.bucket is None else self.bucket.keys(self._prefix)
+        keys = [] if self.bucket is None else self.bucket.keys(self.prefix)
         objects = {key: self._metadata_of(key) for key in keys}
         builds = {metadata[BUILD_KEY] for metadata in objects.values() if metadata}
         imported = set()
-        for image in self._client.images(visibility="private"):
-            metadata = image_metadata(image.name, image.group)
-            if not metadata or image.status == DELETING:
+        for image in self.client.images(visibility="private"):
+            metadata = t.image_metadata(image.name, image.group)
+            if not metadata or image.status == t.DELETING:
                 continue
-            ended = image.group != self._group or metadata[BUILD_KEY] not in builds
+            ended = image.group != self.group or metadata[BUILD_KEY] not in builds
             if not ended:
                 imported.add(metadata[BUILD_KEY])
-            yield IbmResource(metadata, IMAGE, image.id, image.name, usable=image.status != FAILED and ended)
+            yield t.IbmResource(metadata, t.IMAGE, image.id, image.name, usable=image.status != t.FAILED and ended)
         if self.bucket is None:
             return
         for key, metadata in objects.items():
             if metadata.get(BUILD_KEY) not in imported:
-                yield IbmResource(metadata, OBJECT, key, key, usable=False)
-        for found in self.bucket.open_uploads(self._prefix):
+                yield t.IbmResource(metadata, t.OBJECT, key, key, usable=False)
+        for found in self.bucket.open_uploads(self.prefix):
             identity = f"{found.key}{_BETWEEN}{found.upload_id}"
-            yield IbmResource(self._metadata_of(found.key), PART, identity, found.key, usable=False)
+            yield t.IbmResource(self._metadata_of(found.key), t.PART, identity, found.key, usable=False)
 
     def _metadata_of(self, key: str) -> dict[str, str]:
         """Of which upload an object is."""
-        name, _, _ = key.removeprefix(self._prefix).rpartition(".")
-        return image_metadata(name, self._group)
+        name, _, _ = key.removeprefix(self.prefix).rpartition(".")
+        return t.image_metadata(name, self.group)
 
 
 # `CosUpload`: one upload of an image: parts of an object, an import of it, and the object goes (IV-9).
@@ -193,27 +168,6 @@ IMPORT_SECONDS: Final = 4 * 3600.0
 UNSEEN_LOOKS: Final = 4
 
 
-class IbmImageJob(NamedTuple):
-    """What is uploaded.
-
-    :param name: of the image; unique.
-    :param build: id of the build: in the names of all that its uploads make.
-    :param key: of the object.
-    :param group: name of the resource group of images, and its id.
-    :param operating_system: as IBM calls it.
-    :param content: of the file, as far as it is known.
-    """
-
-    name: str
-    build: str
-    key: str
-    prefix: str
-    group: str
-    group_id: str
-    operating_system: str
-    content: ImageContent
-
-
 class CosUpload(PartsUploader):
     """Made in the thread that calls ``uploadImage()``. ``upload()`` returns the id of the image."""
 
@@ -222,17 +176,32 @@ class CosUpload(PartsUploader):
     error_retries: ClassVar[int] = 5
 
     def __init__(
-        self, client: IbmVpc, bucket: CosBucket, path: str | os.PathLike[str], job: IbmImageJob, import_seconds: float
+        self,
+        images: IbmImages,
+        bucket: CosBucket,
+        path: str,
+        metadata: Mapping[str, Any],
+        operating_system: str,
+        sha256: str | None,
     ) -> None:
-        head = f"Provider {client.calls.provider}: image {job.name}"
-        super().__init__(bucket, log, path, job.name, head, job.key, client.calls.stopped)
+        client, config = images.client, images.config
+        name = t.image_name(metadata, config.name)
+        self._ending = f".{config.image_type}"
+        head, key = f"Provider {config.name}: image {name}", f"{images.prefix}{name}{self._ending}"
+        super().__init__(bucket, log, path, name, head, key, client.calls.stopped)
         self._client = client
         self._bucket = bucket
-        self._job = job
+        #: Id of the build: in the names of all that its uploads make.
+        self._build = str(metadata[BUILD_KEY])
+        self._prefix, self._group = images.prefix, images.group
+        self._group_id = images.facts.group_id(images.group)
+        self._operating_system = operating_system
+        #: As far as it is known.
+        self._content = ImageContent.of(os.stat(path).st_size, sha256=sha256)
         self._check = uploads.checker()
-        self._import_seconds = import_seconds
+        self._import_seconds = images.import_seconds
         self._digest = hashlib.sha256()
-        self._image: IbmImage | None = None
+        self._image: t.IbmImage | None = None
         #: An import was ordered, with or without an answer.
         self._ordered = False
 
@@ -263,7 +232,7 @@ class CosUpload(PartsUploader):
         self._check()
         if self._interrupted_import():
             return
-        self.begin_parts(self._job.prefix, f"-{self._job.build}{os.path.splitext(self._job.key)[1]}")
+        self.begin_parts(self._prefix, f"-{self._build}{self._ending}")
 
     def new_upload(self) -> str:
         return self._bucket.begin(self.key)
@@ -273,12 +242,16 @@ class CosUpload(PartsUploader):
 
     def finishUpload(self) -> str:
         if self._image is None:
-            self._check_file()
-            self._complete()
+            # Is it the file that was built? Disks forget.
+            read = ImageContent.of(self.size, sha256=self._digest.hexdigest())
+            check_stored(self.image_name, self._content, read)
+            self.complete_parts()
+            stored = self.retry(self._bucket.size, self.key)
+            check_stored(self.image_name, ImageContent.of(self.size), ImageContent.of(stored))
             self._check()
             self._image = self._order_import()
         image = self._imported(self._image)
-        check_stored(self.image_name, self._job.content, ImageContent.of(None, sha256=image.sha256))
+        check_stored(self.image_name, self._content, ImageContent.of(None, sha256=image.sha256))
         self._discard_object()
         return image.id
 
@@ -304,12 +277,12 @@ class CosUpload(PartsUploader):
 
     def _interrupted_import(self) -> bool:
         """Is an import of the build under way, or has it ended? Then it is that of this upload from now on."""
-        keys = set(self._bucket.keys(self._job.prefix))
+        keys = set(self._bucket.keys(self._prefix))
         for image in self._client.images(visibility="private"):
-            key = f"{self._job.prefix}{image.name}{os.path.splitext(self._job.key)[1]}"
-            ours = image.group == self._job.group and image.name.endswith(f"-{self._job.build}")
+            key = f"{self._prefix}{image.name}{self._ending}"
+            ours = image.group == self._group and image.name.endswith(f"-{self._build}")
             # Without the object the upload has ended: the image has a record of its own.
-            if ours and key in keys and image.status in (PENDING, *USABLE_IMAGES):
+            if ours and key in keys and image.status in (t.PENDING, *t.USABLE_IMAGES):
                 log.info("%s: the import of an interrupted upload, %s, is taken up again", self.head, image.name)
                 self.key = key
                 self._image = image
@@ -320,22 +293,12 @@ class CosUpload(PartsUploader):
 
     # -- steps --
 
-    def _check_file(self) -> None:
-        """Is it the file that was built? Disks forget."""
-        read = ImageContent.of(self.size, sha256=self._digest.hexdigest())
-        check_stored(self.image_name, self._job.content, read)
-
-    def _complete(self) -> None:
-        self.complete_parts()
-        stored = self.retry(self._bucket.size, self.key)
-        check_stored(self.image_name, ImageContent.of(self.size), ImageContent.of(stored))
-
-    def _order_import(self) -> IbmImage:
+    def _order_import(self) -> t.IbmImage:
         body = {
             "name": self.image_name,
-            "resource_group": {"id": self._job.group_id},
+            "resource_group": {"id": self._group_id},
             "file": {"href": f"cos://{self.retry(self._bucket.region)}/{self._bucket.name}/{self.key}"},
-            "operating_system": {"name": self._job.operating_system},
+            "operating_system": {"name": self._operating_system},
         }
         self._ordered = True
         try:
@@ -347,16 +310,21 @@ class CosUpload(PartsUploader):
             # It is ours: the answer was lost.
             return found
 
-    def _named(self) -> IbmImage | None:
-        wanted = (self.image_name, self._job.group)
+    def _named(self) -> t.IbmImage | None:
+        wanted = (self.image_name, self._group)
         found = self._client.images(name=self.image_name, visibility="private")
         return next((one for one in found if (one.name, one.group) == wanted), None)
 
-    def _imported(self, image: IbmImage) -> IbmImage:
+    def _imported(self, image: t.IbmImage) -> t.IbmImage:
         """Wait until an image can be used."""
-        self._go_on()
+
+        def go_on() -> None:
+            # Is it still wanted?
+            self._report(self.size, self.size)
+
+        go_on()
         stopped = self._client.calls.stopped
-        time = ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=self._go_on)
+        time = ImageTime(f"{self.head}: its import", self._import_seconds, stopped, wanted=go_on)
         unseen = 0
         for _ in time.looks():
             try:
@@ -371,17 +339,13 @@ class CosUpload(PartsUploader):
                 if unseen == UNSEEN_LOOKS:
                     raise
                 continue
-            if image.status in USABLE_IMAGES:
+            if image.status in t.USABLE_IMAGES:
                 return image
-            if image.status != PENDING:
-                why = told(image.reasons) or "IBM gives no reason"
+            if image.status != t.PENDING:
+                why = texts_of(image.reasons) or "IBM gives no reason"
                 raise ImageCreateException(f"{self.head}: its import is {image.status}: {why}")
         time.check()
         raise time.over()
-
-    def _go_on(self) -> None:
-        """Is it still wanted? Raises UploadGivenUp."""
-        self._report(self.size, self.size)
 
     def _discard_object(self) -> None:
         with Guard(log, "%s: object %s may be left over", self.head, self.key, level=logging.WARNING, traceback=False):
@@ -394,20 +358,16 @@ def delete_image(client: IbmVpc, image_id: str) -> None:
     :raises CloudRefused: its import is under way, for example.
     """
     try:
-        client.delete_image(image_id)
+        client.delete("image", image_id)
     except CloudNotFound:
         return
     except CloudRefused as error:
-        if error.status != 409 or not _is_deleted(client, image_id):
+        if error.status != 409:
             raise
+        with contextlib.suppress(CloudNotFound):
+            if client.image(image_id).status != t.DELETING:
+                raise
         log.debug("Image %s is deleted already: %s", image_id, error)
-
-
-def _is_deleted(client: IbmVpc, image_id: str) -> bool:
-    try:
-        return client.image(image_id).status == DELETING
-    except CloudNotFound:
-        return True
 
 
 # `CosBucket`: our objects in a bucket of Cloud Object Storage, through which images are imported (IV-9).
@@ -479,17 +439,11 @@ class CosBucket:
     def parts(self, upload: PartsUpload) -> dict[int, StoredPart]:
         """What is there of an upload, by number."""
         query, found = {"uploadId": upload.upload_id}, {}
-        for _ in range(MOST_PAGES):
-            data = self._xml(self._call("GET", upload.key, "listing the parts of an upload", query))
-            for part in data.iter("Part"):
-                number = int(part.findtext("PartNumber", "0"))
-                found[number] = StoredPart(
-                    number, part.findtext("ETag", "").strip('"'), int(part.findtext("Size", "0"))
-                )
-            if data.findtext("IsTruncated", "") != "true":
-                return found
-            query = {**query, "part-number-marker": data.findtext("NextPartNumberMarker", "")}
-        raise self._endless()
+        marks = {"part-number-marker": "NextPartNumberMarker"}
+        for part in self._pages(upload.key, "listing the parts of an upload", query, "Part", marks):
+            number, size = int(part.findtext("PartNumber", "0")), int(part.findtext("Size", "0"))
+            found[number] = StoredPart(number, part.findtext("ETag", "").strip('"'), size)
+        return found
 
     def complete(self, upload: PartsUpload, parts: Mapping[int, StoredPart]) -> None:
         """Make an object of the parts."""
@@ -513,16 +467,9 @@ class CosBucket:
 
     def open_uploads(self, prefix: str) -> list[PartsUpload]:
         """Uploads that were not completed, of keys that begin so."""
-        query, found = {"uploads": "", "prefix": prefix}, []
-        for _ in range(MOST_PAGES):
-            data = self._xml(self._call("GET", "", "listing uploads", query))
-            for one in data.iter("Upload"):
-                found.append(PartsUpload(one.findtext("Key", ""), one.findtext("UploadId", "")))
-            if data.findtext("IsTruncated", "") != "true":
-                return found
-            marks = {"key-marker": "NextKeyMarker", "upload-id-marker": "NextUploadIdMarker"}
-            query |= {name: data.findtext(told, "") for name, told in marks.items()}
-        raise self._endless()
+        marks = {"key-marker": "NextKeyMarker", "upload-id-marker": "NextUploadIdMarker"}
+        found = self._pages("", "listing uploads", {"uploads": "", "prefix": prefix}, "Upload", marks)
+        return [PartsUpload(one.findtext("Key", ""), one.findtext("UploadId", "")) for one in found]
 
     # -- objects --
 
@@ -532,14 +479,9 @@ class CosBucket:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """Of all objects whose keys begin so."""
-        query = {"list-type": "2", "prefix": prefix}
-        for _ in range(MOST_PAGES):
-            data = self._xml(self._call("GET", "", "listing objects", query))
-            yield from (one.findtext("Key", "") for one in data.iter("Contents"))
-            if data.findtext("IsTruncated", "") != "true":
-                return
-            query["continuation-token"] = data.findtext("NextContinuationToken", "")
-        raise self._endless()
+        query, marks = {"list-type": "2", "prefix": prefix}, {"continuation-token": "NextContinuationToken"}
+        for one in self._pages("", "listing objects", query, "Contents", marks):
+            yield one.findtext("Key", "")
 
     def delete(self, key: str) -> None:
         """Delete an object; one that is gone already is no error."""
@@ -569,8 +511,22 @@ class CosBucket:
             text = f"Provider {self.calls.provider}: the bucket's answer is not XML; is endpoint correct?"
             raise CloudAway(text) from None
 
-    def _endless(self) -> CloudAway:
-        return CloudAway(f"Provider {self.calls.provider}: a list of bucket {self.name} does not end")
+    def _pages(
+        self, key: str, what: str, query: Mapping[str, str], entries: str, marks: Mapping[str, str]
+    ) -> Iterator[ElementTree.Element]:
+        """The entries of a list, over all its pages; each page is a call.
+
+        :param entries: their tag.
+        :param marks: tags that say where the next page begins, by the parameters that name it.
+        """
+        asked = dict(query)
+        for _ in range(MOST_PAGES):
+            data = self._xml(self._call("GET", key, what, asked))
+            yield from data.iter(entries)
+            if data.findtext("IsTruncated", "") != "true":
+                return
+            asked |= {name: data.findtext(tag, "") for name, tag in marks.items()}
+        raise CloudAway(f"Provider {self.calls.provider}: a list of bucket {self.name} does not end")
 
 
 def _tree(content: bytes) -> ElementTree.Element:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances of one IBM VPC provider.
 
-First how they are listed and deleted, then those that stopped by themselves, then one instance, then its launch
-(`IbmCreation`).
+First how they are listed and deleted, then one instance, then its launch (`IbmCreation`).
 """
 
 from __future__ import annotations
@@ -24,45 +23,36 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.fact import ToldOnce
 from nodepool.driver.framework.places import ZonePlaces
+from nodepool.driver.ibmvpc import types as t
 from nodepool.driver.ibmvpc.client import CALL_SECONDS, IbmVpc
-from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, told
-from nodepool.driver.ibmvpc.facts import IbmPlace, instance_body, places_of, use_of
-from nodepool.driver.ibmvpc.floating import ATTEMPTS, Claim
-from nodepool.driver.ibmvpc.types import (
-    DELETING,
-    FAILED,
-    RUNNING,
-    STOPPED,
-    IbmFloatingIp,
-    IbmRecord,
-    group_of_pool,
-    metadata_of_tags,
-)
+from nodepool.driver.ibmvpc.errors import CAPACITY, PREEMPTED, busy, exists, meaning, texts_of
+from nodepool.driver.ibmvpc.facts import IbmPlace, places_of
 from nodepool.driver.statemachine import (
     CreationKey,
     CreationMachine,
     DeletionMachine,
     Instance,
     InstanceCloud,
-    instance,
 )
-from nodepool.driver.statemachine.instance import POOL_KEY, foreign, is_of
+from nodepool.driver.statemachine.instance import POOL_KEY, foreign, is_of, node_id_of
 from nodepool.exceptions import LaunchError, LaunchStatusException
 from nodepool.metrics import reports
+from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
+    from nodepool.driver.ibmvpc.config import IbmLabel, IbmPool, IbmProviderConfig
     from nodepool.driver.ibmvpc.facts import IbmFacts
     from nodepool.driver.ibmvpc.floating import IbmFloatingIps
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.quota import QuotaInformation
     from nodepool.model.request import NodeRequest
+
+log = logging.getLogger("nodepool.driver.ibmvpc.machines")
 
 #: So many instances are remembered that were made here.
 MANY: Final = 5000
 
 
-class IbmMachines(InstanceCloud[IbmRecord]):
+class IbmMachines(InstanceCloud[t.IbmRecord]):
     """What launches and deletions of one provider share. The absence of an instance from lists proves that it is gone:
     to ask for one costs as much as a list.
     """
@@ -89,17 +79,27 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         self.facts = facts
         self.floating = floating
         self.places: ZonePlaces[IbmPlace] = ZonePlaces()
-        self._stopped = StoppedInstances(config.name)
+        self._stopped = ToldOnce()
         #: What IBM calls instances that were made here, by name: lists may not show them yet. ``_made_lock`` guards it.
         self._made: dict[str, str] = {}
-        #: When deletions were ordered, by record id. The same lock guards it.
-        self._ordered: dict[str, float] = {}
         self._made_lock = threading.Lock()
 
-    def list_instances(self, since: str | None) -> list[IbmRecord]:
+    def list_instances(self, since: str | None) -> list[t.IbmRecord]:
         records = self.client.instances()
-        self._stopped.seen(records)
+        self._report_stopped(records)
         return records
+
+    def _report_stopped(self, records: Iterable[t.IbmRecord]) -> None:
+        """Instances of ours that stopped by themselves, such as spot instances that IBM took, are reported once. What
+        the first list shows stopped before.
+        """
+        stopped = {one.instance_id: one for one in records if one.status in t.STOPPED}
+        ours = {key: node for key, one in stopped.items() if (node := node_id_of(one.metadata, self.provider))}
+        for key in self._stopped.new(ours):
+            record = stopped[key]
+            reports.report_instance_end(self.provider, record.reasons[0].code if record.reasons else "")
+            kind, why = "spot" if record.spot else "regular", texts_of(record.reasons) or "IBM gives no reason"
+            log.warning("Instance %s (%s) of node %s stopped: %s", record.id, kind, ours[key], why)
 
     def delete_instance(self, record_id: str) -> None:
         """:param record_id: name of an instance of ours, or id of any other one."""
@@ -107,127 +107,58 @@ class IbmMachines(InstanceCloud[IbmRecord]):
         with self._made_lock:
             instance_id = self._made.get(record_id) if record is None else record.instance_id
         if instance_id is None:
-            record = self.client.instance_named(record_id)
-            if record is None or record.id != record_id:
-                # An instance of others may have the name.
+            record = self.ask_for(record_id)
+            if record is None:
                 text = f"Provider {self.provider}: instance {record_id} is gone"
                 raise CloudNotFound(text, code="not_found", status=404)
             instance_id = record.instance_id
-        if record is not None and record.status != DELETING and self.uses_floating_ips(record):
-            with self._made_lock:
-                self._ordered.setdefault(record_id, self.clock())
-                _forget_oldest(self._ordered)
-        self.client.delete_instance(instance_id)
+        self.client.delete("instance", instance_id)
 
-    def ask_for(self, record_id: str) -> IbmRecord | None:
+    def ask_for(self, record_id: str) -> t.IbmRecord | None:
         record = self.client.instance_named(record_id)
         # An instance of others may have the name.
         return record if record is not None and record.id == record_id else None
 
-    def why_ended(self, record: IbmRecord) -> tuple[str, str] | None:
-        taken = record.status in STOPPED and any(reason.code == PREEMPTED for reason in record.reasons)
-        return (PREEMPTED, told(record.reasons)) if taken else None
+    def why_ended(self, record: t.IbmRecord) -> tuple[str, str] | None:
+        taken = record.status in t.STOPPED and any(reason.code == PREEMPTED for reason in record.reasons)
+        return (PREEMPTED, texts_of(record.reasons)) if taken else None
 
-    def ordered_at(self, record_id: str) -> float:
-        """When the deletion of an instance was ordered here first, while it was there for certain; may be never.
-
-        It is forgotten then.
-        """
-        with self._made_lock:
-            return self._ordered.pop(record_id, float("-inf"))
-
-    def made(self, record: IbmRecord) -> None:
+    def made(self, record: t.IbmRecord) -> None:
         """An instance was made here. Any thread."""
         with self._made_lock:
             self._made[record.id] = record.instance_id
-            _forget_oldest(self._made)
-
-    def why_lost(self, name: str) -> tuple[str, str]:
-        """Why an instance is in no list any more that nobody here deleted: code and text. Does not block."""
-        return "not_found", f"instance {name} is gone: somebody deleted it, or IBM did"
-
-    def uses_floating_ips(self, record: IbmRecord | None) -> bool:
-        """May an instance have one?
-
-        :param record: as last seen; None = it was not.
-        """
-        pools = self.config.pools
-        pool = None if record is None else pools.get(record.metadata.get(POOL_KEY, ""))
-        return pool.public_ipv4 if pool is not None else any(one.public_ipv4 for one in pools.values())
+            if len(self._made) > MANY:
+                del self._made[next(iter(self._made))]
 
     def close(self) -> None:
-        self.client.close()
+        self.client.calls.close()
 
 
-def _forget_oldest(table: dict[str, Any]) -> None:
-    if len(table) > MANY:
-        del table[next(iter(table))]
-
-
-class IbmDeletion(DeletionMachine[IbmRecord]):
+class IbmDeletion(DeletionMachine[t.IbmRecord]):
     """Deletes an instance, waits until it is gone, and keeps or deletes its floating IP."""
 
     cloud: IbmMachines
-    _may_have_address: bool | None = None
+    _pool: IbmPool | None = None
 
-    def before(self, record: IbmRecord | None) -> Callable[[], Any] | None:
-        if self._may_have_address is None:
-            self._may_have_address = self.cloud.uses_floating_ips(record)
+    def before(self, record: t.IbmRecord | None) -> Callable[[], Any] | None:
+        if record is not None:
+            self._pool = self.cloud.config.pools.get(record.metadata.get(POOL_KEY, ""))
         return None
 
     def after(self) -> Callable[[], Any] | None:
-        name, may_have = self.external_id, self._may_have_address
-        if may_have is None:
-            may_have = self.cloud.uses_floating_ips(None)
-        if not name or not may_have:
+        name = self.external_id
+        # Of an instance that was not seen it is not known which pool it is of.
+        pools = self.cloud.config.pools.values() if self._pool is None else (self._pool,)
+        if not name or not any(pool.public_ipv4 for pool in pools):
             return None
-        return lambda: self.cloud.floating.release(name, self.cloud.ordered_at(name))
+        return lambda: self.cloud.floating.release(name)
 
-    def begun(self, record: IbmRecord) -> bool:
-        return record.status == DELETING
+    def begun(self, record: t.IbmRecord) -> bool:
+        return record.status == t.DELETING
 
     def busy(self, error: LaunchError) -> bool:
         """Another operation on the instance is under way."""
         return busy(error)
-
-
-# `StoppedInstances`: reports instances of ours that stopped by themselves, such as spot instances that IBM took.
-
-log = logging.getLogger("nodepool.driver.ibmvpc.machines")
-
-
-class StoppedInstances:
-    """Tells of each once. Thread-safe, does not block.
-
-    What the first list shows stopped before: it is not told.
-
-    :param provider: its name.
-    """
-
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self._told = ToldOnce()
-
-    def seen(self, records: Iterable[IbmRecord]) -> None:
-        """A list of all instances."""
-        stopped = {
-            record.instance_id: record
-            for record in records
-            if record.status in STOPPED and instance.node_id_of(record.metadata, self._provider)
-        }
-        for instance_id in self._told.new(stopped):
-            self._tell(stopped[instance_id])
-
-    def _tell(self, record: IbmRecord) -> None:
-        code = record.reasons[0].code if record.reasons else ""
-        reports.report_instance_end(self._provider, code)
-        log.warning(
-            "Instance %s (%s) of node %s stopped: %s",
-            record.id,
-            "spot" if record.spot else "regular",
-            instance.node_id_of(record.metadata, self._provider),
-            told(record.reasons) or "IBM gives no reason",
-        )
 
 
 # `IbmInstance`: an instance as the framework sees it (IV-6).
@@ -242,14 +173,14 @@ class IbmInstance(Instance):
 
     def __init__(
         self,
-        record: IbmRecord,
+        record: t.IbmRecord,
         region: str,
         public_ipv4: str | None = None,
         ends: tuple[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.ends = ends
-        self.ready = record.status == RUNNING
+        self.ready = record.status == t.RUNNING
         self.external_id = record.id
         self.metadata = dict(record.metadata)
         self.cloud = "IBM"
@@ -258,7 +189,7 @@ class IbmInstance(Instance):
         self.public_ipv4 = public_ipv4
         self.private_ipv4 = record.private_ipv4
         self.interface_ip = public_ipv4 or record.private_ipv4
-        self._used = use_of(record)
+        self._used = QuotaInformation(instances=1, cores=record.cores, ram=record.ram_gib)
 
     def getQuotaInformation(self) -> QuotaInformation:
         return self._used
@@ -270,7 +201,7 @@ class IbmInstance(Instance):
 BUSY_SECONDS: Final = 3.0
 
 
-class IbmCreation(CreationMachine[IbmRecord]):
+class IbmCreation(CreationMachine[t.IbmRecord]):
     """Makes an instance and waits until it can be reached. A creation without an answer is sent again: its name is its
     key.
 
@@ -301,10 +232,8 @@ class IbmCreation(CreationMachine[IbmRecord]):
         #: Where to try it, the present one first. One thread at a time works on it.
         self._places: list[IbmPlace] = []
         #: What is done about the floating IP, and the outcome.
-        self._work: Future[IbmFloatingIp | Claim | None] | None = None
-        self._floating: IbmFloatingIp | None = None
-        self._claim: Claim | None = None
-        self._claims_lost = 0
+        self._work: Future[t.IbmFloatingIp] | None = None
+        self._floating: t.IbmFloatingIp | None = None
         self._bind_at = float("-inf")
 
     def id_in_advance(self) -> str:
@@ -333,12 +262,11 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     def _shortage(self) -> CloudQuota | None:
         """Why the instance would get no floating IP at the present place; None = it may, or needs none."""
-        return self.cloud.floating.shortages.of(self._places[0].zone) if self._label.pool.public_ipv4 else None
+        return self.cloud.floating.shortage(self._places[0].zone) if self._label.pool.public_ipv4 else None
 
     def _another_zone(self, error: Exception) -> bool:
         """The present zone has no more floating IPs. Is there another zone that may have some?"""
-        short = self.cloud.floating.shortages.of
-        others = [place for place in self._places if short(place.zone) is None]
+        others = [place for place in self._places if self.cloud.floating.shortage(place.zone) is None]
         if not others:
             return False
         self.log.info("No floating IP for %s, trying %s: %s", self._places[0], others[0], error)
@@ -347,8 +275,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     def _create_at(self, place: IbmPlace, name: str) -> str:
         with nothing_sent():
-            ids = self.cloud.facts.launch_ids(self._label, self._image_id)
-        body = instance_body(name, self._label, place, ids, self.metadata)
+            body = self.cloud.facts.instance_body(name, self._label, place, self._image_id, self.metadata)
         try:
             self.cloud.made(self.cloud.client.create_instance(body, self._permit_at(place)))
         except CloudRefused as error:
@@ -364,7 +291,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
     def _is_foreign(self, instance_id: str) -> bool:
         """Does another installation have an instance? Only the tags of its boot volume say so (D-10)."""
         return any(
-            foreign(metadata_of_tags(list(volume.tags), self.cloud.provider, volume.group)) is not None
+            foreign(t.metadata_of_tags(volume, self.cloud.provider)) is not None
             for volume in self.cloud.client.volumes()
             if instance_id in volume.instance_ids
         )
@@ -395,7 +322,7 @@ class IbmCreation(CreationMachine[IbmRecord]):
             found = isinstance(error, (CloudNoCapacity, CloudNoCapacityLater)) and self._another_place(error)
         if not found:
             return None
-        self._work = self._floating = self._claim = None
+        self._work = self._floating = None
         return 0.0
 
     def discard(self, record_id: str) -> IbmDeletion:
@@ -403,26 +330,26 @@ class IbmCreation(CreationMachine[IbmRecord]):
 
     # -- waiting for it --
 
-    def lets_go_on(self, record: IbmRecord | None) -> bool:
-        if record is None or record.status in (RUNNING, FAILED, DELETING, *STOPPED):
+    def lets_go_on(self, record: t.IbmRecord | None) -> bool:
+        if record is None or record.status in (t.RUNNING, t.FAILED, t.DELETING, *t.STOPPED):
             return True
         return self._label.pool.public_ipv4 and self._work is None and bool(record.interface_id)
 
-    def seen(self, record: IbmRecord) -> Instance | bool:
-        if record.status == DELETING:
+    def seen(self, record: t.IbmRecord) -> Instance | bool:
+        if record.status == t.DELETING:
             raise self.gone()
-        if record.status == FAILED or record.status in STOPPED:
+        if record.status == t.FAILED or record.status in t.STOPPED:
             raise self._ended(record)
         if self._label.pool.public_ipv4 and not self._has_address(record):
             return False
-        if record.status != RUNNING:
+        if record.status != t.RUNNING:
             return False
         if self._places:
             self.cloud.places.made(self._places[0], self._request)
         address = None if self._floating is None else self._floating.address
         return IbmInstance(record, self.cloud.config.region, address)
 
-    def _ended(self, record: IbmRecord) -> LaunchError:
+    def _ended(self, record: t.IbmRecord) -> LaunchError:
         """The error of a launch whose instance will not run."""
         text = f"{self.where}: instance {record.id} is {record.status}"
         error = meaning(text, list(record.reasons)) if record.reasons else None
@@ -431,54 +358,28 @@ class IbmCreation(CreationMachine[IbmRecord]):
             return error
         if codes & CAPACITY or PREEMPTED in codes:
             return CloudNoCapacityLater(str(error))
-        return LaunchStatusException(f"{text}: {told(record.reasons) or 'IBM gives no reason'}")
+        return LaunchStatusException(f"{text}: {texts_of(record.reasons) or 'IBM gives no reason'}")
 
     # -- its floating IP --
 
-    def _has_address(self, record: IbmRecord) -> bool:
+    def _has_address(self, record: t.IbmRecord) -> bool:
         """Is a floating IP bound to it that nobody else has? Does not block."""
         if self._work is not None:
             if not self._work.done():
                 return False
             work, self._work = self._work, None
-            self._take_outcome(work)
-        if self._floating is not None:
-            return True
-        claim = self._claim
-        if claim is not None:
-            if self.reached(claim.ready_at):
-                self._begin(lambda: self._take(claim, record))
-        elif record.interface_id and self.reached(self._bind_at):
-            self._begin(lambda: self._bind(record))
-        return False
+            try:
+                self._floating = work.result()
+            except CloudRefused as error:
+                if not busy(error):
+                    raise
+                self.log.debug("The floating IP is bound later: %s", error)
+                self._bind_at = self.clock() + BUSY_SECONDS
+        if self._floating is None and record.interface_id and self.reached(self._bind_at):
+            self._work = self.submit(lambda: self._bind(record))
+            self._work.add_done_callback(lambda _: self.wake())
+        return self._floating is not None
 
-    def _begin(self, work: Callable[[], IbmFloatingIp | Claim | None]) -> None:
-        self._work = self.submit(work)
-        self._work.add_done_callback(lambda _: self.wake())
-
-    def _bind(self, record: IbmRecord) -> IbmFloatingIp | Claim:
-        group = self.cloud.facts.group_id(group_of_pool(self.cloud.provider, self._label.pool.name))
-        return self.cloud.floating.bind(
-            record.id, group, record.zone, record.interface_id, self.permit, may_claim=self._claims_lost < ATTEMPTS
-        )
-
-    def _take(self, claim: Claim, record: IbmRecord) -> IbmFloatingIp | None:
-        return self.cloud.floating.take(claim, record.id, record.interface_id, self.permit)
-
-    def _take_outcome(self, work: Future[IbmFloatingIp | Claim | None]) -> None:
-        claim, self._claim = self._claim, None
-        try:
-            outcome = work.result()
-        except CloudRefused as error:
-            if not busy(error):
-                raise
-            self.log.debug("The floating IP is bound later: %s", error)
-            self._bind_at = self.clock() + BUSY_SECONDS
-            return
-        if isinstance(outcome, Claim):
-            self._claim = outcome
-        elif outcome is not None:
-            self._floating = outcome
-        elif claim is not None:
-            self._claims_lost += 1
-            self.log.info("Another launcher took floating IP %s, another one is bound", claim.floating.address)
+    def _bind(self, record: t.IbmRecord) -> t.IbmFloatingIp:
+        group = self.cloud.facts.group_id(t.group_of_pool(self.cloud.provider, self._label.pool.name))
+        return self.cloud.floating.bind(record.id, group, record.zone, record.interface_id, self.permit)

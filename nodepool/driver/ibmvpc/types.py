@@ -7,7 +7,6 @@ After these values come the names by which our things are known, and what may be
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -106,9 +105,10 @@ class IbmFloatingIp(NamedTuple):
     address: str
     status: str
     zone: str
-    #: Id and name of its resource group.
+    #: Of its resource group.
     group_id: str
-    group: str
+    #: Whose it is; empty = it is not of a node.
+    metadata: Mapping[str, str]
     #: Id of what it is bound to; "" = nothing.
     target: str
     #: In one form, so that texts can be compared.
@@ -129,11 +129,6 @@ class IbmFloatingIp(NamedTuple):
         """May it be deleted?"""
         return not self.target and self.status in (AVAILABLE, FAILED)
 
-    @property
-    def metadata(self) -> dict[str, str]:
-        """Whose it is; empty = it is not of a node."""
-        return floating_metadata(self.name, self.group)
-
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> IbmFloatingIp:
         return cls(
@@ -143,58 +138,41 @@ class IbmFloatingIp(NamedTuple):
             status=data.get("status") or "",
             zone=_name(data.get("zone")),
             group_id=_id(data.get("resource_group")),
-            group=_name(data.get("resource_group")),
+            metadata=floating_metadata(data["name"], _name(data.get("resource_group"))),
             target=_id(data.get("target")),
             created=_AFTER_SECONDS.sub("Z", data.get("created_at") or ""),
         )
 
 
-class IbmVolume(NamedTuple):
-    """A volume."""
+class IbmVolume:
+    """A volume.
 
-    id: str
-    name: str
-    group: str
-    tags: tuple[str, ...]
-    #: An instance has it, or it is deleted now.
-    used: bool
-    #: What IBM calls the instances that have it.
-    instance_ids: tuple[str, ...] = ()
+    :ivar used: an instance has it, or it is deleted now. ``instance_ids``: what IBM calls the instances that have it.
+    """
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> IbmVolume:
-        tags = tuple(map(str, data.get("user_tags") or ()))
-        used = bool(data.get("volume_attachments")) or data.get("status") in _DELETED_VOLUMES
-        attached = (one.get("instance") or {} for one in data.get("volume_attachments") or ())
-        instance_ids = tuple(str(one["id"]) for one in attached if one.get("id"))
-        return cls(data["id"], data["name"], _name(data.get("resource_group")), tags, used, instance_ids)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name, self.group = str(data["id"]), str(data["name"]), _name(data.get("resource_group"))
+        self.tags = [str(tag) for tag in data.get("user_tags") or ()]
+        attached = data.get("volume_attachments") or ()
+        self.used = bool(attached) or data.get("status") in _DELETED_VOLUMES
+        self.instance_ids = [found for one in attached if (found := _id(one.get("instance")))]
 
 
-class IbmSubnet(NamedTuple):
-    """A subnet. ``vpc`` is the id of its VPC, ``free`` the number of addresses that nobody has."""
+class IbmSubnet:
+    """A subnet. ``vpc`` is the id of its VPC, ``free`` the number of addresses that are not used."""
 
-    id: str
-    name: str
-    vpc: str
-    zone: str
-    free: int | None
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> IbmSubnet:
-        free = data.get("available_ipv4_address_count")
-        return cls(data["id"], data["name"], _id(data.get("vpc")), _name(data.get("zone")), free)
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name = str(data["id"]), str(data["name"])
+        self.vpc, self.zone = _id(data.get("vpc")), _name(data.get("zone"))
+        self.free: int | None = data.get("available_ipv4_address_count")
 
 
-class IbmProfile(NamedTuple):
+class IbmProfile:
     """A profile of instances; memory is in GiB (IV-7)."""
 
-    name: str
-    cores: int
-    ram_gib: int
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> IbmProfile:
-        return cls(data["name"], _number(data.get("vcpu_count")), _number(data.get("memory")))
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.name = str(data["name"])
+        self.cores, self.ram_gib = _number(data.get("vcpu_count")), _number(data.get("memory"))
 
 
 def _number(field: Any) -> int:
@@ -203,31 +181,18 @@ def _number(field: Any) -> int:
     return int(found.get("value") or found.get("default") or 0)
 
 
-class IbmImage(NamedTuple):
-    """An image."""
+class IbmImage:
+    """An image.
 
-    id: str
-    name: str
-    status: str
-    reasons: tuple[IbmError, ...]
-    group: str
-    visibility: str
-    operating_system: Mapping[str, Any]
-    #: Of the file that it was made of, in hexadecimal digits; None = IBM does not tell.
-    sha256: str | None
+    :ivar sha256: of the file that it was made of, in hexadecimal digits; None = IBM does not say.
+    """
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> IbmImage:
-        return cls(
-            id=data["id"],
-            name=data["name"],
-            status=data.get("status") or "",
-            reasons=reasons_of(data),
-            group=_name(data.get("resource_group")),
-            visibility=data.get("visibility") or "",
-            operating_system=data.get("operating_system") or {},
-            sha256=((data.get("file") or {}).get("checksums") or {}).get("sha256"),
-        )
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.id, self.name, self.group = str(data["id"]), str(data["name"]), _name(data.get("resource_group"))
+        self.status, self.visibility = data.get("status") or "", data.get("visibility") or ""
+        self.reasons = reasons_of(data)
+        self.operating_system: Mapping[str, Any] = data.get("operating_system") or {}
+        self.sha256: str | None = ((data.get("file") or {}).get("checksums") or {}).get("sha256")
 
 
 # Names by which our things are known: they and resource groups say whose a thing is (IV-3). Pure functions.
@@ -240,8 +205,8 @@ _TAGS: Final = (NODE_KEY, POOL_KEY, PROVIDER_KEY, INSTALLATION_KEY)
 _GROUP: Final = re.compile(r"np_([^_]+)_([^_]+)")
 _IMAGE_GROUP: Final = re.compile(r"npimages_([^_]+)")
 _NODE: Final = re.compile(r"np(\d+)(?:-\d+){0,2}")
-#: A floating IP that a launcher has claimed: the name that it had before, and who it was.
-_CLAIM: Final = re.compile(r"(np\d+(?:-\d+){0,2})-c[0-9a-f]{8}")
+#: A floating IP that a launcher has taken over: the name that it had before, and the id of the launcher.
+_TAKEN_OVER: Final = re.compile(r"(np\d+(?:-\d+){0,2})-c[0-9a-f]{8}")
 #: Digits of the mark of a provider in names of images, which have at most 63 characters.
 _MARK_DIGITS: Final = 8
 #: Upload, provider and build. The provider was not in the names that this driver gave first.
@@ -268,18 +233,18 @@ def node_metadata(name: str, group: str) -> dict[str, str]:
 
 
 def floating_metadata(name: str, group: str) -> dict[str, str]:
-    """The same of a floating IP, which may be claimed."""
-    claim = _CLAIM.fullmatch(name)
-    return node_metadata(claim[1] if claim else name, group)
+    """The same of a floating IP, which a launcher may have taken over."""
+    taken = _TAKEN_OVER.fullmatch(name)
+    return node_metadata(taken[1] if taken else name, group)
 
 
-def claim_name(name: str) -> str:
-    """A name for a floating IP that nobody else gives it.
+def own_name(name: str, launcher: str) -> str:
+    """A name for a floating IP that no other launcher gives it.
 
-    :param name: that it has; it may be such a name.
+    :param name: that it has; it may be such a name. ``launcher``: eight hexadecimal digits.
     """
-    claim = _CLAIM.fullmatch(name)
-    return f"{claim[1] if claim else name}-c{uuid.uuid4().hex[:8]}"
+    taken = _TAKEN_OVER.fullmatch(name)
+    return f"{taken[1] if taken else name}-c{launcher}"
 
 
 def volume_tags(metadata: Mapping[str, str]) -> list[str]:
@@ -287,12 +252,13 @@ def volume_tags(metadata: Mapping[str, str]) -> list[str]:
     return [f"{key}:{metadata[key]}".lower() for key in _TAGS if key in metadata]
 
 
-def metadata_of_tags(tags: list[str], provider: str, group: str) -> dict[str, str]:
+def metadata_of_tags(volume: IbmVolume, provider: str) -> dict[str, str]:
     """What `volume_tags` says, if a volume is of this provider; else nothing.
 
-    :param group: name of its resource group. Snapshots and tools carry tags on to volumes of others.
+    Snapshots and tools carry tags on to volumes of others, which are in other resource groups.
     """
-    found, owner = dict(tag.split(":", 1) for tag in tags if ":" in tag), _GROUP.fullmatch(group)
+    found = dict(tag.split(":", 1) for tag in volume.tags if ":" in tag)
+    owner = _GROUP.fullmatch(volume.group)
     if owner is None or owner[1] != provider or found.get(PROVIDER_KEY) != provider.lower() or NODE_KEY not in found:
         return {}
     installation = {key: value for key, value in found.items() if key == INSTALLATION_KEY}

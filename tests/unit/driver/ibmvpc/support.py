@@ -16,7 +16,14 @@ from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
 from nodepool.driver.ibmvpc.errors import IbmError, meaning
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from nodepool.driver.statemachine import instance
-from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
+from simulators.ibmvpc import (
+    IbmVpcSettings,
+    IbmVpcSimulator,
+    ImageImportRule,
+    ProfileCapacity,
+    VpcBootRule,
+    VpcErrorRule,
+)
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import load_section, section_with
 from tests.unit.driver.azure.tables import table
@@ -90,6 +97,19 @@ def at_simulator(directory: Path, data: dict[str, Any], **settings: Any) -> Iter
             given["object-storage"] = {**data["object-storage"], "endpoint": simulator.url}
         with simulated(simulator, IbmAdapter(load(given))) as made:
             yield made
+
+
+RULES: dict[str, Any] = {
+    "boots": VpcBootRule,
+    "errors": VpcErrorRule,
+    "capacity": ProfileCapacity,
+    "imports": ImageImportRule,
+}
+
+
+def goes_wrong(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the simulator with rules that a table names."""
+    return {name: [RULES[name](**one) for one in value] if name in RULES else value for name, value in settings.items()}
 
 
 def refusal(code: str, status: int = 400) -> Exception:

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import copy
-import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from ibm_vpc import vpc_v1 as models
 
-from nodepool.driver.ibmvpc.facts import IbmPlace, LaunchIds, instance_body, limits_of, places_of
+from nodepool.driver.framework.fact import Fact
+from nodepool.driver.ibmvpc.facts import IbmFacts, IbmPlace, places_of
 from nodepool.driver.ibmvpc.types import (
     IbmSubnet,
+    IbmVolume,
     group_of_images,
     group_of_pool,
     image_metadata,
@@ -53,11 +56,6 @@ def test_equal_when_loaded_twice() -> None:
     assert load(EVERYTHING) != load(changed)
 
 
-def of_image(**keys: Any) -> dict[str, Any]:
-    image = {name.replace("_", "-"): value for name, value in keys.items()}
-    return section(cloud_images=[{"name": "debian", "username": "root", **image}])
-
-
 @pytest.mark.parametrize(("data", "problem"), table("ibmvpc", "checked"))
 def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
     """reference/configuration: each problem with file, line, and what is allowed."""
@@ -65,27 +63,29 @@ def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> N
     assert any(problem in found for found in problems) if problem else not problems, problems
 
 
-def test_limits() -> None:
-    """IV-7: only those of the configuration, in GiB."""
-    found = limits_of(load(section(quota={"cores": 40, "ram": 160}))).quota["compute"]
-    assert (found["cores"], found["ram"], found["instances"]) == (40, 160, math.inf)
-
-
 # -- what is sent --
 
 
 @pytest.mark.parametrize(("label", "spot", "expected"), table("ibmvpc", "bodies"))
 def test_bodies(label: dict[str, Any], spot: bool, expected: dict[str, Any]) -> None:
-    """IV-5: all that makes an instance."""
+    """IV-5: all that makes an instance. It is what IBM's SDK takes for one."""
+    names = {"ci": "vpc-id", "zuul": "key-1"}
+    region = Mock(ids=lambda kind: names, known_groups=Fact(lambda: {"np_south_main": "group-id"}))
+    facts = IbmFacts(load(section()), region)
     place = IbmPlace("bx2-2x8", "us-south-1", "subnet-id", spot)
-    ids = LaunchIds("vpc-id", "group-id", {"id": "image-id"}, ["key-1", "key-2"])
-    assert instance_body(HOST, label_of(load(section(label))), place, ids, METADATA) == expected
+    body = facts.instance_body(HOST, label_of(load(section(label))), place, "image-id", METADATA)
+    assert body == expected
+    assert (
+        models.InstancePrototypeInstanceByImageInstanceByImageInstanceByNetworkInterface.from_dict(body).to_dict()
+        == expected
+    )
 
 
 def test_places() -> None:
     """Profiles first, then zones as the pool lists them; what is regular for lack of a spot instance comes last."""
     one, two, more = (
-        IbmSubnet(*given, 250) for given in (("s1", "n1", "v", "a"), ("s2", "n2", "v", "b"), ("s9", "n9", "v", "a"))
+        IbmSubnet({"id": key, "name": key, "zone": {"name": zone}})
+        for key, zone in (("s1", "a"), ("s2", "b"), ("s9", "a"))
     )
     label = {"profile": ["p", "q"], "use-spot": True, "spot-fallback": True}
     config = load(section(label, {"zone": ["b", "a"], "subnet": ["n1", "n2"]}))
@@ -112,11 +112,16 @@ def test_tags_of_volumes() -> None:
     tags = volume_tags(for_node("0000000042", "Main", "South"))
     assert tags == ["nodepool_node_id:0000000042", "nodepool_pool_name:main", "nodepool_provider_name:south"]
     ours = {"nodepool_node_id": "0000000042", "nodepool_provider_name": "South"}
-    assert metadata_of_tags([*tags, "team", "a:b:c"], "South", "np_South_Main") == ours
-    assert metadata_of_tags(tags, "north", "np_north_main") == {}
-    assert metadata_of_tags(["nodepool_provider_name:south"], "south", "np_south_main") == {}
+
+    def found(provider: str, group: str, tags: list[str] = tags) -> dict[str, str]:
+        volume = {"id": "v", "name": "n", "user_tags": tags, "resource_group": {"id": "g", "name": group}}
+        return metadata_of_tags(IbmVolume(volume), provider)
+
+    assert found("South", "np_South_Main", [*tags, "team", "a:b:c"]) == ours
+    assert found("north", "np_north_main") == {}
+    assert found("south", "np_south_main", ["nodepool_provider_name:south"]) == {}
     for other in ("Default", "np_north_Main", "np_south_Main", ""):
-        assert metadata_of_tags(tags, "South", other) == {}
+        assert found("South", other) == {}
 
 
 BUILD = "0123456789abcdef0123456789abcdef"

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
-from nodepool.driver.ibmvpc.adapter import IbmAdapter
 from nodepool.driver.ibmvpc.images import CosUpload
 from nodepool.driver.statemachine.instance import upload_of
-from nodepool.exceptions import ImageCreateException
-from simulators.ibmvpc import ImageImportRule, VpcErrorRule
+from simulators.ibmvpc import VpcErrorRule
 from tests.support.wait import wait_for
-from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, in_region, load
+from tests.unit.driver.azure.tables import table
+from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, goes_wrong, in_region
 from tests.unit.driver.simulated_adapter import HOST
 
 MIB = 1024 * 1024
@@ -71,58 +70,26 @@ def parts_sent(here: Here) -> int:
 
 def test_upload(here: Here, file: Path) -> None:
     """IV-9, IV-11: parts, an object, an import that is checked; the object goes. The image goes with what is left of
-    its upload; one that is absent is no error.
+    its upload.
     """
-    seen: list[int] = []
     sha256 = hashlib.sha256(CONTENT).hexdigest()
-    with watched(lambda done, total: seen.append(done)):
-        image_id = upload(here, file, sha256=sha256)
-    assert (parts_sent(here), max(seen)) == (3, len(CONTENT))
+    image_id = upload(here, file, sha256=sha256)
+    assert (parts_sent(here), left(here)) == (3, {"images": 1})
     with here.simulator.cloud() as cloud:
         (image,) = (one for one in cloud.resources.of("images") if one.document["visibility"] == "private")
         assert (image.id, image.name, image.document["file"]["checksums"]["sha256"]) == (image_id, NAME, sha256)
         assert image.document["resource_group"]["name"] == f"npimages_{PROVIDER}"
         assert image.document["operating_system"]["name"] == "debian-12-amd64"
-    assert left(here) == {"images": 1}
-    here.delete(here.launch(image=image_id).external_id)
-    (listed,) = here.adapter.listImages()
-    assert (listed.id, listed.name, dict(listed.metadata), listed.usable) == (image_id, NAME, metadata(), True)
-    with here.simulator.cloud() as cloud:
         cloud.add_object(KEY)
         cloud.add_object("of-others.qcow2")
+    here.delete(here.launch(image=image_id).external_id)
     for _ in range(2):
         here.adapter.deleteImage(image_id)
     wait_for("the image to go", lambda: left(here) == {"objects": 1})
-    here.adapter.deleteImage("no-such-image")
-
-
-def test_images_of_others(here: Here, file: Path, tmp_path: Path) -> None:
-    """IV-10, CM-8: the same upload id of two builds, or two providers, makes two images. One in the group of others is
-    neither taken for ours nor deleted. The sweep leaves alone what says nothing of its build.
-    """
-    with here.simulator.cloud() as cloud:
-        cloud.add_image(f"npimage0000000009-{BUILD}", "npimages_north")
-        cloud.add_object(f"npimages_{PROVIDER}_npimage0000000009-{BUILD}.qcow2")
-    first = upload(here, file)
-    assert parts_sent(here) == 3
-    data = in_region(name="north", object_storage={**STORAGE, "endpoint": here.simulator.url}, diskimages=DISKIMAGES)
-    adapter = IbmAdapter(load({**data, "credentials-file": str(tmp_path / "ibm.env")}))
-    try:
-        image = adapter.config.diskimages["debian"]
-        given = {**metadata(), "nodepool_provider_name": "north"}
-        second = adapter.uploadImage(image, "debian-1", str(file), "qcow2", given)
-    finally:
-        adapter.stop()
-    assert len({first, second, upload(here, file, build="f" * 32)}) == 3
-    with here.simulator.cloud() as cloud:
-        for name, group in (("npimage0000000001", f"npimages_{PROVIDER}"), (f"{NAME}-copy", "Default")):
-            cloud.add_image(name, group)
-    found = {upload_of(one.metadata, PROVIDER) for one in here.adapter.listResources() if one.metadata}
-    assert {(BUILD, "0000000001"), ("f" * 32, "0000000001")} == found - {(BUILD, "0000000009"), None}
 
 
 def test_name_of_others(here: Here, file: Path) -> None:
-    """IV-10, CM-8: an image of the name in the group of others."""
+    """IV-10, CM-8: an image of the name in the group of others is neither taken for ours nor deleted."""
     with here.simulator.cloud() as cloud:
         cloud.add_image(NAME, "npimages_north")
     with pytest.raises(CloudRefused, match="validation_unique_failed"):
@@ -141,42 +108,12 @@ def test_lost_answers(here: Here, file: Path, operation: str, kind: str) -> None
     assert {**left(here), "uploads": 0} == {"images": 1, "uploads": 0}
 
 
-def test_image_that_is_not_there_yet(here: Here, file: Path) -> None:
-    """IV-9, U-8: what IBM has just made may be unknown for a moment; a page of a proxy says nothing about it. An order
-    is sent again as often as other calls of an upload.
-    """
-    page = VpcErrorRule(operation="vpc.get_image", kind="html", status=404, count=1)
-    missing = VpcErrorRule(operation="vpc.get_image", kind="404", count=2)
-    here.simulator.change(errors=[missing, page, VpcErrorRule(operation="vpc.create_image", kind="500", count=4)])
-    identity = upload(here, file)
-    assert here.calls("vpc.create_image") == 5
-    assert [image.id for image in here.adapter.listImages()] == [identity]
-    # It was deleted.
-    here.simulator.change(errors=[VpcErrorRule(operation="vpc.get_image", kind="404")])
-    with pytest.raises(CloudRefused, match="reading images failed"):
-        upload(here, file, "0000000002")
-
-
-NOT_AUTHORIZED = VpcErrorRule(operation="vpc.create_image", kind="403", code="not_authorized")
-CORRUPTED = "its import is failed: image_data_corrupted: the file is no qcow2"
-
-
-@pytest.mark.parametrize(
-    ("settings", "sha256", "kind", "words"),
-    [
-        ({"imports": [ImageImportRule(message="the file is no qcow2")]}, None, ImageCreateException, CORRUPTED),
-        # U-14: the disk of the builder may be broken.
-        ({}, "0" * 64, ImageCreateException, "the sha256 of the file"),
-        ({"errors": [NOT_AUTHORIZED]}, None, CloudRefused, "not_authorized"),
-        ({"quotas": {"images": 0}}, None, CloudQuota, "over_quota"),
-        ({"buckets": []}, None, CloudRefused, "NoSuchBucket"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "sha256", "kind", "words"), table("ibmvpc", "uploads_that_fail"))
 def test_upload_that_fails(
     here: Here, file: Path, settings: dict[str, Any], sha256: str | None, kind: type[Exception], words: str
 ) -> None:
     """IV-9, U-9: in the words of IBM, and nothing is left."""
-    here.simulator.change(**settings)
+    here.simulator.change(**goes_wrong(settings))
     with pytest.raises(kind, match=words):
         upload(here, file, sha256=sha256)
     here.simulator.change(buckets=["images"])
@@ -206,16 +143,7 @@ STOPS = UploadInterrupted("the builder stops")
 
 
 def test_given_up(here: Here, file: Path) -> None:
-    """U-9, D-3: nothing is left. But IBM deletes no image while it is imported: its object shows that it is of no use,
-    until it can go.
-    """
-
-    def at_once(done: int, total: int) -> None:
-        raise GIVEN_UP
-
-    with watched(at_once), pytest.raises(UploadGivenUp):
-        upload(here, file)
-    assert left(here) == {}
+    """U-9, D-3: IBM deletes no image while it is imported: its object shows that it is of no use, until it can go."""
     with watched(during_the_import(here, GIVEN_UP)), pytest.raises(UploadGivenUp):
         upload(here, file)
     assert left(here) == PENDING
@@ -227,26 +155,6 @@ def test_given_up(here: Here, file: Path) -> None:
     (listed,) = here.adapter.listImages()
     assert (listed.id, listed.usable) == (image_id, False)
     here.adapter.deleteImage(listed.id)
-    wait_for("all to go", lambda: not left(here))
-
-
-def test_given_up_without_an_answer(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-9: an import that was ordered without an answer is found by its name. As it cannot be deleted while it goes on
-    its object stays, and shows that it is of no use.
-    """
-    monkeypatch.setattr(CosUpload, "error_retries", 1)
-    drop = VpcErrorRule(operation="vpc.create_image", kind="drop", after=True)
-    here.simulator.change(errors=[drop], import_seconds=[30.0, 30.0])
-    with pytest.raises(CloudAway):
-        upload(here, file)
-    assert left(here) == PENDING
-    (found,) = here.adapter.listImages()
-    assert not found.usable
-    image_id = imported(here)
-    here.simulator.change(errors=[drop], import_seconds=[0.0, 0.0])
-    with pytest.raises(CloudAway):
-        upload(here, file, build="f" * 32)
-    here.adapter.deleteImage(image_id)
     wait_for("all to go", lambda: not left(here))
 
 
@@ -269,12 +177,6 @@ def test_parts_are_not_sent_again(here: Here, file: Path, monkeypatch: pytest.Mo
     assert (upload_of(part.metadata, PROVIDER), part.usable) == ((BUILD, "0000000001"), False)
     upload(here, file, "0000000002")
     assert (parts_sent(here), left(here)) == (6, {"images": 2})
-    assert f"npimage0000000002-{MARK}-{BUILD}" in [one.name for one in here.adapter.listImages()]
-    with watched(half), pytest.raises(UploadInterrupted):
-        upload(here, file, build="e" * 32)
-    (part,) = (one for one in here.adapter.listResources() if one.type == "part")
-    here.adapter.deleteResource(part)
-    assert left(here) == {"images": 2}
 
 
 @pytest.mark.parametrize("given_up", [False, True])
