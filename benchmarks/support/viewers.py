@@ -31,7 +31,7 @@ LOOKING: Final = "looking"
 _EVENT: Final = re.compile(rb"event: (\w+)\r?\n")
 #: Which records a page says that it shows.
 _KINDS: Final = re.compile(rb'id="live"[^>]* data-kinds="([^"]*)"')
-_ADDRESS: Final = re.compile(r"Web pages at (http://127\.0\.0\.1:\d+)/")
+_ADDRESS: Final = re.compile(r"Web server at (http://127\.0\.0\.1:\d+)/")
 
 
 @contextmanager

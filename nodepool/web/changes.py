@@ -27,7 +27,7 @@ from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.plan.maintenance import UnclearSubject, find
 from nodepool.web.answers import ApiProblem
 from nodepool.web.browser_login import BrowserLogin
-from nodepool.web.tokens import Tokens, User
+from nodepool.web.tokens import Tokens
 from nodepool.zk import locks, paths, zookeeper
 from nodepool.zk.locks import COMMAND, LockOwners
 
@@ -45,8 +45,6 @@ log = logging.getLogger("nodepool.web.changes")
 LOCK_SECONDS: Final = 2.0
 #: Texts in records and in the log are cut.
 MOST_TEXT: Final = 500
-#: What an operator did: who, what is it about (``node 0000000001``), what and why.
-Note = Callable[[str, str, str], None]
 
 
 class NodeIsLocked(Exception):
@@ -75,20 +73,17 @@ class Actions:
     """Changes records in ZooKeeper. Any thread; every method blocks for round trips, and raises ApiProblem.
 
     :param pending: changes that wait for the lock of a node; None = none may wait.
-    :param note: notified of each change, with who did it, the subject, and what was done and why; must not block.
     """
 
     def __init__(
         self,
         zk: ZooKeeper,
         maintenance: MaintenanceStore,
-        note: Note,
         pending: PendingChanges | None = None,
         now: Callable[[], float] = wall_time,
     ) -> None:
         self._zk = zk
         self._maintenance = maintenance
-        self._note = note
         self._pending = pending
         self._now = now
 
@@ -217,7 +212,6 @@ class Actions:
 
     def _done(self, wish: Wish, subject: str, what: str) -> None:
         log.info("%s: %s by %s: %s", subject, what, wish.operator, wish.reason)
-        self._note(wish.operator, subject, f"{what} by {wish.operator}: {wish.reason}")
 
 
 def known_names(kind: str, seen: Observed) -> set[str]:
@@ -545,13 +539,6 @@ def _nothing() -> None:
 
 # `Access`: who may log in, and what operators may do. Made from ``webapp.auth``.
 
-#: Tokens are checked in so many threads at most.
-THREADS: Final = 2
-
-
-def _threads() -> CapacityLimiter:
-    return CapacityLimiter(THREADS)
-
 
 @dataclass(frozen=True)
 class Access:
@@ -561,9 +548,6 @@ class Access:
     :param origins: addresses of the pages as browsers see them, beside that of the request.
     :param pending: changes that wait for the lock of a node.
     :param browser_logins: providers at which a browser can log in, by the names of their authenticators.
-    :param login_threads: for these, because such a provider may be slow, and tokens are to be checked meanwhile.
-    :param threads: in which tokens are checked that need no provider: not those of pages.
-    :param provider_threads: for the others: anybody may send tokens for which a provider that hangs is asked.
     """
 
     tokens: Tokens
@@ -572,11 +556,3 @@ class Access:
     origins: Sequence[str] = ()
     pending: PendingChanges | None = None
     browser_logins: Mapping[str, BrowserLogin] = field(default_factory=dict)
-    login_threads: CapacityLimiter = field(default_factory=_threads)
-    threads: CapacityLimiter = field(default_factory=_threads)
-    provider_threads: CapacityLimiter = field(default_factory=_threads)
-
-    async def user(self, token: str) -> User:
-        """Who a token is of. Raises BadTokenError."""
-        threads = self.provider_threads if self.tokens.may_ask_provider(token) else self.threads
-        return await run_sync(self.tokens.user, token, limiter=threads)

@@ -65,6 +65,7 @@ class Logins:
 
     :param verify: tells who a token is of; raises BadTokenError.
     :param require_login: nobody who has not logged in sees anything but `OPEN_PATHS`.
+    :param has_pages: False = there is no page to log in, only tokens in a header.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
     """
 
@@ -74,12 +75,14 @@ class Logins:
         verify: Callable[[str], Awaitable[User]],
         *,
         require_login: bool = False,
+        has_pages: bool = True,
         origins: Sequence[str] = (),
         now: Callable[[], float] = wall_time,
     ) -> None:
         self._app = app
         self._verify = verify
         self._require_login = require_login
+        self._has_pages = has_pages
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
         self._known = KnownUsers(now)
         #: Nobody can fill the log with tokens that are none.
@@ -124,8 +127,15 @@ class Logins:
         if request.method not in SAFE_METHODS:
             return self._refuse_change(request, path, in_cookie=in_cookie or not token)
         if self._require_login and request.scope[USER] is None and not path.startswith(OPEN_PATHS):
-            return _ask_to_log_in(request, path)
+            return self._ask_to_log_in(request, path)
         return None
+
+    def _ask_to_log_in(self, request: Request, path: str) -> Response:
+        pages = self._has_pages and not path.startswith("/api/")
+        if not pages or "text/html" not in request.headers.get("accept", ""):
+            return _unauthorized("A token is needed (webapp.auth.require-login).", "")
+        target = f"login?next={quote(place_of(request), safe='')}"
+        return RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
 
     async def _user(self, token: str) -> User:
         user = self._known.get(token)
@@ -188,14 +198,6 @@ def _token(request: Request) -> tuple[str, bool]:
 def _unauthorized(detail: str, error: str) -> Response:
     challenge = f'Bearer error="{error}"' if error else "Bearer"
     return problem_response(HTTPStatus.UNAUTHORIZED, detail, {"WWW-Authenticate": challenge})
-
-
-def _ask_to_log_in(request: Request, path: str) -> Response:
-    if path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
-        return _unauthorized("A token is needed (webapp.auth.require-login).", "")
-    return RedirectResponse(
-        own_address(request, f"login?next={quote(place_of(request), safe='')}"), HTTPStatus.SEE_OTHER
-    )
 
 
 def _digest(token: str) -> bytes:

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import jwt
 import requests
 import urllib3
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from requests.adapters import HTTPAdapter
 
 from nodepool.clock import monotonic, wall_time
@@ -29,6 +31,8 @@ log = logging.getLogger("nodepool.web.auth")
 
 #: Longer ones are refused unread.
 MOST_BYTES: Final = 16 * 1024
+#: Tokens are checked in so many threads at most.
+THREADS: Final = 4
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
 #: Names in logs and records are cut.
@@ -200,16 +204,12 @@ class Tokens:
         self._issuers = [_Issuer(one, _keys(one)) for one in authenticators]
         self._operators = operators
         self._now = now
+        #: Not those of pages. For all that may ask a provider.
+        self.threads = CapacityLimiter(THREADS)
 
-    def may_ask_provider(self, token: str) -> bool:
-        """Does a token say that an OpenID Connect provider made it? Then `user` may ask that. Does not block."""
-        if len(token) > MOST_BYTES or not token.isascii():
-            return False
-        try:
-            issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
-        except (jwt.PyJWTError, RecursionError):
-            return False
-        return any(one.settings.issuer_id == issuer and one.settings.driver == OPENID_CONNECT for one in self._issuers)
+    async def checked(self, token: str) -> User:
+        """`user` for an event loop: in threads of its own, because an OpenID Connect provider may be slow."""
+        return await run_sync(self.user, token, limiter=self.threads)
 
     def user(self, token: str) -> User:
         """Who a token is of. Raises BadTokenError."""

@@ -25,7 +25,7 @@ from nodepool.model.maintenance import MODES, Mode
 from nodepool.web.answers import ApiProblem, own_address, problem_response
 from nodepool.web.changes import MOST_TEXT, Actions, Wish
 from nodepool.web.logins import user_of
-from nodepool.web.site import Site
+from nodepool.web.snapshot import SnapshotMaker
 
 API: Final = "/api/v1"
 #: Changes that are made at a time.
@@ -36,7 +36,7 @@ _TAKE_MUCH: Final = (Mode.DRAIN.value, Mode.QUARANTINE.value)
 Change = Callable[[Mapping[str, str], Mapping[str, Any], Wish], Mapping[str, Any]]
 
 
-def routes(site: Site, actions: Actions) -> list[BaseRoute]:
+def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
     """A route for each kind of change."""
 
     # Not those of pages: a change waits for locks and for ZooKeeper.
@@ -55,7 +55,7 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
         return {"id": path["id"], "pending": None}
 
     def begin(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        seen = site.snapshots.latest().observed
+        seen = snapshots.latest().observed
         record = actions.begin(path["kind"], path["name"], str(body.get("mode", "pause")), wish, seen)
         return {"kind": record.kind, "name": record.name, **record.to_dict()}
 
@@ -65,7 +65,7 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
 
     def image(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
         name, what = path["name"], path["what"]
-        if name not in site.snapshots.latest().images.images:
+        if name not in snapshots.latest().images.images:
             raise ApiProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
         if what == "build":
             actions.build(name, wish)

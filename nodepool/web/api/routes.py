@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from nodepool.web.api.resource import ApiResource
-    from nodepool.web.site import Site
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
 #: An answer with the same ETag is at most so old: ages grow, and what somebody waits for becomes late.
@@ -63,14 +62,20 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
     ]
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    """Of all resources, and their description as OpenAPI."""
+def routes(
+    snapshots: SnapshotMaker, version: str, zuul_url: str | None = None, *, with_changes: bool = False
+) -> list[BaseRoute]:
+    """Of all resources, and their description as OpenAPI.
+
+    :param version: of this release. ``zuul_url``: where Zuul's pages are, for links.
+    :param with_changes: can anything be changed here?
+    """
     # Other processes count their snapshots on their own.
     boot = secrets.token_hex(4)
-    resources = all_resources(site.zuul_url)
+    resources = all_resources(zuul_url)
     # "/nodes/{name}/explain" goes before what takes names with a slash.
     ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
-    document = api_description(resources, site.version, with_changes=site.access is not None)
+    document = api_description(resources, version, with_changes=with_changes)
     described = json.dumps(document).encode()
 
     def description(_request: Request) -> Response:
@@ -78,15 +83,15 @@ def routes(site: Site) -> list[BaseRoute]:
 
     return [
         Route(f"{ROOT}/openapi.json", description),
-        *(_route(site, resource, boot) for resource in ordered),
+        *(_route(snapshots, resource, boot) for resource in ordered),
     ]
 
 
-def _route(site: Site, resource: ApiResource, boot: str) -> Route:
+def _route(snapshots: SnapshotMaker, resource: ApiResource, boot: str) -> Route:
     def endpoint(request: Request) -> Response:
         try:
             query = parse(request.scope["query_string"], resource.parameters, request.path_params)
-            snapshot = site.snapshots.latest()
+            snapshot = snapshots.latest()
             headers = {"ETag": _tag(request, snapshot, boot), "Cache-Control": "no-cache"}
             if _has(request, headers["ETag"]):
                 return Response(status_code=304, headers=headers)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from nodepool.web.answers import StaticFiles
-    from nodepool.web.site import Site
-    from nodepool.web.snapshot import RecordKind, WebSnapshot
+    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 #: Address (relative to the root of the site) and name of each page that all others lead to.
 NAVIGATION: Final = (
@@ -108,15 +107,20 @@ MakePage = Callable[[Request, "WebSnapshot"], Page]
 class Frame:
     """Makes routes of pages. The constructor blocks for the file system.
 
-    :param kept: where parts are put that are the same for everybody, see `nodepool.web.pages.frame`.
+    :param version: of this release.
+    :param kept: where parts are put that are the same for everybody.
+    :param logins: can anybody log in?
     """
 
-    def __init__(self, site: Site, files: StaticFiles, kept: KeptAnswers) -> None:
-        self._site = site
+    def __init__(
+        self, snapshots: SnapshotMaker, version: str, files: StaticFiles, kept: KeptAnswers, *, logins: bool
+    ) -> None:
+        self._snapshots = snapshots
+        self._logins = logins
         self._kept = kept
         #: Held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = threading.Lock()
-        self._templates = Templates(files, site.version)
+        self._templates = Templates(files, version)
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -130,7 +134,7 @@ class Frame:
         """The live part alone. All viewers of a page ask for it at the same time: it is made for one of them."""
         key = key_of(request.scope)
         with self._making:
-            snapshot = self._site.snapshots.latest()
+            snapshot = self._snapshots.latest()
             content = self._kept.get(key, snapshot.number)
             if content is not None:
                 return _response(content, 200)
@@ -141,13 +145,13 @@ class Frame:
         return _response(content, status)
 
     def _whole(self, request: Request, make: MakePage) -> Response:
-        snapshot = self._site.snapshots.latest()
+        snapshot = self._snapshots.latest()
         page, status = _made(request, snapshot, make)
         return _response(self._render(page, request, snapshot, part=False), status)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody. Does not block."""
-        content = self._render(page, request, self._site.snapshots.latest(), part=False)
+        content = self._render(page, request, self._snapshots.latest(), part=False)
         return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
 
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
@@ -165,7 +169,7 @@ class Frame:
             shown_at=date_and_time(snapshot.observed.now),
             navigation=NAVIGATION,
             user=user_of(request),
-            logins=self._site.access is not None,
+            logins=self._logins,
             actions=page.actions,
             back=place_of(request),
         )
@@ -192,12 +196,6 @@ def _response(content: bytes, status: int) -> Response:
 # `Templates`: makes HTML of values, and `address`: where pages are.
 
 _DIRECTORY: Final = Path(__file__).parents[1] / "templates"
-
-
-class LongText(str):
-    """A text that is shown as it is, but for markup: long, and without characters that do more than be seen."""
-
-    __slots__ = ()
 
 
 class Templates:

@@ -37,13 +37,10 @@ class Place:
         self.znodes = znodes
         self.clock = ManualClock()
         self.told: list[tuple[str, str]] = []
-        self.notes: list[str] = []
         self.pending = PendingChanges(
             self.zk, self.cache.nodes, lambda change, text: self.told.append((change.what, text)), self.clock
         )
-        self.actions = Actions(
-            self.zk, MaintenanceStore(client), lambda _by, _subject, text: self.notes.append(text), self.pending
-        )
+        self.actions = Actions(self.zk, MaintenanceStore(client), self.pending)
         self.node_id = znodes.add_node("in-use", type=["small"], provider="p", pool="main")
         wait_for("the node is known", lambda: self.cache.nodes.get(self.node_id) is not None)
         self.lock_dir = f"/nodepool/nodes/{self.node_id}/lock"
@@ -91,7 +88,6 @@ def test_as_soon_as_the_lock_is_free(place: Place, what: str, state: str) -> Non
     assert place.state == state
     assert place.told == [(what, "made")]
     assert later.wait(30)
-    assert place.notes == [f"{what} when its lock is free by alice (web): why"]
 
 
 def test_free_already(place: Place) -> None:

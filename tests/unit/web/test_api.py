@@ -232,7 +232,10 @@ def test_description() -> None:
     """WP-27: it has every route and parameter, and no other but the stream of events; names of operations differ."""
     found = document(WebSite())
     assert found["info"]["version"] == "1.2.3"
-    assert set(served(list(routes(WebSite().site)))) ^ set(found["paths"]) == {"/openapi.json", "/events/stream"}
+    assert set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"]) == {
+        "/openapi.json",
+        "/events/stream",
+    }
     for resource in RESOURCES:
         get = found["paths"][resource.path.replace(":path}", "}")]["get"]
         names = [one["name"] for one in get["parameters"] if one["in"] == "query"]
@@ -249,7 +252,7 @@ def test_description_of_changes() -> None:
     described = {path: set(methods) for path, methods in changed_paths().items()}
     assert set(described) <= set(document(site)["paths"])
     assert not set(described) & set(document(WebSite())["paths"])
-    there = served(list(write_routes(site.site, site.access.actions)))
+    there = served(list(write_routes(site.snapshots, site.access.actions)))
     assert set(there) - set(described) == {"/maintenance/{kind}/{name}/end", "/nodes/{id}/pending/end"}
     for path, methods in described.items():
         assert methods <= there[path]

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -14,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
-from nodepool.metrics.catalog import LEAKED, NODES, ZK_QUEUE
+from nodepool.metrics.catalog import LEAKED, NODES
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
@@ -28,7 +27,8 @@ from nodepool.model.status import (
     LimitStatus,
     ReloadStatus,
 )
-from nodepool.web.metrics import builder_routes, routes, thread_gauges
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.web.metrics import routes, thread_gauges
 from nodepool.web.pages.overview import CHARTS, MOST_SAMPLES, OLDEST_SECONDS, History, Sample, charts_of, sample_of
 from nodepool.web.pages.overview import WAITING as WAITING_KEY
 from nodepool.web.snapshot import WebSnapshot
@@ -95,7 +95,10 @@ def site_with_all() -> WebSnapshot:
 
 def exposition() -> list[str]:
     """What the snapshot alone causes, without states in which nothing is."""
-    text = TestClient(Starlette(routes=routes(WebSite(site_with_all()).site, Registry()))).get("/metrics").text
+    site = WebSite(site_with_all())
+    daemon = cast("ConnectedDaemon", site.daemon)
+    app = Starlette(routes=routes(daemon, "1.2.3", None, site.snapshots, Registry()))
+    text = TestClient(app).get("/metrics").text
     lines = re.findall(r"^nodepool_(?!build_info|threads|zookeeper|web)(\w+\{.*)$", text, re.MULTILINE)
     return [line for line in lines if not re.match(r"(nodes|image_|limit_|pool_).* 0\.0$", line)]
 
@@ -192,16 +195,15 @@ def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> No
     registry = Registry()
     registry.replace("system", {NODES.series("ready"): 99.0, NODES.series("stale"): 99.0})
     registry.count(LEAKED.series("p1", "ports"))
-    inside = dataclasses.replace(site.site, internals=lambda: {ZK_QUEUE.series("l1", "q"): 3.0})
-    found = values(routes(inside, registry))
-    names = ("nodepool_nodes", "nodepool_provider_leaked_total", "nodepool_launcher_zk")
-    assert [found[name] for name in names] == [0, 1, 3]
+    daemon = cast("ConnectedDaemon", site.daemon)
+    found = values(routes(daemon, "1.2.3", None, site.snapshots, registry))
+    assert [found[name] for name in ("nodepool_nodes", "nodepool_provider_leaked_total")] == [0, 1]
 
     def broken(lifetime: float = 0.0) -> WebSnapshot:
         raise ValueError("broken snapshot")
 
     site.snapshots.latest = broken  # type: ignore[method-assign]
-    found = values(routes(site.site, registry))
+    found = values(routes(daemon, "1.2.3", None, site.snapshots, registry))
     assert (found["nodepool_provider_leaked_total"], found["nodepool_build_info"]) == (1, 1)
     assert "broken snapshot" in caplog.text
 
@@ -215,13 +217,9 @@ def test_threads() -> None:
 
 def test_builder(site: WebSite) -> None:
     """WP-76: without caches; what it counts of builds and uploads."""
-    inside = {ZK_QUEUE.series("b1", "q"): 3.0}
-    app = Starlette(routes=builder_routes(site.daemon, "1.2.3", lambda: inside))
-    text = TestClient(app).get("/metrics").text
-    assert (sums(text)["nodepool_build_info"], "nodepool_requests" in sums(text)) == (1, False)
-    # The registry is that of the process: another test may have left queues of its own there.
-    queues = [sample for family in parse(text) for sample in family.samples if sample.name == "nodepool_launcher_zk"]
-    assert [sample.value for sample in queues if "b1" in sample.labels.values()] == [3]
+    app = Starlette(routes=routes(cast("ConnectedDaemon", site.daemon), "1.2.3", None, None))
+    found = sums(TestClient(app).get("/metrics").text)
+    assert (found["nodepool_build_info"], "nodepool_nodes" in found) == (1, False)
 
 
 def test_charts() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them with those), health, and files."""
+"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them), health, files, build logs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ import hashlib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import anyio
+import httpx2 as httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import Response
 from starlette.testclient import TestClient
 
 import nodepool.web
 from nodepool.clock import monotonic
 from nodepool.model import states
-from nodepool.web.answers import StaticFiles, prefers_json
-from nodepool.web.app import MOST_ANSWERS, MOST_BYTES, PIECE, Pieces, Question, RecentAnswers, routes
-from nodepool.web.site import STUCK_SECONDS
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.web import served
+from nodepool.web.answers import StaticFiles
+from nodepool.web.served import MOST_ANSWERS, MOST_BYTES, STUCK_SECONDS, Question, RecentAnswers, prefers_json
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed
 from tests.support.manual_clock import ManualClock
 from tests.support.web_site import WebSite
+from tests.unit.web.rig import SECONDS, serving
 
 JSON = {"Accept": "application/json"}
 NODE, OTHER = f"{1:010}", f"{2:010}"
@@ -75,7 +76,7 @@ def test_what_the_released_launcher_has_not(site: WebSite) -> None:
 def test_caching(site: WebSite) -> None:
     """WP-6: for a second the same answer, with headers that say so; conditional requests; answers are bounded."""
     clock = ManualClock(1_000_000_000.5)
-    client = TestClient(Starlette(routes=routes(site.site, clock)))
+    client = TestClient(Starlette(routes=served.listings(cast("ConnectedDaemon", site.daemon), site.snapshots, clock)))
     first = client.get("/label-list")
     expected = {
         "access-control-allow-origin": "*",
@@ -168,24 +169,6 @@ def test_health(started: bool, age: float, connected: bool, complete: bool, live
     assert found == {**state, "live": live, "ready": ready, "connected": connected, "reload_errors": errors}
 
 
-@pytest.mark.parametrize(("length", "pieces"), [(0, 1), (PIECE, 1), (PIECE + 1, 2), (3 * PIECE, 3)])
-def test_long_answers(length: int, pieces: int) -> None:
-    """They come in pieces that are bounded, and have the same bytes."""
-    content = bytes(number % 251 for number in range(length))
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {"type": "http.request"}
-
-    anyio.run(Pieces(Response(content)), {"type": "http"}, receive, send)
-    assert sent[0]["headers"][0] == (b"content-length", str(length).encode())
-    assert b"".join(one["body"] for one in sent[1:]) == content
-    assert [one.get("more_body", False) for one in sent[1:]] == [True] * (pieces - 1) + [False]
-
-
 def test_files() -> None:
     """WP-40: kept for ever at the address with the hash; nothing else is served; our scripts are short."""
     client = WebSite().client
@@ -213,3 +196,48 @@ def test_vendored_files_are_those_of_their_releases() -> None:
         digest = hashlib.sha512((STATIC / "vendor" / name).read_bytes()).digest()
         assert integrity == "sha512-" + base64.b64encode(digest).decode(), name
     assert {path.name for path in (STATIC / "vendor").iterdir()} == {*files, "vendor.toml"}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Of a build."""
+    return tmp_path / f"debian-{'0' * 32}.log"
+
+
+def served_logs(directory: Path, running: set[str]) -> Starlette:
+    return served.make_app(served.build_logs(str(directory), lambda: running))
+
+
+def test_build_logs(log: Path) -> None:
+    """WP-49: the list, and all of a log as it is; nothing else of the directory, or of another one."""
+    log.write_bytes(b"<b>\x1b[31m\xff" + b"x" * 100_000)
+    log.with_name("passwd").write_text("secret")
+    with TestClient(served_logs(log.parent, set())) as client:
+        assert client.get("/").text == f"{log.stem}\n"
+        answer = client.get(f"/logs/{log.stem}")
+        assert answer.content == log.read_bytes()
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        for name in ("nothing", "passwd", f"none-{'0' * 32}", "%2e%2e%2fpasswd", f"..%2Fdebian-{'0' * 32}", "%00", "."):
+            assert client.get(f"/logs/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("end", ["of the build", "of the server"])
+def test_log_of_a_running_build(log: Path, end: str) -> None:
+    """WP-49: what is written meanwhile follows, until the build ends, or the server."""
+    log.write_text("old\n")
+    running = {"0" * 32}
+    with (
+        serving(lambda: served_logs(log.parent, running)) as server,
+        httpx.stream("GET", f"http://127.0.0.1:{server.port}/logs/{log.stem}", timeout=SECONDS) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == "old"
+        with log.open("a") as file:
+            file.write("new\n")
+        assert next(lines) == "new"
+        if end == "of the build":
+            running.clear()
+        else:
+            server.stop()
+        assert list(lines) == []

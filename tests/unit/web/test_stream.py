@@ -19,7 +19,6 @@ from nodepool.fast_json import loads
 from nodepool.model.event import Event
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan.observed import Observed
-from nodepool.web.app import make_app
 from nodepool.web.changes import Access, Actions
 from nodepool.web.server import WebServer
 from nodepool.web.snapshot import RecordKind, WebSnapshot
@@ -379,7 +378,7 @@ def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
 def test_server_stops_and_serves_again(caplog: pytest.LogCaptureFixture) -> None:
     """WP-65: streams end by themselves, at once. A viewer of the server before has to read everything anew."""
     site = WebSite()
-    app = make_app(site.site)
+    app = site.make_app()
     headers: dict[str, str] = {}
     for expected in (["hello"], ["hello", "reset"]):
         with caplog.at_level(logging.ERROR), serving(lambda: app) as server, viewing(server, **headers) as reader:
@@ -414,7 +413,7 @@ def test_slow_viewer(stops: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytes
     """WP-64, WP-65: it is dropped, and only that one; the end of the server waits no longer for it than for others."""
     set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.001, CHANGES_SECONDS=0.0, MOST_BEHIND=20 if stops else 5)
     if stops:
-        set_constants(monkeypatch, WebServer, GRACE_SECONDS=0.1, LAST_SECONDS=SECONDS)
+        set_constants(monkeypatch, WebServer, GRACE_SECONDS=0.1)
     site = WebSite()
     large = {RecordKind.NODES: frozenset(f"{number:05}" + "x" * 5_000 for number in range(50))}
     site.snapshots.take_changes = lambda: large  # type: ignore[method-assign]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
@@ -244,26 +243,6 @@ def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         set_constants(monkeypatch, provider_json, ANSWER_SECONDS=-1.0)
         with pytest.raises(requests.Timeout, match="takes more than"):
             provider_json(server.address("/object"))
-
-
-def test_provider_that_hangs() -> None:
-    """WP-102, WP-83: tokens that need no provider are checked meanwhile, however many others are sent."""
-    with odd_server() as server:
-        issuer = server.address("/hang")
-        section = {"name": "kc", "driver": "OpenIDConnect", "client_id": CLIENT, "issuer_id": issuer}
-        both = Tokens([Authenticator(section), authenticator()], [operator_rule()])
-        access = Access(both, cast("Actions", None))
-
-        async def check() -> str:
-            bad = [asyncio.create_task(access.user(token(iss=issuer))) for _ in range(5)]
-            for _ in range(2):
-                await asyncio.to_thread(server.hangs.acquire, timeout=DEADLINE_SECONDS)
-            user = await access.user(token())
-            server.go_on.set()
-            assert all(isinstance(one, BadTokenError) for one in await asyncio.gather(*bad, return_exceptions=True))
-            return user.name
-
-        assert asyncio.run(check()) == "alice"
 
 
 class LoginSite(GuardedSite):
