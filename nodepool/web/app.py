@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
@@ -17,7 +17,6 @@ from nodepool.clock import monotonic
 from nodepool.web import stream, writes
 from nodepool.web.answers import http_error
 from nodepool.web.api import routes as api_routes
-from nodepool.web.changes import making
 from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, overview
 from nodepool.web.pages.frame import KeptAnswers, KeptParts
@@ -84,9 +83,7 @@ def make_app(
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         hub = EventHub(snapshots, version)
-        pending = None if access is None else access.pending
-        waiting = nullcontext() if pending is None else making(pending)
-        async with running(hub), sampling(history, snapshots), waiting:
+        async with running(hub), sampling(history, snapshots):
             yield {stream.HUB: hub, ON_STOP: [hub.stop]}
 
     routes = [

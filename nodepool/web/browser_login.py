@@ -20,7 +20,7 @@ import requests
 
 from nodepool.clock import monotonic
 from nodepool.config.webapp import wrong_provider_address
-from nodepool.web.tokens import KEYS_SECONDS, BadTokenError, Tokens, User, discovery, mount
+from nodepool.web.tokens import KEYS_SECONDS, PROVIDER_SECONDS, BadTokenError, Tokens, User, discovery
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator
@@ -148,6 +148,8 @@ class BrowserLogin:
             try:
                 found = session.fetch_token(
                     endpoint,
+                    timeout=PROVIDER_SECONDS,
+                    allow_redirects=False,
                     code=code,
                     code_verifier=begun.verifier,
                     grant_type="authorization_code",
@@ -160,7 +162,7 @@ class BrowserLogin:
         from authlib.integrations.requests_client import OAuth2Session
 
         settings = self._settings
-        session = OAuth2Session(
+        return OAuth2Session(
             settings.client_id,
             settings.client_secret,
             token_endpoint_auth_method="client_secret_basic" if settings.client_secret else "none",
@@ -168,8 +170,6 @@ class BrowserLogin:
             redirect_uri=redirect,
             code_challenge_method="S256",
         )
-        mount(session)
-        return session
 
     def _endpoint(self, name: str) -> str:
         """An address of the provider's configuration. Raises LoginFailed."""

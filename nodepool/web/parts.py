@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from nodepool.model.component import BuilderComponent
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.snapshot import LockNames, SnapshotMaker
+from nodepool.web.snapshot import LockNames, SnapshotMaker, nobody
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.caches import NodepoolCache, StatusCache
@@ -80,8 +81,9 @@ def builder_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | Non
     return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))
 
 
-def _make_snapshots(client: ZooKeeperClient, cache: NodepoolCache, **more: Any) -> SnapshotMaker:
-    """:param more: arguments of `SnapshotMaker`."""
+def _make_snapshots(
+    client: ZooKeeperClient, cache: NodepoolCache, locker: Callable[[str], str | None] = nobody
+) -> SnapshotMaker:
     status = StatusCache(client)
     status.start()
     registered = RecordCache(client, f"{paths.COMPONENTS}/{BuilderComponent.kind}", BuilderComponent.from_dict)
@@ -90,7 +92,7 @@ def _make_snapshots(client: ZooKeeperClient, cache: NodepoolCache, **more: Any) 
         known = registered.values() if registered.ready.is_set() else None
         return None if known is None else frozenset(builder.hostname for builder in known)
 
-    return SnapshotMaker(cache, status, builders=builders, **more)
+    return SnapshotMaker(cache, status, locker, builders)
 
 
 def _guarded(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
@@ -151,8 +153,7 @@ class WebDaemon(ConnectedDaemon):
 
     def _web_part(self, config: Config) -> Part[WebServer]:
         access = self._access(config)
-        more = {} if access is None or access.pending is None else {"pending": access.pending.of_node}
-        snapshots = _make_snapshots(self.client, self.cache, locker=LockNames(self.client).of_node, **more)
+        snapshots = _make_snapshots(self.client, self.cache, LockNames(self.client).of_node)
         scheme = "https" if config.webapp_tls_cert else "http"
         builder_url = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
 
@@ -180,21 +181,16 @@ class WebDaemon(ConnectedDaemon):
         if not config.webapp_authenticators:
             return None
         # Libraries for tokens, which most sites do not need.
-        from nodepool.web.changes import Access, Actions, PendingChange, PendingChanges
+        from nodepool.web.changes import Access, Actions
         from nodepool.web.tokens import Tokens
         from nodepool.zk.maintenance_store import MaintenanceStore
 
-        def tell(change: PendingChange, became: str) -> None:
-            log.info("node %s: %s when free, for %s: %s", change.node_id, change.what, change.wish.operator, became)
-
         tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
-        pending = PendingChanges(self.zk, self.cache.nodes, tell)
         return Access(
             tokens,
-            Actions(self.zk, MaintenanceStore(self.client), pending),
+            Actions(self.zk, MaintenanceStore(self.client)),
             config.webapp_require_login,
             config.webapp_origins,
-            pending,
             _browser_logins(config, tokens),
         )
 

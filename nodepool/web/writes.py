@@ -42,17 +42,13 @@ def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
     # Not those of pages: a change waits for locks and for ZooKeeper.
     threads = CapacityLimiter(THREADS)
 
-    def hold(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        done = actions.hold(path["id"], wish, when_free=_flag(body, "when_free"))
-        return {"id": path["id"], **({"state": "hold"} if done else {"pending": "hold"})}
+    def hold(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.hold(path["id"], wish)
+        return {"id": path["id"], "state": "hold"}
 
-    def delete(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        done = actions.delete(path["id"], wish, when_free=_flag(body, "when_free"))
-        return {"id": path["id"], **({"state": "deleting"} if done else {"pending": "delete"})}
-
-    def withdraw(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.withdraw(path["id"], wish)
-        return {"id": path["id"], "pending": None}
+    def delete(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.delete(path["id"], wish)
+        return {"id": path["id"], "state": "deleting"}
 
     def begin(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
         seen = snapshots.latest().observed
@@ -77,8 +73,6 @@ def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
     return [
         _route(f"{API}/nodes/{{id}}/hold", hold, threads, "POST"),
         _route(f"{API}/nodes/{{id}}/delete", delete, threads, "POST"),
-        _route(f"{API}/nodes/{{id}}/pending", withdraw, threads, "DELETE", reason_needed=False),
-        _route(f"{API}/nodes/{{id}}/pending/end", withdraw, threads, "POST", reason_needed=False),
         # A form can only POST: what ends with ``/end`` is for it.
         _route(f"{maintenance}/end", end, threads, "POST", reason_needed=False),
         _route(maintenance, begin, threads, "PUT", "POST"),
@@ -101,7 +95,7 @@ def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, r
         back = body.get("back")
         if isinstance(back, str) and back:
             return RedirectResponse(own_address(request, back), HTTPStatus.SEE_OTHER)
-        return JSONResponse(dict(done), HTTPStatus.ACCEPTED if done.get("pending") else HTTPStatus.OK)
+        return JSONResponse(dict(done))
 
     return Route(path, answer, methods=list(methods))
 
@@ -138,16 +132,6 @@ def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> 
     if reason_needed and not reason:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.")
     return Wish(user.name, reason, _until(body.get("until"), wall_time()))
-
-
-def _flag(body: Mapping[str, Any], name: str) -> bool:
-    """A truth value of a JSON object, or the mark of a form."""
-    given = body.get(name)
-    if given in (None, False, ""):
-        return False
-    if given in (True, "yes"):
-        return True
-    raise ApiProblem(HTTPStatus.BAD_REQUEST, f"{name} must be true or false.")
 
 
 def _until(given: Any, now: float) -> float | None:

@@ -144,13 +144,7 @@ def change_nodes(url: str, client: httpx.Client, znodes: PoolZnodes, add_node: C
     refused = client.post(f"{url}/api/v1/nodes/{node_id}/delete", json={"reason": "enough"})
     assert refused.status_code == 409
     assert "has its lock" in refused.json()["detail"]
-    # WP-101: it can wait for the lock.
-    waits = client.post(f"{url}/api/v1/nodes/{node_id}/hold", json={"reason": "later", "when_free": True})
-    assert (waits.status_code, waits.json()) == (202, {"id": node_id, "pending": "hold"})
-    assert client.get(f"{url}/api/v1/nodes/{node_id}").json()["pending"]["reason"] == "later"
     lock.release()
-    wait_for("it is held", lambda: (znodes.node(node_id) or {})["comment"] == "later")
-    wait_for("it is told", lambda: client.get(f"{url}/api/v1/nodes/{node_id}").json()["pending"] is None)
     assert client.post(f"{url}/api/v1/nodes/{node_id}/delete", json={"reason": "enough"}).status_code == 200
     assert client.post(f"{url}/api/v1/nodes/0000009999/hold", json={"reason": "r"}).status_code == 404
 

@@ -212,11 +212,6 @@ _UNTIL: Final = {
     "type": ["number", "string"],
     "description": "when it ends: seconds since the epoch, or a duration such as `8h`; without it somebody ends it",
 }
-_WHEN_FREE: Final = {
-    "type": "boolean",
-    "default": False,
-    "description": "if somebody has the lock of the node: make the change as soon as it is free, within 24 hours",
-}
 _MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
 _NODE: Final = {"id": TEXT}
 _SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": TEXT}
@@ -226,8 +221,6 @@ _IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
 def change_paths() -> dict[str, Any]:
     """Each path -> its methods."""
     of_node = thing({"id": TEXT, "state": TEXT})
-    waits = thing({"id": TEXT, "pending": {"enum": ["hold", "delete"]}})
-    withdrawn = thing({"id": TEXT, "pending": {"type": "null"}})
     begun = thing(
         {
             "kind": TEXT,
@@ -242,16 +235,10 @@ def change_paths() -> dict[str, Any]:
     )
     ended = thing({"kind": TEXT, "name": TEXT, "mode": {"type": "null"}})
     reason: dict[str, Schema] = {"reason": _REASON}
-    free: dict[str, Schema] = {"when_free": _WHEN_FREE}
     until: dict[str, Schema] = {**reason, "until": _UNTIL}
     return {
-        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, {**until, **free}, of_node, waits)},
-        "/nodes/{id}/delete": {
-            "post": _change("delete_node", "Delete a node", _NODE, {**reason, **free}, of_node, waits)
-        },
-        "/nodes/{id}/pending": {
-            "delete": _change("withdraw_change", "Give up a change that waits", _NODE, {}, withdrawn)
-        },
+        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
+        "/nodes/{id}/delete": {"post": _change("delete_node", "Delete a node", _NODE, reason, of_node)},
         "/maintenance/{kind}/{name}": {
             "put": _change(
                 "begin_maintenance",
@@ -274,12 +261,10 @@ def _change(
     path: Mapping[str, Schema],
     body: Mapping[str, Schema],
     answer: Schema,
-    later: Schema | None = None,
 ) -> dict[str, Any]:
     """How a change is described.
 
     :param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent.
-    :param later: what is answered when the change waits; None = it never does.
     """
     described: dict[str, Any] = {
         "summary": summary,
@@ -291,9 +276,6 @@ def _change(
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }
-    if later is not None:
-        content = {"application/json": {"schema": later}}
-        described["responses"]["202"] = {"description": "it waits for the lock of the node", "content": content}
     if body:
         schema = {"type": "object", "properties": dict(body), "required": ["reason"]}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -17,7 +17,7 @@ from nodepool.clock import wall_time
 from nodepool.web import writes
 from nodepool.web.answers import ApiProblem, StaticFiles, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
-from nodepool.web.logins import COOKIE, FewLines, log, user_of
+from nodepool.web.logins import COOKIE, log, user_of
 from nodepool.web.pages.frame import Frame, KeptAnswers, MakePage, Page
 from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
 from nodepool.web.pages.overview import overview_page
@@ -93,7 +93,6 @@ class LoginPages:
     def __init__(self, frame: Frame, access: Access) -> None:
         self._frame = frame
         self._access = access
-        self._refusals = FewLines()
         self._providers = list(access.browser_logins)
 
     def routes(self) -> list[BaseRoute]:
@@ -123,8 +122,7 @@ class LoginPages:
             if len(token) > MOST_COOKIE:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:
-            if self._refusals.one_more():
-                log.info("Refused a login: %s", error)
+            log.debug("Refused a login: %s", error)
             text = f"The token is not accepted: {error}"
             return self._frame.page(request, _page(text, target, self._providers), HTTPStatus.FORBIDDEN)
         return self._logged_in(request, token, user, target)
@@ -190,8 +188,7 @@ class LoginPages:
         return answer
 
     def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        if self._refusals.one_more():
-            log.info("Refused a login: %s", error)
+        log.debug("Refused a login: %s", error)
         return self._frame.page(request, _page(f"{error}.", target, self._providers), status)
 
 

@@ -55,7 +55,6 @@ class PageAction:
     :param mode: of a maintenance record.
     :param may_end: there is a field for how long.
     :param subject: what it is done to, where a page has buttons for several subjects.
-    :param may_wait: there is a mark for "when the lock of the node is free".
     :param sure: what must be confirmed by a mark before it is done; empty = nothing.
     """
 
@@ -66,7 +65,6 @@ class PageAction:
     may_end: bool = False
     subject: str = ""
     sure: str = ""
-    may_wait: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,13 +61,11 @@ class NotedActions:
         self.held: list[tuple[str, str, str]] = []
         self.deleted: list[str] = []
 
-    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
+    def hold(self, node_id: str, wish: Any) -> None:
         self.held.append((node_id, wish.operator, wish.reason))
-        return not when_free
 
-    def delete(self, node_id: str, _wish: Any, *, when_free: bool) -> bool:
+    def delete(self, node_id: str, _wish: Any) -> None:
         self.deleted.append(node_id)
-        return not when_free
 
 
 class GuardedSite(WebSite):

@@ -253,7 +253,7 @@ def test_description_of_changes() -> None:
     assert set(described) <= set(document(site)["paths"])
     assert not set(described) & set(document(WebSite())["paths"])
     there = served(list(write_routes(site.snapshots, site.access.actions)))
-    assert set(there) - set(described) == {"/maintenance/{kind}/{name}/end", "/nodes/{id}/pending/end"}
+    assert set(there) - set(described) == {"/maintenance/{kind}/{name}/end"}
     for path, methods in described.items():
         assert methods <= there[path]
         assert there[path] - methods <= {"post"}
@@ -267,10 +267,6 @@ NODE = "/nodes/0000000002"
     [
         ("post", "/nodes/{id}/hold", f"{NODE}/hold", {"reason": "r", "until": "8h"}, 200),
         ("post", "/nodes/{id}/delete", f"{NODE}/delete", {"reason": "r"}, 200),
-        # WP-101
-        ("post", "/nodes/{id}/hold", f"{NODE}/hold", {"reason": "r", "when_free": True}, 202),
-        ("post", "/nodes/{id}/delete", f"{NODE}/delete", {"reason": "r", "when_free": True}, 202),
-        ("delete", "/nodes/{id}/pending", f"{NODE}/pending", {}, 200),
         ("put", "/maintenance/{kind}/{name}", "/maintenance/provider/cloud-1", {"reason": "r", "mode": "drain"}, 200),
         ("delete", "/maintenance/{kind}/{name}", "/maintenance/provider/cloud-1", {}, 200),
         ("post", "/images/{name}/{what}", "/images/debian/pause", {"reason": "r"}, 200),
@@ -278,13 +274,13 @@ NODE = "/nodes/0000000002"
     ],
 )
 def test_answers_to_changes(method: str, path: str, place: str, body: dict[str, Any], status: int) -> None:
-    """WP-27, WP-101"""
+    """WP-27"""
     described = changed_paths()[path][method]
     if body:
         Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     site = GuardedSite(full())
     record = Maintenance("provider", "cloud-1", Mode.DRAIN, "r", "alice", 1.0)
-    for name in ("withdraw", "end", "build", "set_paused", "begin"):
+    for name in ("end", "build", "set_paused", "begin"):
         setattr(site.actions, name, lambda *_arguments, name=name: record if name == "begin" else None)
     answer = site.client.request(method.upper(), ROOT + place, json=body, headers=bearer(token()))
     assert answer.status_code == status, answer.text

@@ -17,11 +17,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from nodepool.web.logins import FewLines
 from nodepool.web.served import AllowedHosts
 from nodepool.web.server import ListenAddress, WebServer
 from tests.support.certificates import make_certificates
-from tests.support.manual_clock import ManualClock
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
 from tests.unit.web.rig import SECONDS, serving, set_constants
@@ -153,14 +151,3 @@ def test_allowed_hosts(given: str, allowed: bool) -> None:
     assert client.get("/nodes", headers={"Host": given}).status_code == (200 if allowed else 400)
     assert client.get(LIVE, headers={"Host": given}).status_code == 200
     assert client.get("/ready", headers={"Host": given}).status_code == 200
-
-
-def test_few_lines() -> None:
-    """WP-66: refusals cannot fill the log."""
-    clock = ManualClock()
-    lines = FewLines(2, 60.0, clock)
-    assert [lines.one_more() for _ in range(4)] == [True, True, False, False]
-    clock.pass_seconds(59.0)
-    assert not lines.one_more()
-    clock.pass_seconds(1.0)
-    assert [lines.one_more() for _ in range(3)] == [True, True, False]

@@ -9,8 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -29,11 +28,10 @@ from nodepool.web.changes import Access, Actions
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
 from nodepool.web.parts import _browser_logins
-from nodepool.web.tokens import MOST_ANSWER_BYTES, REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
+from nodepool.web.tokens import REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
 from tests.support.oidc_provider import CLIENT, OidcProvider
-from tests.support.wait import DEADLINE_SECONDS
 from tests.support.web_tokens import authenticator, claims, operator_rule, token, viewer_token
-from tests.unit.web.rig import BASE, GuardedSite, set_constants
+from tests.unit.web.rig import BASE, GuardedSite
 
 
 def tokens(**changes: Any) -> Tokens:
@@ -171,78 +169,38 @@ def test_algorithm_that_is_not_for_the_key(provider: OidcProvider, algorithm: st
     refused(tokens(driver="OpenIDConnect", issuer_id=provider.issuer), made)
 
 
-class OddServer(ThreadingHTTPServer):
-    """Answers as no provider should."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.hangs, self.go_on = threading.Semaphore(0), threading.Event()
-        super().__init__(("127.0.0.1", 0), OddAnswer)
-
-    def address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}{path}"
-
-
-class OddAnswer(BaseHTTPRequestHandler):
-    server: OddServer
+class Elsewhere(BaseHTTPRequestHandler):
+    """Sends its clients to another address."""
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        if self.path.startswith("/hang"):
-            self.server.hangs.release()
-            self.server.go_on.wait(DEADLINE_SECONDS)
-        self.send_response(302 if self.path == "/elsewhere" else 200)
-        if self.path == "/elsewhere":
-            self.send_header("Location", self.server.address("/object"))
-        if self.path == "/broken":
-            self.send_header("Content-Length", "100")
+        self.send_response(302)
+        self.send_header("Location", "/object")
         self.end_headers()
-        answers = {"/list": b"[]", "/text": b"<html>", "/long": b'{"a": "' + b"x" * (2 * MOST_ANSWER_BYTES)}
-        # A client may go before it has all.
-        with suppress(ConnectionError):
-            self.wfile.write(answers.get(self.path, b'{"a": 1}'))
+        self.wfile.write(b"[]" if self.path == "/list" else b"{}" if self.path == "/object" else b"")
 
     def log_message(self, *_: object) -> None:
         return
-
-
-@contextmanager
-def odd_server() -> Iterator[OddServer]:
-    with OddServer() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(
     ("path", "error", "text"),
     [
         ("/list", ValueError, "no JSON object"),
-        ("/text", ValueError, "Expecting value"),
-        ("/long", requests.RequestException, "more than 1024 KiB"),
-        ("/broken", requests.RequestException, "not complete"),
-        ("/elsewhere", requests.TooManyRedirects, "leads to another address"),
+        ("/elsewhere", ValueError, "Expecting value"),
         ("http://192.0.2.1/", requests.RequestException, "must begin with https"),
         ("http://keycloak.example/x", requests.RequestException, "must begin with https"),
-        ("file:///etc/passwd", requests.RequestException, "No connection adapters"),
+        ("file:///etc/passwd", requests.RequestException, "must begin with https"),
     ],
 )
 def test_answers_of_providers(path: str, error: type[Exception], text: str) -> None:
-    """WP-103: only the address is asked that the configuration names, with HTTPS; a provider cannot fill the memory."""
-    with odd_server() as server, pytest.raises(error, match=text):
-        provider_json(server.address(path) if path.startswith("/") else path)
-    assert server.asked == ([path] if path.startswith("/") else [])
-
-
-def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-103: a provider that sends a byte now and then does not keep a thread."""
-    with odd_server() as server:
-        assert provider_json(server.address("/object")) == {"a": 1}
-        set_constants(monkeypatch, provider_json, ANSWER_SECONDS=-1.0)
-        with pytest.raises(requests.Timeout, match="takes more than"):
-            provider_json(server.address("/object"))
+    """WP-103: only the address is asked that the configuration names, with HTTPS; redirects are not followed."""
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        with pytest.raises(error, match=text):
+            provider_json(f"http://127.0.0.1:{server.server_port}{path}" if path.startswith("/") else path)
+        server.shutdown()
+        thread.join()
 
 
 class LoginSite(GuardedSite):
