@@ -13,13 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nodepool.clock import monotonic
 from nodepool.web import stream, writes
 from nodepool.web.answers import http_error
 from nodepool.web.api import routes as api_routes
 from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, overview
-from nodepool.web.pages.frame import KeptAnswers, KeptParts
 from nodepool.web.pages.overview import History, sampling
 from nodepool.web.served import THREADS
 from nodepool.web.server import ON_STOP
@@ -77,7 +75,6 @@ def make_app(
     :param access: None = everybody may look, and nobody can change anything.
     """
     history = History()
-    kept = KeptAnswers(monotonic)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[Mapping[str, Any]]:
@@ -93,13 +90,12 @@ def make_app(
         *stream.routes(),
         *overview.routes(history),
         *api_routes.routes(snapshots, version, zuul_url, with_changes=access is not None),
-        *all_pages.routes(snapshots, version, kept, zuul_url=zuul_url, builder_url=builder_url, access=access),
+        *all_pages.routes(snapshots, version, zuul_url=zuul_url, builder_url=builder_url, access=access),
     ]
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error})
     # A path with a slash too many is another path, as in Nodepool 11.0.0; behind a proxy the redirect would be wrong.
     app.router.redirect_slashes = False
     # The last one is the first that sees a request.
-    app.add_middleware(KeptParts, kept=kept, current=snapshots.current)
     if access is not None:
         app.add_middleware(
             Logins,

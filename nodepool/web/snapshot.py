@@ -231,14 +231,6 @@ class SnapshotMaker:
         self._nodes = FollowedNodes()
         self._dirty = True
 
-    def current(self) -> int | None:
-        """Number of the snapshot that `latest` would give; None = it would make one. Neither waits nor computes."""
-        latest = self._latest
-        due = self._dirty and self._clock() - self._made_at >= LIFETIME_SECONDS
-        if latest is None or due or latest.complete != self.complete:
-            return None
-        return latest.number
-
     def refresh(self) -> None:
         """Ask for the nodes that changed while somebody has their lock: the cache has them soon after.
 

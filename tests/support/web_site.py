@@ -34,9 +34,6 @@ class GivenSnapshots(SnapshotMaker):
     def latest(self, lifetime: float = 0.0) -> WebSnapshot:
         return self.snapshot
 
-    def current(self) -> int | None:
-        return self.snapshot.number
-
     def refresh(self) -> None:
         """Nothing is read later than it is known."""
 

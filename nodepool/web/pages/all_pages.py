@@ -18,7 +18,7 @@ from nodepool.web import writes
 from nodepool.web.answers import ApiProblem, StaticFiles, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
 from nodepool.web.logins import COOKIE, log, user_of
-from nodepool.web.pages.frame import Frame, KeptAnswers, MakePage, Page
+from nodepool.web.pages.frame import Frame, MakePage, Page
 from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
 from nodepool.web.pages.overview import overview_page
 from nodepool.web.pages.providers import (
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 def routes(
     snapshots: SnapshotMaker,
     version: str,
-    kept: KeptAnswers,
     *,
     zuul_url: str | None,
     builder_url: str | None,
@@ -49,10 +48,10 @@ def routes(
 ) -> list[BaseRoute]:
     """Blocks for the file system, which has the templates and the files of ``/static``.
 
-    :param kept: where live parts are put that are the same for everybody. The others: see `nodepool.web.app.make_app`.
+    Arguments: see `nodepool.web.app.make_app`.
     """
     files = StaticFiles()
-    frame = Frame(snapshots, version, files, kept, logins=access is not None)
+    frame = Frame(snapshots, version, files, logins=access is not None)
     pages: list[tuple[str, MakePage]] = [
         ("/", overview_page),
         ("/requests", requests_page),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
 
-First the answer (`Frame`) and the templates, then tables, texts and links in HTML, then answers and live parts that are
-kept for other viewers.
+First the answer (`Frame`) and the templates, then tables, texts and links in HTML, then answers that are kept for other
+viewers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nodepool.clock import monotonic
 from nodepool.listing.table import Column, Place, Table, cell, date_and_time, printable_lines, shown, without_empty
 from nodepool.web.answers import place_of, root_of
 from nodepool.web.logins import user_of
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
 
     from nodepool.web.answers import StaticFiles
     from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
@@ -98,6 +99,12 @@ class PageError(Exception):
         self.kinds = kinds
 
 
+#: Of each answer with a page or a part of one.
+HEADERS: Final[Mapping[str, str]] = {
+    "Cache-Control": "no-cache",
+    "Vary": "HX-Request",
+    "Content-Type": "text/html; charset=utf-8",
+}
 #: Makes a page; raises PageError. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
@@ -106,16 +113,14 @@ class Frame:
     """Makes routes of pages. The constructor blocks for the file system.
 
     :param version: of this release.
-    :param kept: where parts are put that are the same for everybody.
     :param logins: can anybody log in?
     """
 
-    def __init__(
-        self, snapshots: SnapshotMaker, version: str, files: StaticFiles, kept: KeptAnswers, *, logins: bool
-    ) -> None:
+    def __init__(self, snapshots: SnapshotMaker, version: str, files: StaticFiles, *, logins: bool) -> None:
         self._snapshots = snapshots
         self._logins = logins
-        self._kept = kept
+        #: Live parts that are the same for everybody.
+        self._kept = KeptAnswers(monotonic)
         #: Held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = threading.Lock()
         self._templates = Templates(files, version)
@@ -515,48 +520,6 @@ class KeptAnswers:
             if room >= 0:
                 kept[key] = (number, now, answer)
             self._answers = kept
-
-
-# `KeptParts`: live parts of pages that were made for one viewer just now, for all others.
-#
-# With many viewers nearly all requests are for such a part. They need no thread, and no route is looked for.
-
-#: Of each answer with a page or a part of one.
-HEADERS: Final[Mapping[str, str]] = {
-    "Cache-Control": "no-cache",
-    "Vary": "HX-Request",
-    "Content-Type": "text/html; charset=utf-8",
-}
-_RAW_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-#: How the script of the pages asks for a part.
-_PART: Final = (b"hx-request", b"true")
-
-
-class KeptParts:
-    """Middleware: within those that say who may look, and outside of the routes.
-
-    :param current: number of the snapshot of which answers may be given; None = a new one is due. It must not block.
-    """
-
-    def __init__(self, app: ASGIApp, kept: KeptAnswers, current: Callable[[], int | None]) -> None:
-        self._app = app
-        self._kept = kept
-        self._current = current
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        content = self._found(scope) if scope["type"] == "http" else None
-        if content is None:
-            await self._app(scope, receive, send)
-            return
-        headers = [*_RAW_HEADERS, (b"content-length", b"%d" % len(content))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-    def _found(self, scope: Scope) -> bytes | None:
-        if scope["method"] != "GET" or _PART not in scope["headers"]:
-            return None
-        number = self._current()
-        return None if number is None else self._kept.get(key_of(scope), number)
 
 
 def key_of(scope: Scope) -> str:

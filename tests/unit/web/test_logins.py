@@ -19,6 +19,7 @@ from nodepool.web.logins import COOKIE
 from nodepool.web.pages.details import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.pages.frame import NAVIGATION
 from nodepool.web.writes import read_body
+from tests.support.tables import rows
 from tests.support.web_records import HOSTILE, NOW, full
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import token, viewer_token
@@ -99,18 +100,7 @@ def test_login_leads_to_no_other_site(site: GuardedSite, target: str) -> None:
     assert "//" not in page.removeprefix("http://")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "null", "Host": ""},
-        {"Origin": "http://["},
-        {},
-        {"Sec-Fetch-Site": "cross-site", **ORIGIN},
-        {"Sec-Fetch-Site": "same-site"},
-    ],
-)
+@rows(__file__, "test_page_of_another_site")
 def test_page_of_another_site(site: GuardedSite, headers: dict[str, str]) -> None:
     """WP-87: it cannot use the session of an operator; nor log anybody in or out."""
     site.log_in(token())
@@ -185,18 +175,7 @@ def test_change_that_is_refused(site: GuardedSite, sent: dict[str, Any], status:
     assert site.actions.held == []
 
 
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/api/v1/nodes/..%2f..%2fx/hold"),
-        ("POST", "/api/v1/nodes/abc/hold"),
-        ("POST", "/api/v1/maintenance/planet/x"),
-        ("POST", "/api/v1/maintenance/provider/%0a"),
-        ("POST", "/api/v1/images/none/build"),
-        ("POST", "/api/v1/images/none/eat"),
-        ("PUT", HOLD),
-    ],
-)
+@rows(__file__, "test_unknown")
 def test_unknown(site: GuardedSite, method: str, path: str) -> None:
     """WP-93"""
     answer = site.client.request(method, path, json={"reason": "r"}, headers=bearer(token()))
@@ -231,18 +210,7 @@ def test_body_in_pieces(complete: bool) -> None:
         assert caught.value.status == 400
 
 
-@pytest.mark.parametrize(
-    ("path", "sent", "status"),
-    [
-        ("nodes/0000000001/delete", {"data": {}}, 400),
-        ("nodes/0000000001/delete", {"data": {"sure": "yes"}}, 200),
-        # A program, and what takes nothing away, need no confirmation.
-        ("nodes/0000000001/delete", {"json": {}}, 200),
-        ("nodes/0000000001/hold", {"data": {}}, 200),
-        ("maintenance/provider/none", {"data": {"mode": "drain"}}, 400),
-        ("maintenance/provider/none", {"data": {"mode": "quarantine"}}, 400),
-    ],
-)
+@rows(__file__, "test_confirmation")
 def test_confirmation(site: GuardedSite, path: str, sent: dict[str, dict[str, str]], status: int) -> None:
     """WP-98: the server looks, whatever a browser does."""
     ((kind, fields),) = sent.items()
@@ -261,18 +229,7 @@ def targets(path: str, of: str, mark: str = "") -> list[str]:
     return list(dict.fromkeys(re.findall(r'action="[./]*api/v1/([^"]*)"', answer.text)))
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/providers/cloud-1", ["maintenance/provider/cloud-1/end", "maintenance/pool/cloud-1%2Fmain"]),
-        ("/labels/gpu", ["maintenance/label/gpu"]),
-        ("/launchers", ["maintenance/launcher/l1", "maintenance/launcher/l2"]),
-        ("/launchers?q=11.9", ["maintenance/launcher/l2"]),
-        ("/hosts?q=node8", ["maintenance/host/zuul%40node8%3A22"]),
-        ("/nodes/0000000001", ["nodes/0000000001/hold", "nodes/0000000001/delete"]),
-        ("/images/debian", ["images/debian/build", "images/debian/unpause"]),
-    ],
-)
+@rows(__file__, "test_buttons")
 def test_buttons(path: str, expected: list[str]) -> None:
     """WP-97: of what the page shows; none but operators have them (WP-89)."""
     assert targets(path, token()) == expected
@@ -289,15 +246,7 @@ def test_names_that_no_address_can_have() -> None:
     assert of_subject("launcher", HOSTILE, SEEN) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "names"),
-    [
-        ("provider", ["Pause", "Drain"]),
-        ("label", ["Pause"]),
-        ("host", ["Quarantine"]),
-        ("launcher", ["Pause", "Drain"]),
-    ],
-)
+@rows(__file__, "test_modes")
 def test_modes(kind: str, names: list[str]) -> None:
     """WP-97, WP-98: what cannot be taken back at once must be confirmed. Each subject has its buttons once."""
     actions = of_subject(kind, "x", SEEN)

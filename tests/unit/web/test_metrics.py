@@ -28,11 +28,12 @@ from nodepool.model.status import (
     ReloadStatus,
 )
 from nodepool.runtime.daemon import ConnectedDaemon
-from nodepool.web.metrics import routes, thread_gauges
+from nodepool.web.metrics import routes
 from nodepool.web.pages.overview import CHARTS, MOST_SAMPLES, OLDEST_SECONDS, History, Sample, charts_of, sample_of
 from nodepool.web.pages.overview import WAITING as WAITING_KEY
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.observed import NOW, component, known, node, request, seen, status
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
@@ -167,14 +168,7 @@ def sums(text: str) -> dict[str, float]:
 OPEN, PLAIN = "application/openmetrics-text; version=1.0.0", "text/plain; version=0.0.4"
 
 
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        *((f"application/openmetrics-text{version}", OPEN) for version in ("", ";version=1.0.0", ";version=x")),
-        ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=y", OPEN),
-        *((accept, PLAIN) for accept in ("text/plain;version=q", "*/*", "", "application/json", "text/html")),
-    ],
-)
+@rows(__file__, "test_formats")
 def test_formats(site: WebSite, accept: str, kind: str) -> None:
     """WP-70: whatever a client writes about versions."""
     answer = site.client.get("/metrics", headers={"accept": accept})
@@ -206,13 +200,6 @@ def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> No
     found = values(routes(daemon, "1.2.3", None, site.snapshots, registry))
     assert (found["nodepool_provider_leaked_total"], found["nodepool_build_info"]) == (1, 1)
     assert "broken snapshot" in caplog.text
-
-
-def test_threads() -> None:
-    """By kind: names of providers and numbers would be series without end."""
-    threads = ["PoolWorker.a-main", "PoolWorker.b-main", "NodeLauncher-0000000001", "42"]
-    found = {series.values: value for series, value in thread_gauges(threads).items()}
-    assert found == {("PoolWorker",): 2, ("NodeLauncher",): 1, ("other",): 1}
 
 
 def test_builder(site: WebSite) -> None:

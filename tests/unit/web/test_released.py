@@ -26,6 +26,7 @@ from nodepool.web.served import MOST_ANSWERS, MOST_BYTES, STUCK_SECONDS, Questio
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 from tests.support.web_site import WebSite
 from tests.unit.web.rig import SECONDS, serving
 
@@ -49,7 +50,7 @@ def site() -> WebSite:
     return WebSite(snapshot())
 
 
-def rows(client: TestClient, path: str) -> list[dict[str, Any]]:
+def listed(client: TestClient, path: str) -> list[dict[str, Any]]:
     answer = client.get(path, headers=JSON)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     found: list[dict[str, Any]] = answer.json()
@@ -59,15 +60,15 @@ def rows(client: TestClient, path: str) -> list[dict[str, Any]]:
 def test_what_the_released_launcher_has_not(site: WebSite) -> None:
     """WP-3, WP-8: no token of a pod; the moment of builds of paused images; odd queries, which get status 500 there."""
     assert "s3cret" not in site.client.get("/node-list", headers=JSON).text + site.client.get("/node-list").text
-    (build,) = rows(site.client, "/dib-image-list")
+    (build,) = listed(site.client, "/dib-image-list")
     assert (build["age"], build["state"]) == (int(observed.NOW - 60.5), "ready")
-    (status,) = rows(site.client, "/image-status")
+    (status,) = listed(site.client, "/image-status")
     assert (status["build_request_age"], status["paused"]) == (int(observed.NOW - 9.5), True)
     assert "00:00:00:30" in site.client.get("/image-list").text
-    assert [row["locked"] for row in rows(site.client, f"/node-list?node_id={NODE}&node_id={OTHER}")] == ["locked"]
+    assert [row["locked"] for row in listed(site.client, f"/node-list?node_id={NODE}&node_id={OTHER}")] == ["locked"]
     for path in ("/label-list?x=%ff%zz&&=&a", "/node-list?node_id=%ff", "/node-list?fields=%ff", "/ready?%"):
         assert site.client.get(path).status_code == 200
-    assert len(rows(site.client, "/request-list?fields=id")) == 1
+    assert len(listed(site.client, "/request-list?fields=id")) == 1
     assert site.client.get("/node-list?fields=state,nothing").text.count("|") == 6
     for path in ("/label-list/", "/LABEL-LIST", "/nothing"):
         assert site.client.get(path, follow_redirects=False).status_code == 404
@@ -97,7 +98,7 @@ def test_caching(site: WebSite) -> None:
     site.snapshots.snapshot = dataclasses.replace(snapshot(), observed=observed.seen())
     clock.pass_seconds(0.9)
     assert client.get("/label-list").content == first.content
-    assert rows(client, "/label-list") == []
+    assert listed(client, "/label-list") == []
     clock.pass_seconds(0.2)
     assert client.get("/label-list").content != first.content
     assert code(made) == 200
@@ -122,37 +123,13 @@ def test_ready(site: WebSite) -> None:
     assert (answer.status_code, answer.headers.get("cache-control")) == (503, None)
 
 
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [
-        *((header, True) for header in ("J", "APPLICATION/JSON", "application/*", "J;q=0.9, text/plain;q=0.8", ",J,")),
-        *((header, True) for header in ("J, */*;q=0.1", "J;q=0.5, text/html;q=0", "J; q=1.0, text/plain;q=0.999")),
-        *((header, True) for header in ("J;charset=utf-8",)),
-        # A tie, no preference, and what cannot be read.
-        *((header, False) for header in (None, "", "*/*", "text/*", "text/html", "image/png", "*", "garbage", "J;")),
-        *((header, False) for header in ("application/vnd+json", "J, text/plain", "J, text/html", "J;q=0", "J;q=x")),
-        *((header, False) for header in ("text/html;q=0.5,J;q=0.5", "text/plain;q=0, */*", "J, text/plain;q=2")),
-        *((header, False) for header in ("J;q=0.1234", "J, *;q=0.1", "application/xml, */*;q=0.1", "J;q=-1")),
-        *((header, False) for header in ("J;q=1.001", "text/plain")),
-    ],
-)
+@rows(__file__, "test_preferred_form")
 def test_preferred_form(header: str | None, expected: bool) -> None:
     """WP-2: what Nodepool 11.0.0 answers to each header was looked at."""
     assert prefers_json(header and re.sub(r"\bJ\b", "application/json", header)) == expected
 
 
-@pytest.mark.parametrize(
-    ("started", "age", "connected", "complete", "live", "ready"),
-    [
-        (True, 0.0, True, True, True, True),
-        # It is not stuck, however long the start takes.
-        (False, 2 * STUCK_SECONDS, True, True, True, False),
-        (True, STUCK_SECONDS + 1, True, True, False, True),
-        # A restart would not help.
-        (True, 0.0, False, True, True, False),
-        (True, 0.0, True, False, True, False),
-    ],
-)
+@rows(__file__, "test_health")
 def test_health(started: bool, age: float, connected: bool, complete: bool, live: bool, ready: bool) -> None:
     """What a load balancer, systemd and an orchestrator learn."""
     site = WebSite()

@@ -20,6 +20,7 @@ from starlette.testclient import TestClient
 from nodepool.web.served import AllowedHosts
 from nodepool.web.server import ListenAddress, WebServer
 from tests.support.certificates import make_certificates
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 from tests.support.web_site import WebSite
 from tests.unit.web.rig import SECONDS, serving, set_constants
@@ -75,14 +76,6 @@ def test_port_is_taken(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptur
     assert [f"127.0.0.1 port {port} (webapp.listen_address, webapp.port)" in text for text in caplog.messages] == [True]
 
 
-def test_stopped_before_it_serves() -> None:
-    thread = WebServer(ListenAddress("127.0.0.1", 0), WebSite().make_app, 100)
-    thread.stop()
-    thread.start()
-    thread.join(SECONDS)
-    assert not thread.is_alive()
-
-
 def test_application_cannot_be_made(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """It is tried again."""
     set_constants(monkeypatch, WebServer, RETRY_SECONDS=0.01)
@@ -133,17 +126,7 @@ async def ok(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("ok")(scope, receive, send)
 
 
-@pytest.mark.parametrize(
-    ("given", "allowed"),
-    [
-        *((name, True) for name in ("nodepool.example.org", "nodepool.example.org:8005", "a.pods.example.org")),
-        *((name, True) for name in ("192.0.2.1:8005", "[2001:db8::1]:8005")),
-        *((name, True) for name in ("localhost:8005",)),
-        *((name, False) for name in ("pods.example.org", "evilpods.example.org", "evil.example.com", "")),
-        *((name, False) for name in ("nodepool.example.org.evil.example.com", "[evil.example.com]")),
-        *((name, False) for name in ("localhost.evil.example.com", "192.0.2.1.evil.example.com")),
-    ],
-)
+@rows(__file__, "test_allowed_hosts")
 def test_allowed_hosts(given: str, allowed: bool) -> None:
     """WP-67: against DNS rebinding. Probes are answered whatever name they send."""
     hosts = AllowedHosts(ok, ["nodepool.example.org", "*.pods.example.org"])

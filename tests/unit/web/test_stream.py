@@ -29,9 +29,7 @@ from nodepool.web.stream import (
     MOST_IDS,
     MOST_MISSED,
     EventHub,
-    EventStream,
     Message,
-    MessageLog,
     NewEvents,
     Viewer,
     of_changes,
@@ -39,6 +37,7 @@ from nodepool.web.stream import (
 )
 from nodepool.web.tokens import Tokens
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 from tests.support.web_site import GivenSnapshots, WebSite
 from tests.support.web_tokens import authenticator, operator_rule, token
@@ -71,29 +70,7 @@ def test_messages_of_changes() -> None:
     ]
 
 
-def test_message_log() -> None:
-    log = MessageLog(3)
-    assert log.missing(0) == 0
-    for number in range(5):
-        log.add(str(number), {"x": number})
-    assert (log.seq, log.missing(1), log.missing(2), log.missing(5), log.missing(6)) == (5, None, 3, 0, None)
-    assert (log.get(3).name, log.get(3).data) == ("2", {"seq": 3, "x": 2})
-    message = Message(3, "nodes", {"count": 1, "ids": ["0000000001"]})
-    assert message.text == b'event: nodes\r\ndata: {"count":1,"ids":["0000000001"]}\r\n\r\n'
-    assert message.text is message.text, "encoded once for all viewers"
-
-
-@pytest.mark.parametrize(
-    ("since", "looks"),
-    [
-        (1_000.0, ["1 > 1", "1 >", "1 2 > 2"]),
-        # What was before the first look is left out; what an unknown launcher does later is not.
-        (1_005.0, ["4 5 > 5", "5 | 1 6 > 6"]),
-        (0.0, ["3 | 1 > 1 3"]),
-        # A launcher comes back.
-        (0.0, ["1 > 1", ">", "1 2 > 2"]),
-    ],
-)
+@rows(__file__, "test_each_event_is_new_once")
 def test_each_event_is_new_once(since: float, looks: list[str]) -> None:
     """WP-62: numbers of the events of launchers at each look, and those that are new, in the order of time."""
     new = NewEvents(since)
@@ -331,14 +308,6 @@ def test_stream_of_changes() -> None:
         with viewing(server, last_event_id=last_id) as reader:
             assert reader.next() == ("hello", {**HELLO[1], "seq": 1})
             assert reader.next() == change
-
-
-def test_ping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-60: a comment, so that nothing on the way takes the connection for dead."""
-    set_constants(monkeypatch, EventStream, PING_SECONDS=0.01)
-    with serving() as server, viewing(server) as reader:
-        assert reader.next()[0] == "hello"
-        assert reader.fields() == {"": "ping"}
 
 
 def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
