@@ -33,7 +33,7 @@ from nodepool.web.pages.overview import CHARTS, MOST_SAMPLES, OLDEST_SECONDS, Hi
 from nodepool.web.pages.overview import WAITING as WAITING_KEY
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.observed import NOW, component, known, node, request, seen, status
-from tests.support.tables import rows
+from tests.support.tables import rows, table
 from tests.support.wait import wait_for
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
@@ -104,47 +104,9 @@ def exposition() -> list[str]:
     return [line for line in lines if not re.match(r"(nodes|image_|limit_|pool_).* 0\.0$", line)]
 
 
-EXPOSITION = """
-nodes{state="ready"} 1.0 nodes{state="in-use"} 1.0 nodes_by_label{label="gpu",state="ready"} 1.0
-nodes_by_label{label="gpu",state="in-use"} 1.0 nodes_by_provider{provider="cloud-1",state="ready"} 1.0
-nodes_by_provider{provider="cloud-1",state="in-use"} 1.0 addressable_requests{pool="main",provider="cloud-1"} 2.0
-provider_max_servers{provider="lab"} +Inf provider_max_servers{provider="p"} 20.0
-tenant_limit{limit="cores",tenant="acme"} 40.0 tenant_limit{limit="instances",tenant="acme"} +Inf
-tenant_limit{limit="ram",tenant="acme"} +Inf requests{state="requested"} 2.0 requests{state="pending"} 1.0
-requests{state="fulfilled"} 0.0 requests{state="failed"} 0.0 requests_oldest_seconds{label="arm"} 0.0
-requests_oldest_seconds{label="gpu"} 412.0 requests_oldest_seconds{label="none"} 412.0
-requests_waiting{code="status.missing",label="gpu"} 1.0 requests_waiting{code="pool.missing",label="gpu"} 1.0
-requests_waiting{code="pool.missing",label="none"} 1.0
-limit{pool="main",provider="p",resource="instances",scope="pool",tenant=""} 20.0
-limit{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 90.0
-limit{pool="",provider="",resource="cores",scope="tenant",tenant="acme"} 40.0
-limit_used{pool="main",provider="p",resource="instances",scope="pool",tenant=""} 18.0
-limit_used{pool="main",provider="p",resource="cores",scope="pool",tenant=""} 30.0
-limit_used{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 70.0
-limit_used{pool="",provider="",resource="cores",scope="tenant",tenant="acme"} 4.0
-limit_used_by_others{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 8.0
-pool_state{code="provider.unavailable",pool="main",provider="p",state="unavailable"} 1.0
-pool_state{code="",pool="main",provider="p",state="running"} 1.0
-pool_state{code="",pool="rack",provider="lab",state="running"} 1.0 pool_launches_running{pool="main",provider="p"} 5.0
-label_unavailable{code="label.broken",label="gpu",pool="rack",provider="lab"} 1.0
-hosts{pool="rack",provider="lab",state="up"} 1.0 hosts{pool="rack",provider="lab",state="down"} 1.0
-hosts{pool="rack",provider="lab",state="unknown"} 1.0 hosts{pool="rack",provider="lab",state="quarantined"} 1.0
-host_up{host="a",pool="rack",provider="lab"} 1.0 host_up{host="b",pool="rack",provider="lab"} 0.0
-host_up{host="d",pool="rack",provider="lab"} 1.0
-launcher_info{config="9f3c",launcher="l1",state="running",version="12.0"} 1.0
-launcher_info{config="9f3c",launcher="l2",state="running",version="12.0"} 1.0
-launcher_start_time_seconds{launcher="l1"} 5.0 launcher_start_time_seconds{launcher="l2"} 0.0
-config_last_reload_successful{launcher="l1"} 0.0 config_last_reload_time_seconds{launcher="l1"} 7.0
-provider_absent{launcher="l2",provider="p2"} 1.0 maintenance{kind="pool",mode="pause",name="p/main"} 1.0
-image_builds{image="debian",state="ready"} 1.0 image_last_ready_build_time_seconds{image="debian"} 100.0
-image_uploads{image="debian",provider="p",state="ready"} 1.0
-image_current_upload_time_seconds{image="debian",provider="p"} 200.0
-"""
-
-
 def test_gauges() -> None:
     """WP-70, WP-73, WP-74, WP-75, WP-76: the newest answer of a cloud counts, once for all pools of the provider."""
-    assert " ".join(exposition()).split() == EXPOSITION.split()
+    assert exposition() == table(__file__, "exposition")
 
 
 @pytest.fixture

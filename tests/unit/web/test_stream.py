@@ -26,13 +26,11 @@ from nodepool.web.stream import (
     CHANGES_SECONDS,
     MOST_EVENTS,
     MOST_GONE,
-    MOST_IDS,
     MOST_MISSED,
     EventHub,
     Message,
     NewEvents,
     Viewer,
-    of_changes,
     running,
 )
 from nodepool.web.tokens import Tokens
@@ -57,17 +55,6 @@ def launcher(*events: Event, host: str = "l1") -> LauncherStatus:
 
 def launchers_with(*numbers: int) -> list[LauncherStatus]:
     return [launcher(*map(event, numbers))]
-
-
-def test_messages_of_changes() -> None:
-    """WP-61: 50 ids at most, and how many there are; or it is not known which ones."""
-    many = [f"{n:010}" for n in range(MOST_IDS + 5)]
-    changes = {RecordKind.REQUESTS: set(many), RecordKind.NODES: {"3", "2"}, RecordKind.PROVIDERS: {"", "p1"}}
-    assert [(name, data["count"], data["ids"]) for name, data in of_changes(changes)] == [
-        ("nodes", 2, ["2", "3"]),
-        ("providers", None, []),
-        ("requests", MOST_IDS + 5, many[:50]),
-    ]
 
 
 @rows(__file__, "test_each_event_is_new_once")
