@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The work of `burst` and `steady` again and again, with and without people who look at the launcher's web pages.
+"""The work of `burst` and `steady` again and again, with and without people who look at the pages of ``nodepool-web``.
 
 Both take turns, and each round is compared with itself: what else the machine does is the same for both.
 """
@@ -22,6 +22,7 @@ from benchmarks.support.place import Stage, per_request
 from benchmarks.support.static_hosts import COSTS, LABEL, LATENCIES, RATE, ReadyHosts, latencies
 from benchmarks.support.viewers import viewers
 from tests.support.launcher_config import StaticProvider, static_hosts
+from tests.support.serving_process import ServingProcess
 
 NAME = "viewers"
 WEBAPP = {"webapp": {"listen_address": "127.0.0.1", "port": 0}}
@@ -71,8 +72,11 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
     numbers = {"burst": size["requests"], "steady": size["steady"]}
     sides = {kind: (Side(0), Side(size["viewers"])) for kind in numbers}
     provider = StaticProvider(static_hosts(size["hosts"], [LABEL]))
-    with stage.place(candidate) as place:
-        launcher = place.launch(provider, web=True, extra=WEBAPP)
+    with stage.place(candidate) as place, contextlib.ExitStack() as stack:
+        launcher = place.launch(provider, extra=WEBAPP)
+        web = ServingProcess("nodepool.cmd.web", launcher.config_path)
+        stack.callback(web.stop)
+        web.start()
         ready = ReadyHosts(place, provider)
         ready.warm_up(size["warm_up"])
 
@@ -83,7 +87,7 @@ def run(stage: Stage, candidate: Candidate, size: Mapping[str, Any]) -> list[Row
             # Each is the first one as often as the other.
             for which in (0, 1) if number % 2 == 0 else (1, 0):
                 burst, steady = sides["burst"][which], sides["steady"][which]
-                people = viewers(launcher, burst.count, place.directory) if burst.count else contextlib.nullcontext()
+                people = viewers(web, burst.count, place.directory) if burst.count else contextlib.nullcontext()
                 with people:
                     burst.rounds.append(figures(bursts(burst)))
                     steady.rounds.append(figures([_steady(ready, steady, numbers["steady"])]))

@@ -19,7 +19,7 @@ from typing import Final
 
 import httpx2 as httpx
 
-from tests.support.launcher import ROOT, LauncherProcess
+from tests.support.launcher import ROOT
 from tests.support.process import ChildProcess
 from tests.support.wait import wait_for
 
@@ -31,14 +31,14 @@ LOOKING: Final = "looking"
 _EVENT: Final = re.compile(rb"event: (\w+)\r?\n")
 #: Which records a page says that it shows.
 _KINDS: Final = re.compile(rb'id="live"[^>]* data-kinds="([^"]*)"')
-_ADDRESS: Final = re.compile(r"Web pages at (http://127\.0\.0\.1:\d+)/")
+_ADDRESS: Final = re.compile(r"Web server at (http://127\.0\.0\.1:\d+)/")
 
 
 @contextmanager
-def viewers(launcher: LauncherProcess, count: int, directory: Path) -> Iterator[None]:
-    """Inside, so many people look at the pages of a launcher, in a process of their own."""
+def viewers(daemon: ChildProcess, count: int, directory: Path) -> Iterator[None]:
+    """Inside, so many people look at the pages of a daemon, in a process of their own."""
     # Real ones have machines of their own: what they compute must not take the processor from what is measured.
-    command = ["nice", "-n", "19", sys.executable, "-m", "benchmarks.support.viewers", address_of(launcher), str(count)]
+    command = ["nice", "-n", "19", sys.executable, "-m", "benchmarks.support.viewers", address_of(daemon), str(count)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = ChildProcess(command, directory / "viewers.log", env=environment)
     process.start()
@@ -49,7 +49,7 @@ def viewers(launcher: LauncherProcess, count: int, directory: Path) -> Iterator[
         process.stop(signal.SIGTERM)
 
 
-def address_of(daemon: LauncherProcess) -> str:
+def address_of(daemon: ChildProcess) -> str:
     """Of the web pages of a daemon. Blocks until it serves them."""
     wait_for("web pages", lambda: _ADDRESS.search(daemon.log_text()) is not None)
     found = _ADDRESS.search(daemon.log_text())

@@ -89,12 +89,12 @@ def serve(options: argparse.Namespace) -> int:
     """Run the builder until a signal ends it; returns the exit status. Raises ConfigError."""
     from nodepool.builder.supervisor import BuilderOptions, ImageBuilder
     from nodepool.cmd.daemon import run_service
-    from nodepool.web.parts import logs_part
+    from nodepool.web.parts import builder_part
 
     settings = BuilderOptions(
         options.build_workers, options.upload_workers, options.fake, options.stop_timeout, options.clean_orphans
     )
-    builder = ImageBuilder(options.config, options.secure, settings, [logs_part])
+    builder = ImageBuilder(options.config, options.secure, settings, [builder_part])
     return run_service(
         builder,
         {"builder": builder} if options.repl else None,

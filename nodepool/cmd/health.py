@@ -95,7 +95,7 @@ def health(options: argparse.Namespace) -> int:
         try:
             status, answer = ask(target, options.timeout)
         except ConnectionRefusedError as error:
-            # A launcher may run with --no-webapp; pages of their own are nowhere else.
+            # A launcher may run with --no-webapp; ``nodepool-web`` has nothing else.
             if options.url or options.kind == WEB:
                 raise _failure(options.kind, f"{target}: {error.strerror}") from None
             text = _in_zookeeper(options)
@@ -136,12 +136,14 @@ def target_of_url(url: str, path: str) -> Target:
 
 
 def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target | None:
-    """Where a daemon of this machine serves its pages; None = the configuration does not tell.
+    """Where a daemon of this machine has its web server; None = the configuration does not tell.
 
     :param kind: ``launcher``, ``web``; a builder has no address for health.
     :param webapp: the section, as it stands in the file.
     """
     port = webapp.get("port", 8005)
+    if kind == WEB:
+        port = webapp.get("pages-port", port)
     if kind == BUILDER or not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 65536:
         return None
     address = webapp.get("listen_address", "0.0.0.0")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the web pages (reference/configuration 2): where they are served, and who may change something.
+"""Settings of web servers and pages (reference/configuration 2): where they are, and who may change something.
 
 First the settings, then the check of addresses and names in them.
 """
@@ -126,16 +126,23 @@ class WebappSettings(ConfigValue):
     webapp_port: int = key(
         Whole(0, 65535, NOT_GIVEN),
         8005,
-        "Port of the web pages; 0 = any that is free, see the log.",
+        "Port of the launcher's web server; 0 = any that is free, see the log.",
         name="webapp.port",
     )
+    webapp_pages_port: int | None = key(
+        Whole(0, 65535),
+        None,
+        "Port of ``nodepool-web``, where it runs on the host of a launcher.",
+        name="webapp.pages-port",
+        default_text="``webapp.port``",
+    )
     webapp_listen_address: str = key(
-        FILLED_TEXT, "0.0.0.0", "Address that the web pages listen on.", name="webapp.listen_address"
+        FILLED_TEXT, "0.0.0.0", "Address that all web servers listen on.", name="webapp.listen_address"
     )
     webapp_builder_port: int = key(
         Whole(0, 65535),
         0,
-        "Port of the builder's pages with its build logs; 0 = there are none.",
+        "Port of the builder's web server, with health, metrics and its build logs; 0 = there is none.",
         name="webapp.builder-port",
     )
     webapp_zuul_url: str | None = key(
@@ -147,14 +154,17 @@ class WebappSettings(ConfigValue):
     webapp_tls_cert: str | None = key(
         FILLED_TEXT,
         None,
-        "File with the certificate of the web pages, PEM; with it they are served by HTTPS.",
+        "File with the certificate of all web servers, PEM; with it they use HTTPS.",
         name="webapp.tls.cert",
     )
     webapp_tls_key: str | None = key(
         FILLED_TEXT, None, "File with the private key of the certificate, PEM.", name="webapp.tls.key"
     )
     webapp_require_login: bool = key(
-        FLAG, False, "true: pages and API are shown to those who have logged in.", name="webapp.auth.require-login"
+        FLAG,
+        False,
+        "true: nothing but health is shown without a token. ``nodepool-web`` has a page to log in.",
+        name="webapp.auth.require-login",
     )
     webapp_authenticators: list[Authenticator] = key(
         Sections(Authenticator),
@@ -180,8 +190,8 @@ class WebappSettings(ConfigValue):
     webapp_trusted_proxies: list[str] = key(
         ListOf(FILLED_TEXT),
         [],
-        "Addresses and networks, such as ``192.0.2.0/24``, of proxies in front of the web pages: the limit of "
-        "connections for each client is not for them. Those of this host are always trusted.",
+        "Addresses and networks, such as ``192.0.2.0/24``, of proxies in front of the web pages: what they say of the "
+        "address and the scheme of a client is believed. Those of this host are always trusted.",
         name="webapp.trusted-proxies",
         convert=list,
     )

@@ -234,10 +234,6 @@ class NodePool(ConnectedDaemon):
         self.client.disconnect()
         self.log.info("Stopped")
 
-    def note(self, actor: str, subject: str, text: str) -> None:
-        """An operator changed something by the web pages of this launcher. Any thread; does not block."""
-        self.events.add(actor, subject, What.CHANGED, text)
-
     def drain(self, reason: str) -> bool:
         """Take nothing new, finish what is being served, and end then. Any thread; does not block.
 

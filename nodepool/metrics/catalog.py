@@ -130,12 +130,6 @@ RELOADS: Final = Metric(
     ("outcome",),
     "Changed configurations: applied, refused as a whole or in part, or failed, which is tried again.",
 )
-WEB_CLOSED: Final = Metric(
-    "nodepool_web_connections_closed",
-    MetricKind.COUNTER,
-    ("cause",),
-    "Connections of clients that the web server closed to protect itself.",
-)
 SPANS: Final = Metric(
     "nodepool_trace_spans",
     MetricKind.COUNTER,
@@ -353,7 +347,6 @@ ALL: Final = (
     BOOT,
     SCAN,
     RELOADS,
-    WEB_CLOSED,
     SPANS,
     LEAKED,
     INSTANCES_ENDED,

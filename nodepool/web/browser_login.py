@@ -11,16 +11,14 @@ import base64
 import importlib.util
 import json
 import secrets
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import requests
 
-from nodepool.clock import monotonic
 from nodepool.config.webapp import wrong_provider_address
-from nodepool.web.tokens import KEYS_SECONDS, BadTokenError, Tokens, User, discovery, mount
+from nodepool.web.tokens import PROVIDER_SECONDS, BadTokenError, Tokens, User, discovery
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator
@@ -78,18 +76,12 @@ class BrowserLogin:
     """At one provider. Any thread.
 
     :param tokens: decides which tokens are accepted.
-    :param clock: monotonic seconds.
     """
 
-    def __init__(self, settings: Authenticator, tokens: Tokens, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, settings: Authenticator, tokens: Tokens) -> None:
         self.name = settings.name
         self._settings = settings
         self._tokens = tokens
-        self._clock = clock
-        #: Guards what follows; not held while the provider is asked.
-        self._lock = threading.Lock()
-        self._found: Mapping[str, Any] | None = None
-        self._found_at = 0.0
 
     def begin(self, redirect: str, target: str) -> tuple[str, LoginState]:
         """The address at the provider to send the browser to; blocks if its configuration is not known yet.
@@ -148,6 +140,8 @@ class BrowserLogin:
             try:
                 found = session.fetch_token(
                     endpoint,
+                    timeout=PROVIDER_SECONDS,
+                    allow_redirects=False,
                     code=code,
                     code_verifier=begun.verifier,
                     grant_type="authorization_code",
@@ -160,7 +154,7 @@ class BrowserLogin:
         from authlib.integrations.requests_client import OAuth2Session
 
         settings = self._settings
-        session = OAuth2Session(
+        return OAuth2Session(
             settings.client_id,
             settings.client_secret,
             token_endpoint_auth_method="client_secret_basic" if settings.client_secret else "none",
@@ -168,8 +162,6 @@ class BrowserLogin:
             redirect_uri=redirect,
             code_challenge_method="S256",
         )
-        mount(session)
-        return session
 
     def _endpoint(self, name: str) -> str:
         """An address of the provider's configuration. Raises LoginFailed."""
@@ -181,15 +173,10 @@ class BrowserLogin:
         return found
 
     def _configuration(self) -> Mapping[str, Any]:
-        with self._lock:
-            if self._found is not None and self._clock() < self._found_at + KEYS_SECONDS:
-                return self._found
         try:
             found = discovery(self._settings.issuer_id)
         except (requests.RequestException, ValueError) as error:
             raise LoginFailed(f"{self.name} cannot be reached: {error}") from None
         if found.get("issuer") != self._settings.issuer_id:
             raise LoginFailed(f"{self.name} calls itself {found.get('issuer')!r}, and not as issuer_id says")
-        with self._lock:
-            self._found, self._found_at = found, self._clock()
         return found

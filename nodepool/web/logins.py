@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends a request, and may that user do what it asks for (reference/rules-web, WP-80 to WP-89)?
-
-Last a limit of log lines that anybody can cause.
-"""
+"""Who sends a request, and may that user do what it asks for (reference/rules-web, WP-80 to WP-89)?"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -18,7 +13,6 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from nodepool.clock import monotonic, wall_time
 from nodepool.web.answers import own_address, place_of, problem_response
 from nodepool.web.tokens import BadTokenError, User
 
@@ -37,27 +31,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN_PATHS: Final = ("/health/", "/ready", "/login", "/static/")
 #: Log in and out: no login is needed for them.
 SESSION_PATHS: Final = ("/login", "/logout")
-#: Users whose tokens are known to be good.
-MOST_KNOWN: Final = 1000
 _BEARER: Final = "bearer "
-
-
-class KnownUsers:
-    """Whom tokens are of, so that a token is not verified for each part of a page. For one thread."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._users: dict[bytes, User] = {}
-
-    def get(self, token: str) -> User | None:
-        """The user of a token that is still good; None = not known."""
-        user = self._users.get(_digest(token))
-        return None if user is None or user.expires <= self._now() else user
-
-    def put(self, token: str, user: User) -> None:
-        if len(self._users) >= MOST_KNOWN:
-            self._users.clear()
-        self._users[_digest(token)] = user
 
 
 class Logins:
@@ -65,6 +39,7 @@ class Logins:
 
     :param verify: tells who a token is of; raises BadTokenError.
     :param require_login: nobody who has not logged in sees anything but `OPEN_PATHS`.
+    :param has_pages: False = there is no page to log in, only tokens in a header.
     :param origins: addresses of these pages as browsers see them, beside that of the request.
     """
 
@@ -74,16 +49,14 @@ class Logins:
         verify: Callable[[str], Awaitable[User]],
         *,
         require_login: bool = False,
+        has_pages: bool = True,
         origins: Sequence[str] = (),
-        now: Callable[[], float] = wall_time,
     ) -> None:
         self._app = app
         self._verify = verify
         self._require_login = require_login
+        self._has_pages = has_pages
         self._origins = frozenset(origin.rstrip("/").lower() for origin in origins)
-        self._known = KnownUsers(now)
-        #: Nobody can fill the log with tokens that are none.
-        self._refusals = FewLines()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -114,26 +87,25 @@ class Logins:
         token, in_cookie = _token(request)
         if token:
             try:
-                request.scope[USER] = await self._user(token)
+                request.scope[USER] = await self._verify(token)
             except BadTokenError as error:
-                if self._refusals.one_more():
-                    log.info("Refused a token: %s", error)
+                # Any client can cause it as often as it likes.
+                log.debug("Refused a token: %s", error)
                 if not in_cookie:
                     return _unauthorized(f"The token is not accepted: {error}", "invalid_token")
         path = path_of(request)
         if request.method not in SAFE_METHODS:
             return self._refuse_change(request, path, in_cookie=in_cookie or not token)
         if self._require_login and request.scope[USER] is None and not path.startswith(OPEN_PATHS):
-            return _ask_to_log_in(request, path)
+            return self._ask_to_log_in(request, path)
         return None
 
-    async def _user(self, token: str) -> User:
-        user = self._known.get(token)
-        if user is None:
-            # It may ask an OpenID Connect provider.
-            user = await self._verify(token)
-            self._known.put(token, user)
-        return user
+    def _ask_to_log_in(self, request: Request, path: str) -> Response:
+        pages = self._has_pages and not path.startswith("/api/")
+        if not pages or "text/html" not in request.headers.get("accept", ""):
+            return _unauthorized("A token is needed (webapp.auth.require-login).", "")
+        target = f"login?next={quote(place_of(request), safe='')}"
+        return RedirectResponse(own_address(request, target), HTTPStatus.SEE_OTHER)
 
     def _refuse_change(self, request: Request, path: str, *, in_cookie: bool) -> Response | None:
         """:param in_cookie: the browser sends the login by itself, also if another site's page asks it to."""
@@ -188,43 +160,3 @@ def _token(request: Request) -> tuple[str, bool]:
 def _unauthorized(detail: str, error: str) -> Response:
     challenge = f'Bearer error="{error}"' if error else "Bearer"
     return problem_response(HTTPStatus.UNAUTHORIZED, detail, {"WWW-Authenticate": challenge})
-
-
-def _ask_to_log_in(request: Request, path: str) -> Response:
-    if path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
-        return _unauthorized("A token is needed (webapp.auth.require-login).", "")
-    return RedirectResponse(
-        own_address(request, f"login?next={quote(place_of(request), safe='')}"), HTTPStatus.SEE_OTHER
-    )
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
-
-
-# `FewLines`: how many lines of a kind may be logged, where any client can cause them.
-
-
-class FewLines:
-    """Any thread.
-
-    :param most: lines within ``seconds``; more are not logged.
-    :param clock: monotonic seconds.
-    """
-
-    def __init__(self, most: int = 30, seconds: float = 60.0, clock: Callable[[], float] = monotonic) -> None:
-        self._most = most
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._begun = -seconds
-        self._count = 0
-
-    def one_more(self) -> bool:
-        """May a line be logged? Counts it."""
-        with self._lock:
-            now = self._clock()
-            if now - self._begun >= self._seconds:
-                self._begun, self._count = now, 0
-            self._count += 1
-            return self._count <= self._most

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``/metrics``: what Prometheus asks for, in its text format or as OpenMetrics (reference/metrics 8, 9).
 
-First the route, then the metrics of connection and caches, then gauges of what pages show.
+First the route with the metrics of the process, of its connection and its caches, then gauges of what a snapshot shows.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.metrics import catalog, reports
 from nodepool.metrics.prometheus import families
+from nodepool.metrics.registry import Distribution
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
 from nodepool.plan.explain import causes
@@ -39,8 +41,10 @@ if TYPE_CHECKING:
     from nodepool.model.image import ImagesView
     from nodepool.model.status import HostStatus, LauncherStatus, LimitStatus
     from nodepool.plan.observed import Observed
-    from nodepool.web.site import Daemon, Site
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.runtime.daemon import ConnectedDaemon
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
+    from nodepool.zk.caches import NodepoolCache
+    from nodepool.zk.client import ZooKeeperClient
 
 log = logging.getLogger("nodepool.web")
 
@@ -79,7 +83,7 @@ class DaemonCollector(Collector):
         return families(values)
 
 
-def daemon_gauges(daemon: Daemon, version: str) -> Gauges:
+def daemon_gauges(daemon: ConnectedDaemon, version: str) -> Gauges:
     """What each daemon has. Does not block."""
     return {
         catalog.BUILD_INFO.series(version, daemon.kind): 1,
@@ -114,24 +118,48 @@ def metrics_route(collector: DaemonCollector) -> Route:
     return Route("/metrics", metrics)
 
 
-def routes(site: Site, registry: Registry = REGISTRY) -> list[BaseRoute]:
-    """``/metrics`` of a launcher or of ``nodepool-web``.
+def routes(
+    daemon: ConnectedDaemon,
+    version: str,
+    cache: NodepoolCache | None,
+    snapshots: SnapshotMaker | None,
+    registry: Registry = REGISTRY,
+) -> list[BaseRoute]:
+    """``/metrics`` of a daemon.
 
+    :param version: of this release.
+    :param cache: None = the daemon has none, and no snapshots either.
     :param registry: what the process counted.
     """
 
     def of_snapshot() -> Mapping[Series, Value]:
-        snapshot = site.snapshots.latest()
+        if snapshots is None:
+            return {}
+        snapshot = snapshots.latest()
         return {catalog.COMPLETE.series(): int(snapshot.complete), **computed_gauges(snapshot)}
 
-    sources: Sequence[Source] = (lambda: {**daemon_gauges(site.daemon, site.version)}, of_snapshot, site.internals)
-    return [metrics_route(DaemonCollector(registry, sources, catalog.RECOMPUTED))]
+    sources: Sequence[Source] = (
+        lambda: {**daemon_gauges(daemon, version)},
+        of_snapshot,
+        lambda: connection_metrics(daemon.client, cache),
+    )
+    recomputed = () if snapshots is None else catalog.RECOMPUTED
+    return [metrics_route(DaemonCollector(registry, sources, recomputed))]
 
 
-def builder_routes(daemon: Daemon, version: str, internals: Source) -> list[Route]:
-    """``/metrics`` of a builder."""
-    sources: Sequence[Source] = (lambda: {**daemon_gauges(daemon, version)}, internals)
-    return [metrics_route(DaemonCollector(REGISTRY, sources))]
+def connection_metrics(client: ZooKeeperClient, cache: NodepoolCache | None) -> Mapping[Series, Value]:
+    """Of the connection and the caches (reference/metrics 5, 9). Nothing while there was no connection yet."""
+    latency = client.latency
+    if latency is None:
+        return {}
+    counts = list(latency.counts)
+    found: dict[Series, Value] = {
+        catalog.ZOOKEEPER_LATENCY.series(): Distribution(sum(counts), latency.sum_seconds, counts)
+    }
+    if cache is not None:
+        reads = {"node": (cache.nodes.pending_reads, 0), "request": (cache.requests.pending_reads, 0), "image": (0, 0)}
+        found.update(reports.internal_gauges(socket.gethostname(), client.queued_calls, reads))
+    return found
 
 
 # Gauges of what a `WebSnapshot` shows, as pure functions: series -> number (reference/metrics 9).

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web server: as a part of a daemon that has the caches, or in a process of its own."""
+"""Who serves what: a launcher, a builder, and ``nodepool-web``, which has the pages."""
 
 from __future__ import annotations
 
 import logging
-from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from nodepool.clock import wall_time
 from nodepool.model.component import BuilderComponent
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.worker import Part, Parts, stop_all
 from nodepool.version import how_to_install, release_string
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.site import Daemon, Site, connection_metrics, latency_metrics
-from nodepool.web.snapshot import LockNames, SnapshotMaker, nothing
+from nodepool.web.snapshot import LockNames, SnapshotMaker, nobody
 from nodepool.zk import paths
 from nodepool.zk.cache import RecordCache
 from nodepool.zk.caches import NodepoolCache, StatusCache
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
 
     from nodepool.builder.supervisor import ImageBuilder
     from nodepool.config.objects import Config
+    from nodepool.launcher.supervisor import NodePool
     from nodepool.web.browser_login import BrowserLogin
     from nodepool.web.changes import Access
     from nodepool.web.tokens import Tokens
@@ -32,114 +31,103 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.web.parts")
 
-
-class CachingDaemon(Daemon, Protocol):
-    """A launcher, or ``nodepool-web``."""
-
-    client: ZooKeeperClient
-    cache: NodepoolCache
-    zk: ZooKeeper
-
-    def note(self, actor: str, subject: str, text: str) -> None:
-        """An operator changed something. Does not block."""
+#: Open connections of a launcher or a builder. Its clients are probes, Prometheus and scripts.
+MOST_OF_DAEMON: Final = 100
+#: Of ``nodepool-web``: a viewer has one for its stream of events, and some more for a moment.
+MOST_OF_PAGES: Final = 600
 
 
-def _access(daemon: CachingDaemon, config: Config) -> Access | None:
-    if not config.webapp_authenticators:
-        return None
-    # Libraries for tokens, which most sites do not need.
-    from nodepool.web.changes import Access, Actions, PendingChange, PendingChanges
-    from nodepool.web.tokens import Tokens
-    from nodepool.zk.maintenance_store import MaintenanceStore
-
-    def tell(change: PendingChange, became: str) -> None:
-        wish, subject = change.wish, f"node {change.node_id}"
-        log.info("%s: %s when free, for %s: %s", subject, change.what, wish.operator, became)
-        daemon.note(wish.operator, subject, f"{change.what} when free, for {wish.operator}: {became}: {wish.reason}")
-
-    tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
-    pending = PendingChanges(daemon.zk, daemon.cache.nodes, tell)
-    return Access(
-        tokens,
-        Actions(daemon.zk, MaintenanceStore(daemon.client), daemon.note, pending),
-        config.webapp_require_login,
-        config.webapp_origins,
-        pending,
-        _browser_logins(config, tokens),
-    )
-
-
-def _browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
-    """The providers at which browsers can log in."""
-    from nodepool.config.webapp import OPENID_CONNECT
-    from nodepool.web.browser_login import EXTRA, BrowserLogin, is_installed
-
-    providers = [one for one in config.webapp_authenticators if one.driver == OPENID_CONNECT]
-    if providers and not is_installed():
-        names = ", ".join(one.name for one in providers)
-        log.info(
-            "Browsers cannot log in at %s, only tokens are taken: the extra %s is not installed; %s",
-            names,
-            EXTRA,
-            how_to_install(EXTRA),
-        )
-        return {}
-    return {one.name: BrowserLogin(one, tokens) for one in providers}
-
-
-def web_part(daemon: CachingDaemon, config: Config) -> Part[WebServer]:
-    """The web server of a daemon that is being built: its connection does not exist yet. Does not block.
+def launcher_part(launcher: NodePool, config: Config) -> Part[WebServer]:
+    """The web server of a launcher that is being built: its connection does not exist yet. Does not block.
 
     :param config: of the start; a later one does not move the server.
     """
-    status = StatusCache(daemon.client)
+    snapshots = _make_snapshots(launcher.client, launcher.cache)
+
+    def make_app() -> ASGIApp:
+        # In the thread of the server: these imports take longer than the rest of the start.
+        from nodepool.web import metrics, served
+
+        version = release_string()
+        routes = [
+            *served.health(launcher, version, lambda: snapshots.complete),
+            *served.listings(launcher, snapshots),
+            *metrics.routes(launcher, version, launcher.cache, snapshots),
+        ]
+        return _guarded(served.make_app(routes), config)
+
+    address = _address(config, config.webapp_port, "webapp.port")
+    return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))
+
+
+def builder_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
+    """The web server of a builder that is being built; None = it has none. Arguments as for `launcher_part`."""
+    if not config.webapp_builder_port:
+        return None
+
+    def make_app() -> ASGIApp:
+        from nodepool.web import metrics, served
+
+        version = release_string()
+        routes = [
+            *served.health(builder, version),
+            *metrics.routes(builder, version, None, None),
+            *served.build_logs(str(config.build_log_dir), builder.running_builds.ids),
+        ]
+        # Links of the pages lead to the builder by its own name.
+        return _guarded(served.make_app(routes), config, builder.fqdn)
+
+    address = _address(config, config.webapp_builder_port, "webapp.builder-port")
+    return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_DAEMON))
+
+
+def _make_snapshots(
+    client: ZooKeeperClient, cache: NodepoolCache, locker: Callable[[str], str | None] = nobody
+) -> SnapshotMaker:
+    status = StatusCache(client)
     status.start()
-    registered = RecordCache(daemon.client, f"{paths.COMPONENTS}/{BuilderComponent.kind}", BuilderComponent.from_dict)
+    registered = RecordCache(client, f"{paths.COMPONENTS}/{BuilderComponent.kind}", BuilderComponent.from_dict)
 
     def builders() -> frozenset[str] | None:
         known = registered.values() if registered.ready.is_set() else None
         return None if known is None else frozenset(builder.hostname for builder in known)
 
-    access = _access(daemon, config)
-    pending = nothing if access is None or access.pending is None else access.pending.of_node
-    site = Site(
-        daemon,
-        SnapshotMaker(daemon.cache, status, LockNames(daemon.client).of_node, pending, builders),
-        release_string(),
-        config.webapp_zuul_url,
-        _builder_url(config),
-        partial(connection_metrics, daemon.client, daemon.cache),
-        access=access,
-    )
-    address = ListenAddress(
+    return SnapshotMaker(cache, status, locker, builders)
+
+
+def _guarded(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
+    """An application of a daemon with what ``webapp`` demands of its clients.
+
+    :param names: further names of this host.
+    """
+    if config.webapp_require_login:
+        from nodepool.web.logins import Logins
+        from nodepool.web.tokens import Tokens
+
+        app = Logins(app, Tokens(config.webapp_authenticators, ()).checked, require_login=True, has_pages=False)
+    return _only_for(app, config, *names)
+
+
+def _only_for(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
+    if not config.webapp_allowed_hosts:
+        return app
+    from nodepool.web.served import AllowedHosts
+
+    return AllowedHosts(app, [*config.webapp_allowed_hosts, *names])
+
+
+def _address(config: Config, port: int, key: str) -> ListenAddress:
+    return ListenAddress(
         config.webapp_listen_address,
-        config.webapp_port,
+        port,
         config.webapp_tls_cert,
         config.webapp_tls_key,
-        trusted_proxies=tuple(config.webapp_trusted_proxies),
+        key,
+        tuple(config.webapp_trusted_proxies),
     )
 
-    def make_app() -> ASGIApp:
-        # In the thread of the server: these imports take longer than the rest of the start.
-        from nodepool.web.app import make_app
 
-        app: ASGIApp = make_app(site)
-        if config.webapp_allowed_hosts:
-            from nodepool.web.app import AllowedHosts
-
-            app = AllowedHosts(app, config.webapp_allowed_hosts)
-        return app
-
-    return Part("WebServer", lambda: WebServer(address, make_app))
-
-
-def _builder_url(config: Config) -> str | None:
-    if not config.webapp_builder_port:
-        return None
-    return f"{'https' if config.webapp_tls_cert else 'http'}://{{}}:{config.webapp_builder_port}"
-
-
-# `WebDaemon`: the web pages in a process of their own, for sites whose launchers have enough to do.
+# ``nodepool-web``: the daemon that serves pages.
 
 #: Longest time that a stop may take.
 STOP_SECONDS: Final = 10.0
@@ -153,7 +141,7 @@ class WebDaemon(ConnectedDaemon):
     stop_seconds = STOP_SECONDS
 
     def describe(self, config: Config) -> str:
-        """Where the pages are, is told by the web server."""
+        """The web server logs where the pages are."""
         return ""
 
     def build(self, client: ZooKeeperClient) -> None:
@@ -161,10 +149,50 @@ class WebDaemon(ConnectedDaemon):
         self.client = client
         self.cache = NodepoolCache(client)
         self.zk = ZooKeeper(client, self.cache)
-        self.parts = Parts([web_part(self, self._config())], self.log)
+        self.parts = Parts([self._web_part(self._config())], self.log)
 
-    def note(self, actor: str, subject: str, text: str) -> None:
-        """:param actor: stands in the log already, with what was done; launchers tell of what they see."""
+    def _web_part(self, config: Config) -> Part[WebServer]:
+        access = self._access(config)
+        snapshots = _make_snapshots(self.client, self.cache, LockNames(self.client).of_node)
+        scheme = "https" if config.webapp_tls_cert else "http"
+        builder_url = f"{scheme}://{{}}:{config.webapp_builder_port}" if config.webapp_builder_port else None
+
+        def make_app() -> ASGIApp:
+            from nodepool.web import app, metrics, served
+
+            version = release_string()
+            routes = [
+                *served.health(self, version, lambda: snapshots.complete),
+                *served.listings(self, snapshots),
+                *metrics.routes(self, version, self.cache, snapshots),
+            ]
+            pages = app.make_app(
+                snapshots, version, routes, zuul_url=config.webapp_zuul_url, builder_url=builder_url, access=access
+            )
+            return _only_for(pages, config)
+
+        if config.webapp_pages_port is None:
+            address = _address(config, config.webapp_port, "webapp.port")
+        else:
+            address = _address(config, config.webapp_pages_port, "webapp.pages-port")
+        return Part("WebServer", lambda: WebServer(address, make_app, MOST_OF_PAGES))
+
+    def _access(self, config: Config) -> Access | None:
+        if not config.webapp_authenticators:
+            return None
+        # Libraries for tokens, which most sites do not need.
+        from nodepool.web.changes import Access, Actions
+        from nodepool.web.tokens import Tokens
+        from nodepool.zk.maintenance_store import MaintenanceStore
+
+        tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
+        return Access(
+            tokens,
+            Actions(self.zk, MaintenanceStore(self.client)),
+            config.webapp_require_login,
+            config.webapp_origins,
+            _browser_logins(config, tokens),
+        )
 
     def begin(self) -> None:
         """Serve at once: a page says that the caches are being filled. Does not block."""
@@ -187,42 +215,19 @@ class WebDaemon(ConnectedDaemon):
         self.log.info("Stopped")
 
 
-# `logs_part`: makes the web server of a builder, as one of its parts.
+def _browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
+    """The providers at which browsers can log in."""
+    from nodepool.config.webapp import OPENID_CONNECT
+    from nodepool.web.browser_login import EXTRA, BrowserLogin, is_installed
 
-
-def logs_part(builder: ImageBuilder, config: Config) -> Part[WebServer] | None:
-    """The web server of a builder that is being built; None = it has none. Does not block.
-
-    :param config: of the start; a later one does not move the server.
-    """
-    if not config.webapp_builder_port:
-        return None
-    if config.webapp_require_login:
-        logging.getLogger("nodepool.web").error(
-            "No build logs and metrics at webapp.builder-port: builders know no login (webapp.auth.require-login)"
+    providers = [one for one in config.webapp_authenticators if one.driver == OPENID_CONNECT]
+    if providers and not is_installed():
+        names = ", ".join(one.name for one in providers)
+        log.info(
+            "Browsers cannot log in at %s, only tokens are taken: the extra %s is not installed; %s",
+            names,
+            EXTRA,
+            how_to_install(EXTRA),
         )
-        return None
-    address = ListenAddress(
-        config.webapp_listen_address,
-        config.webapp_builder_port,
-        config.webapp_tls_cert,
-        config.webapp_tls_key,
-        "webapp.builder-port",
-        tuple(config.webapp_trusted_proxies),
-    )
-
-    def make_app() -> ASGIApp:
-        from nodepool.web.logs import LogSite, make_logs_app
-        from nodepool.web.metrics import builder_routes
-
-        version = release_string()
-        site = LogSite(builder.fqdn, version, str(config.build_log_dir), builder.running_builds.ids, wall_time)
-        app: ASGIApp = make_logs_app(site, builder_routes(builder, version, partial(latency_metrics, builder.client)))
-        if config.webapp_allowed_hosts:
-            from nodepool.web.app import AllowedHosts
-
-            # Links of the pages lead to the builder by its own name.
-            app = AllowedHosts(app, (*config.webapp_allowed_hosts, builder.fqdn))
-        return app
-
-    return Part("WebServer", lambda: WebServer(address, make_app))
+        return {}
+    return {one.name: BrowserLogin(one, tokens) for one in providers}

@@ -29,7 +29,6 @@ from nodepool.zk.locks import LockOwners
 if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.model.status import LauncherStatus
-    from nodepool.web.changes import PendingChange
     from nodepool.zk.caches import NodepoolCache, StatusCache
     from nodepool.zk.client import ZooKeeperClient
 
@@ -131,11 +130,6 @@ def nobody(_node_id: str) -> str | None:
     return None
 
 
-def nothing(_node_id: str) -> PendingChange | None:
-    """Tells of no change that waits."""
-    return None
-
-
 @dataclass(frozen=True)
 class WebSnapshot:
     """Nothing in it is changed; what it holds is shared with the caches and must not be changed by readers.
@@ -144,7 +138,6 @@ class WebSnapshot:
     :param observed: nodes, requests, pools, maintenance, events; its ``now`` is when it was asked for.
     :param waits: of the last hour, as they are when they are asked for.
     :param locker: who has the lock of a node; None = nobody, or that is not known. Asks ZooKeeper, and may block.
-    :param pending: the change of a node that waits for its lock in this process.
     :param complete: does it show all that ZooKeeper has? Else the caches are being filled, or the connection is away.
     """
 
@@ -156,14 +149,13 @@ class WebSnapshot:
     complete: bool = True
     waits: WaitTimes = field(default_factory=WaitTimes, compare=False)
     locker: Callable[[str], str | None] = field(default=nobody, compare=False)
-    pending: Callable[[str], PendingChange | None] = field(default=nothing, compare=False)
 
 
 class SnapshotMaker:
     """Makes snapshots of caches when they are asked for. Any thread.
 
     :param cache: it is listened to for as long as it lives.
-    :param locker: see `WebSnapshot`. ``pending``, too.
+    :param locker: see `WebSnapshot`.
     :param builders: hosts of registered builders; None = not known. Must not block.
     :param clock: monotonic seconds. :param now: seconds since the epoch.
     """
@@ -173,7 +165,6 @@ class SnapshotMaker:
         cache: NodepoolCache,
         status: StatusCache,
         locker: Callable[[str], str | None] = nobody,
-        pending: Callable[[str], PendingChange | None] = nothing,
         builders: Callable[[], frozenset[str] | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
         now: Callable[[], float] = wall_time,
@@ -181,7 +172,6 @@ class SnapshotMaker:
         self._cache = cache
         self._status = status
         self._locker = locker
-        self._pending = pending
         self._builders = builders
         self._clock = clock
         self._now = now
@@ -240,14 +230,6 @@ class SnapshotMaker:
         """After an error in the middle: nothing of what was followed is relied on."""
         self._nodes = FollowedNodes()
         self._dirty = True
-
-    def current(self) -> int | None:
-        """Number of the snapshot that `latest` would give; None = it would make one. Neither waits nor computes."""
-        latest = self._latest
-        due = self._dirty and self._clock() - self._made_at >= LIFETIME_SECONDS
-        if latest is None or due or latest.complete != self.complete:
-            return None
-        return latest.number
 
     def refresh(self) -> None:
         """Ask for the nodes that changed while somebody has their lock: the cache has them soon after.
@@ -318,9 +300,7 @@ class SnapshotMaker:
             builders=self._builders(),
             builder_providers=builders.providers,
         ).with_node_index(index)
-        return WebSnapshot(
-            number, observed, launchers, builders, images, self.complete, self._waits, self._locker, self._pending
-        )
+        return WebSnapshot(number, observed, launchers, builders, images, self.complete, self._waits, self._locker)
 
 
 # `ChangedRecords`: which records changed since the last call, so that viewers are notified of them.

@@ -11,16 +11,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import jwt
 import requests
-import urllib3
-from requests.adapters import HTTPAdapter
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import wall_time
 from nodepool.config.webapp import HS256, OPENID_CONNECT, wrong_provider_address
-from nodepool.guard import OnError
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator, OperatorRule
@@ -29,6 +28,8 @@ log = logging.getLogger("nodepool.web.auth")
 
 #: Longer ones are refused unread.
 MOST_BYTES: Final = 16 * 1024
+#: Tokens are checked in so many threads at most.
+THREADS: Final = 4
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
 #: Names in logs and records are cut.
@@ -62,77 +63,8 @@ class User:
     expires: float
 
 
-class KeySource(Protocol):
-    """Finds the key that a token was signed with."""
-
-    algorithms: Sequence[str]
-
-    def key_of(self, token: str) -> Any:
-        """May block for a call over the network. Raises BadTokenError."""
-
-
-class FixedKey:
-    """One key for all tokens."""
-
-    def __init__(self, algorithm: str, key: str) -> None:
-        self.algorithms: Sequence[str] = (algorithm,)
-        self._key = key
-
-    def key_of(self, token: str) -> str:
-        """:param token: of no account."""
-        return self._key
-
-
-class KeyFile:
-    """One key for all tokens, in a file that is read when the first token comes."""
-
-    def __init__(self, algorithm: str, path: str) -> None:
-        self.algorithms: Sequence[str] = (algorithm,)
-        self._path = path
-        self._key: str | None = None
-
-    def key_of(self, token: str) -> str:
-        """:param token: of no account."""
-        if self._key is None:
-            try:
-                self._key = Path(self._path).read_text(encoding="ascii")
-            except (OSError, ValueError) as error:
-                raise BadTokenError(f"the public_key of its authenticator cannot be read: {error}") from None
-        return self._key
-
-
-class ProviderKeys:
-    """Keys that an OpenID Connect provider publishes. Thread-safe.
-
-    :param url: of the keys; None = the provider's configuration names it.
-    """
-
-    algorithms: Sequence[str] = PROVIDER_ALGORITHMS
-
-    def __init__(self, issuer: str, url: str | None) -> None:
-        self._issuer = issuer
-        self._url = url
-        self._client: jwt.PyJWKClient | None = None
-
-    def key_of(self, token: str) -> Any:
-        """The key whose id the token names; asked for over the network when it is not known yet."""
-        try:
-            return self._keys().get_signing_key_from_jwt(token).key
-        except (jwt.PyJWTError, requests.RequestException, ValueError, KeyError, TypeError) as error:
-            raise BadTokenError(f"the keys of {self._issuer} cannot be used: {error}") from None
-
-    def _keys(self) -> jwt.PyJWKClient:
-        client = self._client
-        if client is None:
-            url = self._url
-            if url is None:
-                url = str(discovery(self._issuer)["jwks_uri"])
-            client = self._client = _KeyClient(url, lifespan=KEYS_SECONDS)
-        return client
-
-
-class _KeyClient(jwt.PyJWKClient):
-    """Keeps the keys; asks for them as for all else of a provider."""
+class _ProviderKeys(jwt.PyJWKClient):
+    """Keeps the keys that an OpenID Connect provider publishes; asks for them as for all else of a provider."""
 
     def fetch_data(self) -> Any:
         found = provider_json(self.uri)
@@ -142,32 +74,25 @@ class _KeyClient(jwt.PyJWKClient):
         return found
 
 
-def discovery(issuer: str) -> Mapping[str, Any]:
-    """The configuration that an OpenID Connect provider publishes (OpenID Connect Discovery 1.0); blocks.
-
-    :raises requests.RequestException: it cannot be had. ValueError: it is no JSON object.
-    """
-    return provider_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
-
-
 class _Issuer:
-    """One authenticator of the configuration, and where its keys are."""
+    """One authenticator of the configuration, and its keys. Any thread."""
 
-    def __init__(self, settings: Authenticator, keys: KeySource) -> None:
+    def __init__(self, settings: Authenticator) -> None:
         self.settings = settings
-        self.keys = keys
+        self._provider: _ProviderKeys | None = None
 
     def claims(self, token: str, now: float, audience: str | None = None) -> Mapping[str, Any]:
-        """The claims of a token that is valid. Raises BadTokenError.
+        """The claims of a token that is valid. May block for a call over the network. Raises BadTokenError.
 
         :param audience: None = that of the configuration.
         """
         settings = self.settings
+        algorithms = PROVIDER_ALGORITHMS if settings.driver == OPENID_CONNECT else [settings.driver]
         try:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
-                self.keys.key_of(token),
-                algorithms=list(self.keys.algorithms),
+                self._key_of(token),
+                algorithms=list(algorithms),
                 audience=audience or settings.audience or settings.client_id,
                 issuer=settings.issuer_id,
                 leeway=settings.skew,
@@ -183,6 +108,26 @@ class _Issuer:
             raise BadTokenError(f"issued more than {settings.max_validity_time} s ago (max_validity_time)")
         return claims
 
+    def _key_of(self, token: str) -> Any:
+        settings = self.settings
+        if settings.driver == HS256:
+            return settings.secret
+        if settings.driver == OPENID_CONNECT:
+            try:
+                return self._provider_keys().get_signing_key_from_jwt(token).key
+            except (jwt.PyJWTError, requests.RequestException, ValueError, KeyError, TypeError) as error:
+                raise BadTokenError(f"the keys of {settings.issuer_id} cannot be used: {error}") from None
+        try:
+            return Path(settings.public_key or "").read_text(encoding="ascii")
+        except (OSError, ValueError) as error:
+            raise BadTokenError(f"the public_key of its authenticator cannot be read: {error}") from None
+
+    def _provider_keys(self) -> _ProviderKeys:
+        if self._provider is None:
+            url = self.settings.keys_url or str(discovery(self.settings.issuer_id)["jwks_uri"])
+            self._provider = _ProviderKeys(url, lifespan=KEYS_SECONDS)
+        return self._provider
+
 
 class Tokens:
     """Verifies tokens. Any thread; may block for some seconds with an OpenID Connect provider that is slow.
@@ -197,19 +142,15 @@ class Tokens:
         operators: Sequence[OperatorRule],
         now: Callable[[], float] = wall_time,
     ) -> None:
-        self._issuers = [_Issuer(one, _keys(one)) for one in authenticators]
+        self._issuers = [_Issuer(one) for one in authenticators]
         self._operators = operators
         self._now = now
+        #: Not those of pages. For all that may ask a provider.
+        self.threads = CapacityLimiter(THREADS)
 
-    def may_ask_provider(self, token: str) -> bool:
-        """Does a token say that an OpenID Connect provider made it? Then `user` may ask that. Does not block."""
-        if len(token) > MOST_BYTES or not token.isascii():
-            return False
-        try:
-            issuer = jwt.decode(token, options={"verify_signature": False}).get("iss")
-        except (jwt.PyJWTError, RecursionError):
-            return False
-        return any(one.settings.issuer_id == issuer and one.settings.driver == OPENID_CONNECT for one in self._issuers)
+    async def checked(self, token: str) -> User:
+        """`user` for an event loop: in threads of its own, because an OpenID Connect provider may be slow."""
+        return await run_sync(self.user, token, limiter=self.threads)
 
     def user(self, token: str) -> User:
         """Who a token is of. Raises BadTokenError."""
@@ -266,22 +207,15 @@ def _holds(rule: OperatorRule, claims: Mapping[str, Any]) -> bool:
     return rule.contains == found or (isinstance(found, list) and rule.contains in found)
 
 
-def _keys(settings: Authenticator) -> KeySource:
-    if settings.driver == OPENID_CONNECT:
-        return ProviderKeys(settings.issuer_id, settings.keys_url)
-    if settings.driver == HS256:
-        return FixedKey(HS256, settings.secret or "")
-    return KeyFile(settings.driver, settings.public_key or "")
-
-
-# Calls to OpenID Connect providers: HTTPS, no other address than asked, answers bounded in size and time.
+# Calls to OpenID Connect providers: over HTTPS, and to no other address than asked.
 
 #: A connection, and each read of an answer, is waited for no longer.
 PROVIDER_SECONDS: Final = 5.0
-#: The body of an answer takes no longer, and has no more bytes.
-ANSWER_SECONDS: Final = 10.0
-MOST_ANSWER_BYTES: Final = 1024 * 1024
-_PIECE_BYTES: Final = 8 * 1024
+
+
+def discovery(issuer: str) -> Mapping[str, Any]:
+    """The configuration that a provider publishes (OpenID Connect Discovery 1.0); see `provider_json`."""
+    return provider_json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
 
 
 def provider_json(url: str) -> dict[str, Any]:
@@ -289,56 +223,11 @@ def provider_json(url: str) -> dict[str, Any]:
 
     :raises requests.RequestException: it cannot be had. ValueError: it is no JSON object.
     """
-    with requests.Session() as session:
-        mount(session)
-        answer = session.get(url)
-        answer.raise_for_status()
-        found = answer.json()
+    if (wrong := wrong_provider_address(url)) is not None:
+        raise requests.exceptions.InvalidURL(wrong)
+    answer = requests.get(url, timeout=PROVIDER_SECONDS, allow_redirects=False)
+    answer.raise_for_status()
+    found = answer.json()
     if not isinstance(found, dict):
         raise ValueError(f"{url} is no JSON object")
     return found
-
-
-def mount(session: requests.Session) -> None:
-    """Bound all calls of a session; once a session."""
-    adapter = _ProviderAdapter()
-    for prefix, old in list(session.adapters.items()):
-        session.mount(prefix, adapter)
-        old.close()
-
-
-class _ProviderAdapter(HTTPAdapter):
-    """Reads each answer completely before it returns, ``stream`` or not."""
-
-    def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:
-        """Raises subclasses of `requests.RequestException`."""
-        wrong = wrong_provider_address(str(request.url))
-        if wrong is not None:
-            raise requests.exceptions.InvalidURL(wrong)
-        response = super().send(request, *arguments, **{**options, "stream": True, "timeout": PROVIDER_SECONDS})
-        with OnError(lambda _: response.close()):
-            if response.is_redirect:
-                raise requests.TooManyRedirects(f"{request.url} leads to another address, which is not followed")
-            # Where requests keeps what was read; `content` and `json` look there.
-            response._content = _read(response)
-        return response
-
-
-def _read(response: requests.Response) -> bytes:
-    content, deadline = bytearray(), monotonic() + ANSWER_SECONDS
-    while piece := _piece(response):
-        content += piece
-        if len(content) > MOST_ANSWER_BYTES:
-            raise requests.exceptions.ContentDecodingError(f"the answer has more than {MOST_ANSWER_BYTES >> 10} KiB")
-        if monotonic() > deadline:
-            raise requests.Timeout(f"the answer takes more than {ANSWER_SECONDS:g} s")
-    return bytes(content)
-
-
-def _piece(response: requests.Response) -> bytes:
-    try:
-        # Not `iter_content`: it waits until a piece is full, byte by byte.
-        piece: bytes = response.raw.read1(_PIECE_BYTES, decode_content=True)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise requests.ConnectionError(f"the answer is not complete: {error}") from error
-    return piece

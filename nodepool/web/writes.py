@@ -25,7 +25,7 @@ from nodepool.model.maintenance import MODES, Mode
 from nodepool.web.answers import ApiProblem, own_address, problem_response
 from nodepool.web.changes import MOST_TEXT, Actions, Wish
 from nodepool.web.logins import user_of
-from nodepool.web.site import Site
+from nodepool.web.snapshot import SnapshotMaker
 
 API: Final = "/api/v1"
 #: Changes that are made at a time.
@@ -36,26 +36,22 @@ _TAKE_MUCH: Final = (Mode.DRAIN.value, Mode.QUARANTINE.value)
 Change = Callable[[Mapping[str, str], Mapping[str, Any], Wish], Mapping[str, Any]]
 
 
-def routes(site: Site, actions: Actions) -> list[BaseRoute]:
+def routes(snapshots: SnapshotMaker, actions: Actions) -> list[BaseRoute]:
     """A route for each kind of change."""
 
     # Not those of pages: a change waits for locks and for ZooKeeper.
     threads = CapacityLimiter(THREADS)
 
-    def hold(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        done = actions.hold(path["id"], wish, when_free=_flag(body, "when_free"))
-        return {"id": path["id"], **({"state": "hold"} if done else {"pending": "hold"})}
+    def hold(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.hold(path["id"], wish)
+        return {"id": path["id"], "state": "hold"}
 
-    def delete(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        done = actions.delete(path["id"], wish, when_free=_flag(body, "when_free"))
-        return {"id": path["id"], **({"state": "deleting"} if done else {"pending": "delete"})}
-
-    def withdraw(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        actions.withdraw(path["id"], wish)
-        return {"id": path["id"], "pending": None}
+    def delete(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
+        actions.delete(path["id"], wish)
+        return {"id": path["id"], "state": "deleting"}
 
     def begin(path: Mapping[str, str], body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
-        seen = site.snapshots.latest().observed
+        seen = snapshots.latest().observed
         record = actions.begin(path["kind"], path["name"], str(body.get("mode", "pause")), wish, seen)
         return {"kind": record.kind, "name": record.name, **record.to_dict()}
 
@@ -65,7 +61,7 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
 
     def image(path: Mapping[str, str], _body: Mapping[str, Any], wish: Wish) -> Mapping[str, Any]:
         name, what = path["name"], path["what"]
-        if name not in site.snapshots.latest().images.images:
+        if name not in snapshots.latest().images.images:
             raise ApiProblem(HTTPStatus.NOT_FOUND, f"There is no image {name}.")
         if what == "build":
             actions.build(name, wish)
@@ -77,8 +73,6 @@ def routes(site: Site, actions: Actions) -> list[BaseRoute]:
     return [
         _route(f"{API}/nodes/{{id}}/hold", hold, threads, "POST"),
         _route(f"{API}/nodes/{{id}}/delete", delete, threads, "POST"),
-        _route(f"{API}/nodes/{{id}}/pending", withdraw, threads, "DELETE", reason_needed=False),
-        _route(f"{API}/nodes/{{id}}/pending/end", withdraw, threads, "POST", reason_needed=False),
         # A form can only POST: what ends with ``/end`` is for it.
         _route(f"{maintenance}/end", end, threads, "POST", reason_needed=False),
         _route(maintenance, begin, threads, "PUT", "POST"),
@@ -101,7 +95,7 @@ def _route(path: str, change: Change, threads: CapacityLimiter, *methods: str, r
         back = body.get("back")
         if isinstance(back, str) and back:
             return RedirectResponse(own_address(request, back), HTTPStatus.SEE_OTHER)
-        return JSONResponse(dict(done), HTTPStatus.ACCEPTED if done.get("pending") else HTTPStatus.OK)
+        return JSONResponse(dict(done))
 
     return Route(path, answer, methods=list(methods))
 
@@ -138,16 +132,6 @@ def _wish(request: Request, body: Mapping[str, Any], *, reason_needed: bool) -> 
     if reason_needed and not reason:
         raise ApiProblem(HTTPStatus.BAD_REQUEST, "reason is required: other operators see it.")
     return Wish(user.name, reason, _until(body.get("until"), wall_time()))
-
-
-def _flag(body: Mapping[str, Any], name: str) -> bool:
-    """A truth value of a JSON object, or the mark of a form."""
-    given = body.get(name)
-    if given in (None, False, ""):
-        return False
-    if given in (True, "yes"):
-        return True
-    raise ApiProblem(HTTPStatus.BAD_REQUEST, f"{name} must be true or false.")
 
 
 def _until(given: Any, now: float) -> float | None:

@@ -36,9 +36,8 @@ class NotedHolds:
         self.begun.append((kind, name, mode, wish.reason))
         return Maintenance(kind, name, Mode(mode), wish.reason, wish.operator)
 
-    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
+    def hold(self, node_id: str, wish: Any) -> None:
         self.held.append((node_id, wish.operator, wish.reason))
-        return not when_free
 
 
 @pytest.fixture

@@ -87,13 +87,14 @@ def test_serves_its_logs(make: Make) -> None:
     (build_id,) = builder.wait_state("ready")
     (running,) = builder.wait_state("building", image="slow")
     site = f"http://127.0.0.1:{port}"
-    wait_for("it listens", lambda: f"Web pages at {site}/" in builder.log_text())
+    wait_for("it listens", lambda: f"Web server at {site}/" in builder.log_text())
     assert f"{IMAGE}-{build_id}" in httpx.get(f"{site}/").text
-    assert httpx.get(f"{site}/logs/{IMAGE}-{build_id}/text").text == builder.log_of(build_id)
+    assert httpx.get(f"{site}/logs/{IMAGE}-{build_id}").text == builder.log_of(build_id)
+    assert httpx.get(f"{site}/health/ready").text == "OK"
+    assert 'nodepool_build_info{kind="builder"' in httpx.get(f"{site}/metrics").text
     session_of(builder, running, "slow")
-    with httpx.stream("GET", f"{site}/logs/slow-{running}/stream", timeout=60) as answer:
-        first = next(answer.iter_lines())
-        assert first.startswith("id: ")
+    with httpx.stream("GET", f"{site}/logs/slow-{running}", timeout=60) as answer:
+        assert next(answer.iter_lines())
         # It ends with the builder, not only with the build.
         assert builder.stop(signal.SIGTERM, seconds=60) == 0
 

@@ -22,7 +22,12 @@ def programs(tmp_path: Path) -> Path:
     """The commands, run by the interpreter of the tests from this tree."""
     directory = tmp_path / "bin"
     directory.mkdir()
-    for name, module in (("nodepool", "cli"), ("nodepool-launcher", "launcher"), ("nodepool-builder", "builder")):
+    for name, module in (
+        ("nodepool", "cli"),
+        ("nodepool-launcher", "launcher"),
+        ("nodepool-builder", "builder"),
+        ("nodepool-web", "web"),
+    ):
         program = directory / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m nodepool.cmd.{module} "$@"\n')
         program.chmod(0o755)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The web pages of a launcher and of ``nodepool-web``, each as a process."""
+"""What a launcher serves, and the pages of ``nodepool-web``, each as a process."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.support.web_tokens import OPERATORS, SECTION, token
 from tests.support.zookeeper import ZooKeeperServer
 
 MODULES = ("nodepool.cmd.launcher", "nodepool.cmd.web")
+JSON = {"Accept": "application/json"}
 
 
 StartServing = Callable[[str], ServingProcess]
@@ -79,15 +80,30 @@ def test_serves_until_a_signal(start: StartServing, module: str) -> None:
 
 
 def test_api_shows_what_zookeeper_has(start: StartServing) -> None:
-    """WP-20: the node of the static host, its pool, and the launcher; also in a process without drivers."""
-    urls = [start(module).wait_ready() for module in MODULES]
+    """WP-20: the node of the static host, its pool, and the launcher, in a process without drivers."""
+    launcher, url = (start(module).wait_ready() for module in MODULES)
 
-    def totals(url: str) -> list[int]:
+    def totals() -> list[int]:
         found = [httpx.get(f"{url}/api/v1/{path}").json() for path in ("nodes?state=ready", "providers", "launchers")]
         assert all(answer["complete"] for answer in found)
         return [answer["total"] for answer in found]
 
-    wait_for("both show all", lambda: [totals(url) for url in urls] == [[1, 1, 1]] * 2)
+    wait_for("it shows all", lambda: totals() == [1, 1, 1])
+    # A launcher has what 11.0.0 had, and no pages.
+    assert [row["state"] for row in httpx.get(f"{launcher}/node-list", headers=JSON).json()] == ["ready"]
+    for path in ("/", "/nodes", "/api/v1/nodes", "/login", "/static/live.js"):
+        assert httpx.get(f"{launcher}{path}").status_code == 404
+
+
+def test_login_is_required(start: StartServing, settings: dict[str, Any]) -> None:
+    """WP-88: a launcher has no page to log in; it takes tokens."""
+    settings["auth"] = {"authenticators": [SECTION], "require-login": True}
+    url = start(MODULES[0]).wait_ready()
+    assert httpx.get(f"{url}/ready").status_code == 200
+    for path in ("/node-list", "/metrics"):
+        refused = httpx.get(f"{url}{path}", headers={"Accept": "text/html"})
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert httpx.get(f"{url}{path}", headers={"Authorization": f"Bearer {token()}"}).status_code == 200
 
 
 def test_zookeeper_goes(start: StartServing, relay: TcpProxy) -> None:
@@ -105,8 +121,8 @@ def test_zookeeper_goes(start: StartServing, relay: TcpProxy) -> None:
 def guarded(start: StartServing, settings: dict[str, Any], znodes: PoolZnodes) -> tuple[str, httpx.Client]:
     """The address of pages that operators can change something with, and a client of an operator."""
     settings["auth"] = {"authenticators": [SECTION], "operators": [OPERATORS]}
-    launcher = start(MODULES[0])
-    return launcher.wait_ready(), httpx.Client(headers={"Authorization": f"Bearer {token()}"})
+    start(MODULES[0])
+    return start(MODULES[1]).wait_ready(), httpx.Client(headers={"Authorization": f"Bearer {token()}"})
 
 
 def test_nodes_are_changed(guarded: tuple[str, httpx.Client], znodes: PoolZnodes, add_node: Callable[..., str]) -> None:
@@ -128,13 +144,7 @@ def change_nodes(url: str, client: httpx.Client, znodes: PoolZnodes, add_node: C
     refused = client.post(f"{url}/api/v1/nodes/{node_id}/delete", json={"reason": "enough"})
     assert refused.status_code == 409
     assert "has its lock" in refused.json()["detail"]
-    # WP-101: it can wait for the lock.
-    waits = client.post(f"{url}/api/v1/nodes/{node_id}/hold", json={"reason": "later", "when_free": True})
-    assert (waits.status_code, waits.json()) == (202, {"id": node_id, "pending": "hold"})
-    assert client.get(f"{url}/api/v1/nodes/{node_id}").json()["pending"]["reason"] == "later"
     lock.release()
-    wait_for("it is held", lambda: (znodes.node(node_id) or {})["comment"] == "later")
-    wait_for("it is told", lambda: client.get(f"{url}/api/v1/nodes/{node_id}").json()["pending"] is None)
     assert client.post(f"{url}/api/v1/nodes/{node_id}/delete", json={"reason": "enough"}).status_code == 200
     assert client.post(f"{url}/api/v1/nodes/0000009999/hold", json={"reason": "r"}).status_code == 404
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.web.app import make_app
+from nodepool.web.parts import MOST_OF_PAGES
 from nodepool.web.server import ListenAddress, WebServer
 from tests.support.ports import free_ports
 from tests.support.web_site import WebSite
@@ -20,7 +20,7 @@ class ServedSite:
     """`WebSite` with a server. It may stop and start again: its address stays.
 
     :param snapshot: what it shows.
-    :param settings: further fields of `Site`.
+    :param settings: further arguments of `nodepool.web.app.make_app`.
     """
 
     def __init__(self, snapshot: WebSnapshot, **settings: Any) -> None:
@@ -35,7 +35,7 @@ class ServedSite:
 
     def start(self) -> None:
         """Returns when it listens."""
-        self._server = WebServer(ListenAddress("127.0.0.1", self._port), lambda: make_app(self._site.site))
+        self._server = WebServer(ListenAddress("127.0.0.1", self._port), self._site.make_app, MOST_OF_PAGES)
         self._server.start()
         assert self._server.listening.wait(SECONDS)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon of ours that serves web pages."""
+"""A daemon of ours with a web server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.wait import wait_for
 
 
 class ServingProcess(ChildProcess):
-    """A daemon with web pages on a free port of this host."""
+    """A daemon with a web server on a free port of this host."""
 
     def __init__(self, module: str, config: Path) -> None:
         command = [sys.executable, "-m", module, "-c", str(config), "-f"]
@@ -24,13 +24,13 @@ class ServingProcess(ChildProcess):
 
     @property
     def url(self) -> str:
-        """Of the pages; waits until they are served."""
+        """Of the web server; waits until it listens."""
 
         def found() -> re.Match[str] | None:
             assert self.running, f"it ended:\n{self.log_text()}"
-            return re.search(r"Web pages at (http://127\.0\.0\.1:\d+)/", self.log_text())
+            return re.search(r"Web server at (https?://127\.0\.0\.1:\d+)/", self.log_text())
 
-        wait_for("the pages are served", lambda: found() is not None)
+        wait_for("it listens", lambda: found() is not None)
         match = found()
         assert match is not None
         return match[1]

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
 from nodepool.clock import monotonic
 from nodepool.plan.observed import Observed
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.web import metrics, served
 from nodepool.web.app import make_app
-from nodepool.web.site import Site
 from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 
@@ -29,9 +33,6 @@ class GivenSnapshots(SnapshotMaker):
 
     def latest(self, lifetime: float = 0.0) -> WebSnapshot:
         return self.snapshot
-
-    def current(self) -> int | None:
-        return self.snapshot.number
 
     def refresh(self) -> None:
         """Nothing is read later than it is known."""
@@ -52,17 +53,31 @@ class StillDaemon:
         self.last_loop = monotonic()
         self.connected = True
         self.reload_errors: list[str] = []
+        #: No connection to ZooKeeper was there yet.
+        self.client = SimpleNamespace(latency=None)
 
 
 class WebSite:
-    """The application and a client of it.
+    """The application of ``nodepool-web`` and a client of it.
 
     :param snapshot: what it shows; None = nothing is there.
-    :param settings: further fields of `Site`.
+    :param settings: further arguments of `nodepool.web.app.make_app`.
     """
 
     def __init__(self, snapshot: WebSnapshot | None = None, **settings: Any) -> None:
         self.snapshots = GivenSnapshots(snapshot or WebSnapshot(0, Observed(1_000.0)))
         self.daemon = StillDaemon()
-        self.site = Site(self.daemon, self.snapshots, "1.2.3", **settings)
-        self.client = TestClient(make_app(self.site), base_url="http://nodepool.example:8005")
+        self._settings = settings
+        self.client = TestClient(self.make_app(), base_url="http://nodepool.example:8005", follow_redirects=False)
+
+    def routes(self) -> list[BaseRoute]:
+        """What each daemon serves."""
+        daemon = cast("ConnectedDaemon", self.daemon)
+        return [
+            *served.health(daemon, "1.2.3", lambda: self.snapshots.complete),
+            *served.listings(daemon, self.snapshots),
+            *metrics.routes(daemon, "1.2.3", None, self.snapshots),
+        ]
+
+    def make_app(self) -> Starlette:
+        return make_app(self.snapshots, "1.2.3", self.routes(), **self._settings)

@@ -23,9 +23,9 @@ SAMPLE = Path(__file__).resolve().parents[2] / "etc" / "demo.yaml"
 
 DESCRIPTION = """\
 Run a complete Nodepool on this machine: a private ZooKeeper with TLS, an SSH server that answers for four static hosts,
-a simulated OpenStack, nodepool-launcher with its web pages, and a client that asks for nodes, uses them and returns
-them, as Zuul does. Everything listens on loopback only, on free ports, and is gone after Ctrl-C. Without --hosts,
---cloud and --build it shows what --hosts and --build show."""
+a simulated OpenStack, nodepool-launcher, nodepool-web with its pages, and a client that asks for nodes, uses them and
+returns them, as Zuul does. Everything listens on loopback only, on free ports, and is gone after Ctrl-C. Without
+--hosts, --cloud and --build it shows what --hosts and --build show."""
 
 HELP = {
     "hosts": "show static hosts: two are asked for, used, returned and ready again",

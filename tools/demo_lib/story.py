@@ -35,7 +35,7 @@ class Demo:
     """One demonstration.
 
     :param directory: empty; everything is kept in it.
-    :param programs: where ``nodepool``, ``nodepool-launcher`` and ``nodepool-builder`` are.
+    :param programs: where ``nodepool`` and its daemons are.
     :param sample: the configuration to run with.
     :param parts: of `PARTS`, what is shown.
     """
@@ -50,7 +50,7 @@ class Demo:
         self._zuul: Zuul | None = None
         self._config = directory / "nodepool.yaml"
         self._tables = Tables([self._programs / "nodepool", "-c", self._config])
-        #: Of the web pages; known when the launcher starts.
+        #: Of the web pages; known when nodepool-web starts.
         self._pages = ""
         self._cloud = CloudStory(directory, self._tables, self._processes, self._screen)
         self._images = ImageStory(directory, programs, self._config, self._processes, self._screen)
@@ -115,9 +115,8 @@ class Demo:
 
     def _start_launcher(self, zuul: Zuul) -> None:
         self._screen.step("Starting nodepool-launcher")
-        port = free_port(["127.0.0.1"])
-        self._pages = f"http://127.0.0.1:{port}/"
-        os.environ["NODEPOOL_DEMO_WEB_PORT"] = str(port)
+        for name in ("WEB", "PAGES"):
+            os.environ[f"NODEPOOL_DEMO_{name}_PORT"] = str(free_port(["127.0.0.1"]))
         os.environ["NODEPOOL_DEMO_DIRECTORY"] = str(self._directory)
         self._config.write_text(fill_in(self._sample.read_text()))
         self._screen.note(f"configuration: {self._config} (made from {self._sample})")
@@ -128,6 +127,16 @@ class Demo:
         self._screen.note("It scans the host keys, and registers every slot of every host as a ready node.")
         self._wait("the launcher to register the hosts", 60, lambda: ready_count(zuul) == NODE_COUNT)
         self._tables.show("list")
+        self._start_web()
+
+    def _start_web(self) -> None:
+        self._screen.step("Starting nodepool-web")
+        self._pages = f"http://127.0.0.1:{os.environ['NODEPOOL_DEMO_PAGES_PORT']}/"
+        program = find_program(str(self._programs / "nodepool-web"))
+        process = self._processes.start(
+            "nodepool-web", [program, "-f", "-c", self._config], self._directory / "web.log"
+        )
+        self._screen.note(f"log: {process.log}")
         self._wait("the web pages", 60, lambda: answers(f"{self._pages}health/ready"))
         self._screen.note(f"Web pages: {self._pages} shows what happens from here on, without a reload.")
 

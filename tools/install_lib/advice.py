@@ -14,7 +14,8 @@ Put Nodepool's into place:
   install -m 0644 /root/zk-tls/clients/nodepool.pem /etc/nodepool/zk-client.pem
   install -g nodepool -m 0640 /root/zk-tls/clients/nodepool.key /etc/nodepool/zk-client.key
   install -m 0644 /root/zk-tls/ca.pem /etc/nodepool/zk-ca.pem
-Edit /etc/nodepool/nodepool.yaml: servers, labels, providers. Then check it, and start the launcher:
+Edit /etc/nodepool/nodepool.yaml: servers, labels, providers. Then check it, and start the launcher
+(likewise nodepool-web, which serves the web pages):
   nodepool config-validate
   runuser -u nodepool -- nodepool check
   systemctl enable --now nodepool-launcher"""

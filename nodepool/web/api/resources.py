@@ -44,7 +44,6 @@ from nodepool.web.snapshot import WaitSummary
 if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
-    from nodepool.web.changes import PendingChange
     from nodepool.web.snapshot import WebSnapshot
 
 _STATE: Final = state((*states.NODE_STATES, ALLOCATED))
@@ -85,27 +84,11 @@ _PROPERTIES: Final = {
     "hold_until": resource.OPTIONAL_MOMENT,
 }
 
-_PENDING: Final = {
-    "description": "a change that waits for the lock of the node in the process that answers",
-    "anyOf": [
-        resource.thing(
-            {
-                "what": {"enum": ["hold", "delete"]},
-                "by": resource.TEXT,
-                "reason": resource.TEXT,
-                "since": resource.MOMENT,
-                "until": resource.MOMENT,
-            }
-        ),
-        {"type": "null"},
-    ],
-}
-
 
 def node_resources() -> list[ApiResource]:
     return [
         list_resource("/nodes", "Nodes", _nodes, _PROPERTIES, (_STATE, LABEL, PROVIDER, POOL, TENANT, OLDER_THAN)),
-        ApiResource(f"/nodes/{{{NAME}}}", "One node", _node, resource.thing({**_PROPERTIES, "pending": _PENDING})),
+        ApiResource(f"/nodes/{{{NAME}}}", "One node", _node, resource.thing(_PROPERTIES)),
         ApiResource(
             f"/nodes/{{{NAME}}}/explain",
             "For whom a node is, and what is done with it, as `nodepool explain` tells it",
@@ -132,19 +115,7 @@ def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     locked = {node.key} & seen.locked
     names = {key: name for key in locked if (name := snapshot.locker(key)) is not None}
     [row] = objects_of(node_table([node], NodeFacts(locked, seen.requests, names), seen.now, detail=True))
-    waits = snapshot.pending(node.key)
-    return {**row, "pending": None if waits is None else _pending(waits)}
-
-
-def _pending(change: PendingChange) -> Mapping[str, Any]:
-    wish = change.wish
-    return {
-        "what": change.what,
-        "by": wish.operator,
-        "reason": wish.reason,
-        "since": change.since,
-        "until": change.until,
-    }
+    return row
 
 
 def _explain(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from nodepool.web.api.resource import ApiResource
-    from nodepool.web.site import Site
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 ROOT: Final = "/api/v1"
 #: An answer with the same ETag is at most so old: ages grow, and what somebody waits for becomes late.
@@ -63,14 +62,20 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
     ]
 
 
-def routes(site: Site) -> list[BaseRoute]:
-    """Of all resources, and their description as OpenAPI."""
+def routes(
+    snapshots: SnapshotMaker, version: str, zuul_url: str | None = None, *, with_changes: bool = False
+) -> list[BaseRoute]:
+    """Of all resources, and their description as OpenAPI.
+
+    :param version: of this release. ``zuul_url``: where Zuul's pages are, for links.
+    :param with_changes: can anything be changed here?
+    """
     # Other processes count their snapshots on their own.
     boot = secrets.token_hex(4)
-    resources = all_resources(site.zuul_url)
+    resources = all_resources(zuul_url)
     # "/nodes/{name}/explain" goes before what takes names with a slash.
     ordered = sorted(resources, key=lambda resource: ":path" in resource.path)
-    document = api_description(resources, site.version, with_changes=site.access is not None)
+    document = api_description(resources, version, with_changes=with_changes)
     described = json.dumps(document).encode()
 
     def description(_request: Request) -> Response:
@@ -78,15 +83,15 @@ def routes(site: Site) -> list[BaseRoute]:
 
     return [
         Route(f"{ROOT}/openapi.json", description),
-        *(_route(site, resource, boot) for resource in ordered),
+        *(_route(snapshots, resource, boot) for resource in ordered),
     ]
 
 
-def _route(site: Site, resource: ApiResource, boot: str) -> Route:
+def _route(snapshots: SnapshotMaker, resource: ApiResource, boot: str) -> Route:
     def endpoint(request: Request) -> Response:
         try:
             query = parse(request.scope["query_string"], resource.parameters, request.path_params)
-            snapshot = site.snapshots.latest()
+            snapshot = snapshots.latest()
             headers = {"ETag": _tag(request, snapshot, boot), "Cache-Control": "no-cache"}
             if _has(request, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
@@ -207,11 +212,6 @@ _UNTIL: Final = {
     "type": ["number", "string"],
     "description": "when it ends: seconds since the epoch, or a duration such as `8h`; without it somebody ends it",
 }
-_WHEN_FREE: Final = {
-    "type": "boolean",
-    "default": False,
-    "description": "if somebody has the lock of the node: make the change as soon as it is free, within 24 hours",
-}
 _MODE: Final = {"enum": [mode.value for mode in Mode], "default": Mode.PAUSE.value}
 _NODE: Final = {"id": TEXT}
 _SUBJECT: Final = {"kind": {"enum": list(MODES)}, "name": TEXT}
@@ -221,8 +221,6 @@ _IMAGE: Final = {"name": TEXT, "what": {"enum": ["build", "pause", "unpause"]}}
 def change_paths() -> dict[str, Any]:
     """Each path -> its methods."""
     of_node = thing({"id": TEXT, "state": TEXT})
-    waits = thing({"id": TEXT, "pending": {"enum": ["hold", "delete"]}})
-    withdrawn = thing({"id": TEXT, "pending": {"type": "null"}})
     begun = thing(
         {
             "kind": TEXT,
@@ -237,16 +235,10 @@ def change_paths() -> dict[str, Any]:
     )
     ended = thing({"kind": TEXT, "name": TEXT, "mode": {"type": "null"}})
     reason: dict[str, Schema] = {"reason": _REASON}
-    free: dict[str, Schema] = {"when_free": _WHEN_FREE}
     until: dict[str, Schema] = {**reason, "until": _UNTIL}
     return {
-        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, {**until, **free}, of_node, waits)},
-        "/nodes/{id}/delete": {
-            "post": _change("delete_node", "Delete a node", _NODE, {**reason, **free}, of_node, waits)
-        },
-        "/nodes/{id}/pending": {
-            "delete": _change("withdraw_change", "Give up a change that waits", _NODE, {}, withdrawn)
-        },
+        "/nodes/{id}/hold": {"post": _change("hold_node", "Keep a node", _NODE, until, of_node)},
+        "/nodes/{id}/delete": {"post": _change("delete_node", "Delete a node", _NODE, reason, of_node)},
         "/maintenance/{kind}/{name}": {
             "put": _change(
                 "begin_maintenance",
@@ -269,12 +261,10 @@ def _change(
     path: Mapping[str, Schema],
     body: Mapping[str, Schema],
     answer: Schema,
-    later: Schema | None = None,
 ) -> dict[str, Any]:
     """How a change is described.
 
     :param path: names in the path. :param body: fields of what is sent; empty = nothing needs to be sent.
-    :param later: what is answered when the change waits; None = it never does.
     """
     described: dict[str, Any] = {
         "summary": summary,
@@ -286,9 +276,6 @@ def _change(
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }
-    if later is not None:
-        content = {"application/json": {"schema": later}}
-        described["responses"]["202"] = {"description": "it waits for the lock of the node", "content": content}
     if body:
         schema = {"type": "object", "properties": dict(body), "required": ["reason"]}
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}

@@ -17,8 +17,8 @@ from nodepool.clock import wall_time
 from nodepool.web import writes
 from nodepool.web.answers import ApiProblem, StaticFiles, own_address
 from nodepool.web.browser_login import LoginFailed, LoginState
-from nodepool.web.logins import COOKIE, FewLines, log, user_of
-from nodepool.web.pages.frame import Frame, KeptAnswers, MakePage, Page
+from nodepool.web.logins import COOKIE, log, user_of
+from nodepool.web.pages.frame import Frame, MakePage, Page
 from nodepool.web.pages.nodes import label_page, labels_page, node_page, nodes_page, request_page, requests_page
 from nodepool.web.pages.overview import overview_page
 from nodepool.web.pages.providers import (
@@ -31,21 +31,27 @@ from nodepool.web.pages.providers import (
     providers_page,
     tenants_page,
 )
-from nodepool.web.site import Site
 from nodepool.web.tokens import BadTokenError, User
 
 if TYPE_CHECKING:
     from nodepool.web.changes import Access
-    from nodepool.web.snapshot import WebSnapshot
+    from nodepool.web.snapshot import SnapshotMaker, WebSnapshot
 
 
-def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:
+def routes(
+    snapshots: SnapshotMaker,
+    version: str,
+    *,
+    zuul_url: str | None,
+    builder_url: str | None,
+    access: Access | None,
+) -> list[BaseRoute]:
     """Blocks for the file system, which has the templates and the files of ``/static``.
 
-    :param kept: where live parts are put that are the same for everybody.
+    Arguments: see `nodepool.web.app.make_app`.
     """
     files = StaticFiles()
-    frame = Frame(site, files, kept)
+    frame = Frame(snapshots, version, files, logins=access is not None)
     pages: list[tuple[str, MakePage]] = [
         ("/", overview_page),
         ("/requests", requests_page),
@@ -58,13 +64,13 @@ def routes(site: Site, kept: KeptAnswers) -> list[BaseRoute]:
         ("/tenants", tenants_page),
         ("/events", events_page),
         # Names may have a "/" in them.
-        ("/requests/{name:path}", partial(request_page, zuul_url=site.zuul_url)),
+        ("/requests/{name:path}", partial(request_page, zuul_url=zuul_url)),
         ("/nodes/{name:path}", node_page),
         ("/providers/{name:path}", provider_page),
         ("/labels/{name:path}", label_page),
-        ("/images/{name:path}", partial(image_page, builder_url=site.builder_url)),
+        ("/images/{name:path}", partial(image_page, builder_url=builder_url)),
     ]
-    logins = [] if site.access is None else LoginPages(frame, site.access).routes()
+    logins = [] if access is None else LoginPages(frame, access).routes()
     return [files.route(), *logins, *(frame.route(path, make) for path, make in pages)]
 
 
@@ -86,7 +92,6 @@ class LoginPages:
     def __init__(self, frame: Frame, access: Access) -> None:
         self._frame = frame
         self._access = access
-        self._refusals = FewLines()
         self._providers = list(access.browser_logins)
 
     def routes(self) -> list[BaseRoute]:
@@ -112,12 +117,11 @@ class LoginPages:
             return self._frame.page(request, _page(str(problem), "", self._providers), problem.status)
         token, target = str(form.get("token", "")).strip(), str(form.get("next", ""))
         try:
-            user = await self._access.user(token)
+            user = await self._access.tokens.checked(token)
             if len(token) > MOST_COOKIE:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:
-            if self._refusals.one_more():
-                log.info("Refused a login: %s", error)
+            log.debug("Refused a login: %s", error)
             text = f"The token is not accepted: {error}"
             return self._frame.page(request, _page(text, target, self._providers), HTTPStatus.FORBIDDEN)
         return self._logged_in(request, token, user, target)
@@ -135,7 +139,7 @@ class LoginPages:
             return self._refused(request, text, target, HTTPStatus.NOT_FOUND)
         redirect = f"{_origin(request, self._access.origins)}{request.scope.get('root_path', '')}/login/done"
         try:
-            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.login_threads)
+            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.tokens.threads)
         except LoginFailed as error:
             return self._refused(request, error, target, HTTPStatus.BAD_GATEWAY)
         answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
@@ -158,7 +162,7 @@ class LoginPages:
             return self._refused(request, text, "", HTTPStatus.BAD_REQUEST)
         given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
         try:
-            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.login_threads)
+            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.tokens.threads)
             if len(token) > MOST_COOKIE:
                 raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
         except LoginFailed as error:
@@ -183,8 +187,7 @@ class LoginPages:
         return answer
 
     def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        if self._refusals.one_more():
-            log.info("Refused a login: %s", error)
+        log.debug("Refused a login: %s", error)
         return self._frame.page(request, _page(f"{error}.", target, self._providers), status)
 
 

@@ -97,20 +97,14 @@ _API: Final = "api/v1"
 MOST_SUBJECTS: Final = 50
 
 
-def of_node(node: Node, *, locked: bool, pending: bool) -> list[PageAction]:
-    """Hold and delete, unless it goes already; or the end of what waits for its lock.
-
-    :param pending: a change of the node waits.
-    """
-    if pending:
-        target = f"{_API}/{address('nodes', node.key, 'pending')}/end"
-        return [PageAction("Withdraw the pending change", target, needs_reason=False)]
+def of_node(node: Node) -> list[PageAction]:
+    """Hold and delete, unless it goes already."""
     if node.state in (states.DELETING, states.DELETED):
         return []
     delete = f"{_API}/{address('nodes', node.key, 'delete')}"
     return [
-        PageAction("Hold", f"{_API}/{address('nodes', node.key, 'hold')}", may_end=True, may_wait=locked),
-        PageAction("Delete", delete, sure=f"Delete node {node.key}", may_wait=locked),
+        PageAction("Hold", f"{_API}/{address('nodes', node.key, 'hold')}", may_end=True),
+        PageAction("Delete", delete, sure=f"Delete node {node.key}"),
     ]
 
 

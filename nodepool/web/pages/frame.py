@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How pages are made. A page can ask for its live part alone; see ``static/live.js`` and WP-41.
 
-First the answer (`Frame`) and the templates, then tables, texts and links in HTML, then answers and live parts that are
-kept for other viewers.
+First the answer (`Frame`) and the templates, then tables, texts and links in HTML, then answers that are kept for other
+viewers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nodepool.clock import monotonic
 from nodepool.listing.table import Column, Place, Table, cell, date_and_time, printable_lines, shown, without_empty
 from nodepool.web.answers import place_of, root_of
 from nodepool.web.logins import user_of
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Scope
 
     from nodepool.web.answers import StaticFiles
-    from nodepool.web.site import Site
-    from nodepool.web.snapshot import RecordKind, WebSnapshot
+    from nodepool.web.snapshot import RecordKind, SnapshotMaker, WebSnapshot
 
 #: Address (relative to the root of the site) and name of each page that all others lead to.
 NAVIGATION: Final = (
@@ -56,7 +56,6 @@ class PageAction:
     :param mode: of a maintenance record.
     :param may_end: there is a field for how long.
     :param subject: what it is done to, where a page has buttons for several subjects.
-    :param may_wait: there is a mark for "when the lock of the node is free".
     :param sure: what must be confirmed by a mark before it is done; empty = nothing.
     """
 
@@ -67,7 +66,6 @@ class PageAction:
     may_end: bool = False
     subject: str = ""
     sure: str = ""
-    may_wait: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +99,12 @@ class PageError(Exception):
         self.kinds = kinds
 
 
+#: Of each answer with a page or a part of one.
+HEADERS: Final[Mapping[str, str]] = {
+    "Cache-Control": "no-cache",
+    "Vary": "HX-Request",
+    "Content-Type": "text/html; charset=utf-8",
+}
 #: Makes a page; raises PageError. It runs in a thread and must not do I/O.
 MakePage = Callable[[Request, "WebSnapshot"], Page]
 
@@ -108,15 +112,18 @@ MakePage = Callable[[Request, "WebSnapshot"], Page]
 class Frame:
     """Makes routes of pages. The constructor blocks for the file system.
 
-    :param kept: where parts are put that are the same for everybody, see `nodepool.web.pages.frame`.
+    :param version: of this release.
+    :param logins: can anybody log in?
     """
 
-    def __init__(self, site: Site, files: StaticFiles, kept: KeptAnswers) -> None:
-        self._site = site
-        self._kept = kept
+    def __init__(self, snapshots: SnapshotMaker, version: str, files: StaticFiles, *, logins: bool) -> None:
+        self._snapshots = snapshots
+        self._logins = logins
+        #: Live parts that are the same for everybody.
+        self._kept = KeptAnswers(monotonic)
         #: Held while a part is made, so that those who ask for the same meanwhile get that one.
         self._making = threading.Lock()
-        self._templates = Templates(files, site.version)
+        self._templates = Templates(files, version)
 
     def route(self, path: str, make: MakePage) -> Route:
         """The route of a page; ``path`` as in starlette."""
@@ -130,7 +137,7 @@ class Frame:
         """The live part alone. All viewers of a page ask for it at the same time: it is made for one of them."""
         key = key_of(request.scope)
         with self._making:
-            snapshot = self._site.snapshots.latest()
+            snapshot = self._snapshots.latest()
             content = self._kept.get(key, snapshot.number)
             if content is not None:
                 return _response(content, 200)
@@ -141,13 +148,13 @@ class Frame:
         return _response(content, status)
 
     def _whole(self, request: Request, make: MakePage) -> Response:
-        snapshot = self._site.snapshots.latest()
+        snapshot = self._snapshots.latest()
         page, status = _made(request, snapshot, make)
         return _response(self._render(page, request, snapshot, part=False), status)
 
     def page(self, request: Request, page: Page, status: int) -> Response:
         """The answer with a page that is not the same for everybody. Does not block."""
-        content = self._render(page, request, self._site.snapshots.latest(), part=False)
+        content = self._render(page, request, self._snapshots.latest(), part=False)
         return Response(content, status, {"Cache-Control": "no-store"}, "text/html; charset=utf-8")
 
     def _render(self, page: Page, request: Request, snapshot: WebSnapshot, *, part: bool) -> bytes:
@@ -165,7 +172,7 @@ class Frame:
             shown_at=date_and_time(snapshot.observed.now),
             navigation=NAVIGATION,
             user=user_of(request),
-            logins=self._site.access is not None,
+            logins=self._logins,
             actions=page.actions,
             back=place_of(request),
         )
@@ -192,12 +199,6 @@ def _response(content: bytes, status: int) -> Response:
 # `Templates`: makes HTML of values, and `address`: where pages are.
 
 _DIRECTORY: Final = Path(__file__).parents[1] / "templates"
-
-
-class LongText(str):
-    """A text that is shown as it is, but for markup: long, and without characters that do more than be seen."""
-
-    __slots__ = ()
 
 
 class Templates:
@@ -519,48 +520,6 @@ class KeptAnswers:
             if room >= 0:
                 kept[key] = (number, now, answer)
             self._answers = kept
-
-
-# `KeptParts`: live parts of pages that were made for one viewer just now, for all others.
-#
-# With many viewers nearly all requests are for such a part. They need no thread, and no route is looked for.
-
-#: Of each answer with a page or a part of one.
-HEADERS: Final[Mapping[str, str]] = {
-    "Cache-Control": "no-cache",
-    "Vary": "HX-Request",
-    "Content-Type": "text/html; charset=utf-8",
-}
-_RAW_HEADERS: Final = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-#: How the script of the pages asks for a part.
-_PART: Final = (b"hx-request", b"true")
-
-
-class KeptParts:
-    """Middleware: within those that say who may look, and outside of the routes.
-
-    :param current: number of the snapshot of which answers may be given; None = a new one is due. It must not block.
-    """
-
-    def __init__(self, app: ASGIApp, kept: KeptAnswers, current: Callable[[], int | None]) -> None:
-        self._app = app
-        self._kept = kept
-        self._current = current
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        content = self._found(scope) if scope["type"] == "http" else None
-        if content is None:
-            await self._app(scope, receive, send)
-            return
-        headers = [*_RAW_HEADERS, (b"content-length", b"%d" % len(content))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
-
-    def _found(self, scope: Scope) -> bytes | None:
-        if scope["method"] != "GET" or _PART not in scope["headers"]:
-            return None
-        number = self._current()
-        return None if number is None else self._kept.get(key_of(scope), number)
 
 
 def key_of(scope: Scope) -> str:

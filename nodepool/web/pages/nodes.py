@@ -88,8 +88,6 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
         text = f"There is no node {node_id}. Nodes go when nobody needs them any more."
         raise PageError(404, text, (RecordKind.NODES,))
     told, links = explain_node(node, seen), Links(snapshot)
-    pending = snapshot.pending(node_id)
-    buttons = of_node(node, locked=bool(told.locked), pending=pending is not None)
     values = {
         "kind": "Node",
         "told": told,
@@ -114,9 +112,6 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Launcher", told.launcher),
             fact("Locked", "yes" if told.locked else "no"),
             fact("Locked by", snapshot.locker(node_id) if told.locked else None),
-            fact("Pending", pending and f"{pending.what} as soon as its lock is free, for {pending.wish.operator}"),
-            fact("Pending because", pending and pending.wish.reason),
-            fact("Pending until", pending and moment_of(pending.until)),
             fact("Held by", told.held_by),
             fact("Held until", moment_of(told.held_until)),
             fact("Reason", told.hold_reason),
@@ -124,7 +119,7 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
         "history": moments(told.history),
         "commands": log_commands(f"node: {node_id}"),
     }
-    return Page("detail.html", f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), buttons)
+    return Page("detail.html", f"Node {node_id}", values, (RecordKind.NODES, RecordKind.REQUESTS), of_node(node))
 
 
 # ``/requests`` and ``/requests/<id>``.

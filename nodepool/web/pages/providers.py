@@ -183,7 +183,7 @@ def image_overview(images: ImagesView, now: float) -> Table:
 def image_page(request: Request, snapshot: WebSnapshot, builder_url: str | None = None) -> Page:
     """One image: its builds with what they do just now, and its uploads with their progress.
 
-    :param builder_url: see `nodepool.web.site.Site`; builds lead to their logs there.
+    :param builder_url: see `nodepool.web.app.make_app`; builds lead to their logs there.
     """
     name, now = request.path_params["name"], snapshot.observed.now
     image = snapshot.images.images.get(name)

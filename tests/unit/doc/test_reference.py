@@ -45,10 +45,10 @@ CONTRACT: Final[dict[type, str]] = {
     ZooKeeperSettings: "zookeeper-servers zookeeper-timeout zookeeper-tls.cert zookeeper-tls.key zookeeper-tls.ca",
     TopLevel: "webapp.port webapp.listen_address webapp.builder-port webapp.zuul-url webapp.tls.cert webapp.tls.key "
     "webapp.auth.require-login webapp.auth.authenticators webapp.auth.operators webapp.allowed-hosts "
-    "webapp.trusted-proxies webapp.origins tracing.enabled tracing.protocol tracing.endpoint tracing.service_name "
-    "tracing.tls_cert tracing.tls_key tracing.tls_ca tracing.certificate_file tracing.insecure tracing.timeout "
-    "tracing.compression elements-dir images-dir build-log-dir build-log-retention labels max-hold-age diskimages "
-    "providers tenant-resource-limits",
+    "webapp.trusted-proxies webapp.origins webapp.pages-port tracing.enabled tracing.protocol tracing.endpoint "
+    "tracing.service_name tracing.tls_cert tracing.tls_key tracing.tls_ca tracing.certificate_file tracing.insecure "
+    "tracing.timeout tracing.compression elements-dir images-dir build-log-dir build-log-retention labels "
+    "max-hold-age diskimages providers tenant-resource-limits",
     ZooKeeperServer: "host port chroot",
     Label: "name min-ready max-ready-age",
     DiskImage: "name abstract parent formats keep-formats delete-after-upload rebuild-age build-timeout release "

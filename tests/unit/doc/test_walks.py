@@ -29,7 +29,7 @@ LENGTHS: Final = {
     "a node request served by ready nodes": Length(22, 14),
     "the launch of an AWS instance": Length(42, 16),
     "the deletion of a node": Length(27, 10),
-    "one web page": Length(15, 8),
+    "one web page": Length(14, 8),
 }
 
 

@@ -10,12 +10,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
-from starlette.testclient import TestClient
 
-from nodepool.web.app import make_app
 from nodepool.web.changes import Access, Actions
 from nodepool.web.server import ListenAddress, WebServer
-from nodepool.web.site import Site
 from nodepool.web.snapshot import WebSnapshot
 from nodepool.web.tokens import Tokens
 from tests.support.web_site import WebSite
@@ -36,12 +33,17 @@ def set_constants(monkeypatch: pytest.MonkeyPatch, user: Any, **values: Any) -> 
 
 
 @contextmanager
-def serving(make: Callable[[], Any] | WebSite | None = None, tls: Path | None = None) -> Iterator[WebServer]:
-    """A thread that serves; at the end it is stopped, and has ended."""
+def serving(
+    make: Callable[[], Any] | WebSite | None = None, tls: Path | None = None, most: int = 100
+) -> Iterator[WebServer]:
+    """A thread that serves; at the end it is stopped, and has ended.
+
+    :param most: open connections.
+    """
     files = (str(tls / "server.pem"), str(tls / "server.key")) if tls else ()
     site = make or WebSite()
-    maker = (lambda: make_app(site.site)) if isinstance(site, WebSite) else site
-    thread = WebServer(ListenAddress("127.0.0.1", 0, *files), maker)
+    maker = site.make_app if isinstance(site, WebSite) else site
+    thread = WebServer(ListenAddress("127.0.0.1", 0, *files), maker, most)
     thread.start()
     try:
         assert thread.listening.wait(SECONDS)
@@ -59,25 +61,21 @@ class NotedActions:
         self.held: list[tuple[str, str, str]] = []
         self.deleted: list[str] = []
 
-    def hold(self, node_id: str, wish: Any, *, when_free: bool) -> bool:
+    def hold(self, node_id: str, wish: Any) -> None:
         self.held.append((node_id, wish.operator, wish.reason))
-        return not when_free
 
-    def delete(self, node_id: str, _wish: Any, *, when_free: bool) -> bool:
+    def delete(self, node_id: str, _wish: Any) -> None:
         self.deleted.append(node_id)
-        return not when_free
 
 
 class GuardedSite(WebSite):
     """A site with logins: of one authenticator, or as ``access`` says."""
 
     def __init__(self, snapshot: WebSnapshot | None = None, access: Access | None = None, **more: Any) -> None:
-        super().__init__(snapshot)
         self.actions = NotedActions()
         tokens = Tokens([authenticator()], [operator_rule()])
         self.access = access or Access(tokens, cast("Actions", self.actions), **more)
-        self.site = Site(self.daemon, self.snapshots, "1.2.3", access=self.access)
-        self.client = TestClient(make_app(self.site), base_url=BASE, follow_redirects=False)
+        super().__init__(snapshot, access=self.access)
 
     def hold(self, **headers: str) -> int:
         """Status of an attempt to hold a node."""

@@ -42,6 +42,7 @@ from nodepool.web.api.resource import NAME, ApiResource, whole
 from nodepool.web.api.routes import ROOT, TAG_SECONDS, all_resources, routes
 from nodepool.web.api.routes import change_paths as changed_paths
 from nodepool.web.writes import routes as write_routes
+from tests.support.tables import rows
 from tests.support.web_records import HOSTILE, full
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import token
@@ -104,36 +105,29 @@ def test_odd_values(value: object, text: str) -> None:
     assert b'"..."' in to_json({"x": deep})
 
 
-@pytest.mark.parametrize(
-    ("path", "detail"),
-    [
-        ("/nodes?what=1", "no parameter 'what' here; there are: state, label"),
-        ("/summary?fields=a", "no parameter 'fields' here; there is none"),
-        ("/nodes?state=redy", "no state 'redy', did you mean 'ready'? (there are: "),
-        ("/nodes?sort=nothing", "cannot be sorted by 'nothing'; there are: id, status"),
-        ("/requests?sort=-stat", "cannot be sorted by 'stat', did you mean 'state'?"),
-        ("/nodes?fields=id,provder", "no column 'provder', did you mean 'provider'?"),
-        ("/nodes?cursor=x", "'cursor' cannot be understood: it cannot be read"),
-        ("/requests?older_than=soon", "'soon' is no duration; write e.g. 90s"),
-        ("/nodes?older_than=-1s", "is no duration"),
-        ("/events?since=yesterday", "'yesterday' is no duration"),
-        ("/events?since=nan", "is no duration"),
-        ("/nodes?state=ready&state=used", "'state' cannot be understood: it is there twice"),
-        *(
-            (f"/nodes?limit={limit}", "is no number from 1 to 1000")
-            for limit in ("0", "1001", "-1", "%C2%B2", "9" * 20)
-        ),
-        (f"/nodes?label={'x' * (MAX_VALUE + 1)}", "is longer than 500 characters"),
-        (f"/nodes?label={'x,' * (MAX_NAMES + 1)}", "more than 50 names"),
-        (f"/nodes?{'x' * (MAX_QUERY + 1)}", "The query is longer"),
-    ],
-)
+@rows(__file__, "test_what_cannot_be_understood")
 def test_what_cannot_be_understood(path: str, detail: str) -> None:
     """WP-25: says what is allowed."""
     answer = WebSite(full()).client.get(ROOT + path)
     assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
     assert (answer.json()["status"], answer.json()["title"]) == (400, "Bad Request")
     assert detail in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        (f"label={'x' * (MAX_VALUE + 1)}", "is longer than 500 characters"),
+        (f"label={'x,' * (MAX_NAMES + 1)}", "more than 50 names"),
+        (f"label={'x' * MAX_QUERY}", "The query is longer"),
+    ],
+    ids=["value", "names", "query"],
+)
+def test_long_queries(query: str, detail: str) -> None:
+    """WP-25: also in the address of a page."""
+    answers = [WebSite(full()).client.get(f"{path}?{query}") for path in (f"{ROOT}/nodes", "/nodes")]
+    assert [answer.status_code for answer in answers] == [400, 400]
+    assert detail in answers[0].json()["detail"]
 
 
 def test_queries() -> None:
@@ -232,7 +226,10 @@ def test_description() -> None:
     """WP-27: it has every route and parameter, and no other but the stream of events; names of operations differ."""
     found = document(WebSite())
     assert found["info"]["version"] == "1.2.3"
-    assert set(served(list(routes(WebSite().site)))) ^ set(found["paths"]) == {"/openapi.json", "/events/stream"}
+    assert set(served(list(routes(WebSite().snapshots, "1.2.3")))) ^ set(found["paths"]) == {
+        "/openapi.json",
+        "/events/stream",
+    }
     for resource in RESOURCES:
         get = found["paths"][resource.path.replace(":path}", "}")]["get"]
         names = [one["name"] for one in get["parameters"] if one["in"] == "query"]
@@ -249,8 +246,8 @@ def test_description_of_changes() -> None:
     described = {path: set(methods) for path, methods in changed_paths().items()}
     assert set(described) <= set(document(site)["paths"])
     assert not set(described) & set(document(WebSite())["paths"])
-    there = served(list(write_routes(site.site, site.access.actions)))
-    assert set(there) - set(described) == {"/maintenance/{kind}/{name}/end", "/nodes/{id}/pending/end"}
+    there = served(list(write_routes(site.snapshots, site.access.actions)))
+    assert set(there) - set(described) == {"/maintenance/{kind}/{name}/end"}
     for path, methods in described.items():
         assert methods <= there[path]
         assert there[path] - methods <= {"post"}
@@ -259,29 +256,15 @@ def test_description_of_changes() -> None:
 NODE = "/nodes/0000000002"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "place", "body", "status"),
-    [
-        ("post", "/nodes/{id}/hold", f"{NODE}/hold", {"reason": "r", "until": "8h"}, 200),
-        ("post", "/nodes/{id}/delete", f"{NODE}/delete", {"reason": "r"}, 200),
-        # WP-101
-        ("post", "/nodes/{id}/hold", f"{NODE}/hold", {"reason": "r", "when_free": True}, 202),
-        ("post", "/nodes/{id}/delete", f"{NODE}/delete", {"reason": "r", "when_free": True}, 202),
-        ("delete", "/nodes/{id}/pending", f"{NODE}/pending", {}, 200),
-        ("put", "/maintenance/{kind}/{name}", "/maintenance/provider/cloud-1", {"reason": "r", "mode": "drain"}, 200),
-        ("delete", "/maintenance/{kind}/{name}", "/maintenance/provider/cloud-1", {}, 200),
-        ("post", "/images/{name}/{what}", "/images/debian/pause", {"reason": "r"}, 200),
-        ("post", "/images/{name}/{what}", "/images/debian/build", {"reason": "r"}, 200),
-    ],
-)
+@rows(__file__, "test_answers_to_changes")
 def test_answers_to_changes(method: str, path: str, place: str, body: dict[str, Any], status: int) -> None:
-    """WP-27, WP-101"""
+    """WP-27"""
     described = changed_paths()[path][method]
     if body:
         Draft202012Validator(described["requestBody"]["content"]["application/json"]["schema"]).validate(body)
     site = GuardedSite(full())
     record = Maintenance("provider", "cloud-1", Mode.DRAIN, "r", "alice", 1.0)
-    for name in ("withdraw", "end", "build", "set_paused", "begin"):
+    for name in ("end", "build", "set_paused", "begin"):
         setattr(site.actions, name, lambda *_arguments, name=name: record if name == "begin" else None)
     answer = site.client.request(method.upper(), ROOT + place, json=body, headers=bearer(token()))
     assert answer.status_code == status, answer.text

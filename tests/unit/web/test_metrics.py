@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -14,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
-from nodepool.metrics.catalog import LEAKED, NODES, ZK_QUEUE
+from nodepool.metrics.catalog import LEAKED, NODES
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
@@ -28,11 +27,13 @@ from nodepool.model.status import (
     LimitStatus,
     ReloadStatus,
 )
-from nodepool.web.metrics import builder_routes, routes, thread_gauges
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.web.metrics import routes
 from nodepool.web.pages.overview import CHARTS, MOST_SAMPLES, OLDEST_SECONDS, History, Sample, charts_of, sample_of
 from nodepool.web.pages.overview import WAITING as WAITING_KEY
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.observed import NOW, component, known, node, request, seen, status
+from tests.support.tables import rows, table
 from tests.support.wait import wait_for
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
@@ -95,52 +96,17 @@ def site_with_all() -> WebSnapshot:
 
 def exposition() -> list[str]:
     """What the snapshot alone causes, without states in which nothing is."""
-    text = TestClient(Starlette(routes=routes(WebSite(site_with_all()).site, Registry()))).get("/metrics").text
+    site = WebSite(site_with_all())
+    daemon = cast("ConnectedDaemon", site.daemon)
+    app = Starlette(routes=routes(daemon, "1.2.3", None, site.snapshots, Registry()))
+    text = TestClient(app).get("/metrics").text
     lines = re.findall(r"^nodepool_(?!build_info|threads|zookeeper|web)(\w+\{.*)$", text, re.MULTILINE)
     return [line for line in lines if not re.match(r"(nodes|image_|limit_|pool_).* 0\.0$", line)]
 
 
-EXPOSITION = """
-nodes{state="ready"} 1.0 nodes{state="in-use"} 1.0 nodes_by_label{label="gpu",state="ready"} 1.0
-nodes_by_label{label="gpu",state="in-use"} 1.0 nodes_by_provider{provider="cloud-1",state="ready"} 1.0
-nodes_by_provider{provider="cloud-1",state="in-use"} 1.0 addressable_requests{pool="main",provider="cloud-1"} 2.0
-provider_max_servers{provider="lab"} +Inf provider_max_servers{provider="p"} 20.0
-tenant_limit{limit="cores",tenant="acme"} 40.0 tenant_limit{limit="instances",tenant="acme"} +Inf
-tenant_limit{limit="ram",tenant="acme"} +Inf requests{state="requested"} 2.0 requests{state="pending"} 1.0
-requests{state="fulfilled"} 0.0 requests{state="failed"} 0.0 requests_oldest_seconds{label="arm"} 0.0
-requests_oldest_seconds{label="gpu"} 412.0 requests_oldest_seconds{label="none"} 412.0
-requests_waiting{code="status.missing",label="gpu"} 1.0 requests_waiting{code="pool.missing",label="gpu"} 1.0
-requests_waiting{code="pool.missing",label="none"} 1.0
-limit{pool="main",provider="p",resource="instances",scope="pool",tenant=""} 20.0
-limit{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 90.0
-limit{pool="",provider="",resource="cores",scope="tenant",tenant="acme"} 40.0
-limit_used{pool="main",provider="p",resource="instances",scope="pool",tenant=""} 18.0
-limit_used{pool="main",provider="p",resource="cores",scope="pool",tenant=""} 30.0
-limit_used{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 70.0
-limit_used{pool="",provider="",resource="cores",scope="tenant",tenant="acme"} 4.0
-limit_used_by_others{pool="",provider="p",resource="cores",scope="cloud",tenant=""} 8.0
-pool_state{code="provider.unavailable",pool="main",provider="p",state="unavailable"} 1.0
-pool_state{code="",pool="main",provider="p",state="running"} 1.0
-pool_state{code="",pool="rack",provider="lab",state="running"} 1.0 pool_launches_running{pool="main",provider="p"} 5.0
-label_unavailable{code="label.broken",label="gpu",pool="rack",provider="lab"} 1.0
-hosts{pool="rack",provider="lab",state="up"} 1.0 hosts{pool="rack",provider="lab",state="down"} 1.0
-hosts{pool="rack",provider="lab",state="unknown"} 1.0 hosts{pool="rack",provider="lab",state="quarantined"} 1.0
-host_up{host="a",pool="rack",provider="lab"} 1.0 host_up{host="b",pool="rack",provider="lab"} 0.0
-host_up{host="d",pool="rack",provider="lab"} 1.0
-launcher_info{config="9f3c",launcher="l1",state="running",version="12.0"} 1.0
-launcher_info{config="9f3c",launcher="l2",state="running",version="12.0"} 1.0
-launcher_start_time_seconds{launcher="l1"} 5.0 launcher_start_time_seconds{launcher="l2"} 0.0
-config_last_reload_successful{launcher="l1"} 0.0 config_last_reload_time_seconds{launcher="l1"} 7.0
-provider_absent{launcher="l2",provider="p2"} 1.0 maintenance{kind="pool",mode="pause",name="p/main"} 1.0
-image_builds{image="debian",state="ready"} 1.0 image_last_ready_build_time_seconds{image="debian"} 100.0
-image_uploads{image="debian",provider="p",state="ready"} 1.0
-image_current_upload_time_seconds{image="debian",provider="p"} 200.0
-"""
-
-
 def test_gauges() -> None:
     """WP-70, WP-73, WP-74, WP-75, WP-76: the newest answer of a cloud counts, once for all pools of the provider."""
-    assert " ".join(exposition()).split() == EXPOSITION.split()
+    assert exposition() == table(__file__, "exposition")
 
 
 @pytest.fixture
@@ -164,14 +130,7 @@ def sums(text: str) -> dict[str, float]:
 OPEN, PLAIN = "application/openmetrics-text; version=1.0.0", "text/plain; version=0.0.4"
 
 
-@pytest.mark.parametrize(
-    ("accept", "kind"),
-    [
-        *((f"application/openmetrics-text{version}", OPEN) for version in ("", ";version=1.0.0", ";version=x")),
-        ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=y", OPEN),
-        *((accept, PLAIN) for accept in ("text/plain;version=q", "*/*", "", "application/json", "text/html")),
-    ],
-)
+@rows(__file__, "test_formats")
 def test_formats(site: WebSite, accept: str, kind: str) -> None:
     """WP-70: whatever a client writes about versions."""
     answer = site.client.get("/metrics", headers={"accept": accept})
@@ -192,36 +151,24 @@ def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> No
     registry = Registry()
     registry.replace("system", {NODES.series("ready"): 99.0, NODES.series("stale"): 99.0})
     registry.count(LEAKED.series("p1", "ports"))
-    inside = dataclasses.replace(site.site, internals=lambda: {ZK_QUEUE.series("l1", "q"): 3.0})
-    found = values(routes(inside, registry))
-    names = ("nodepool_nodes", "nodepool_provider_leaked_total", "nodepool_launcher_zk")
-    assert [found[name] for name in names] == [0, 1, 3]
+    daemon = cast("ConnectedDaemon", site.daemon)
+    found = values(routes(daemon, "1.2.3", None, site.snapshots, registry))
+    assert [found[name] for name in ("nodepool_nodes", "nodepool_provider_leaked_total")] == [0, 1]
 
     def broken(lifetime: float = 0.0) -> WebSnapshot:
         raise ValueError("broken snapshot")
 
     site.snapshots.latest = broken  # type: ignore[method-assign]
-    found = values(routes(site.site, registry))
+    found = values(routes(daemon, "1.2.3", None, site.snapshots, registry))
     assert (found["nodepool_provider_leaked_total"], found["nodepool_build_info"]) == (1, 1)
     assert "broken snapshot" in caplog.text
 
 
-def test_threads() -> None:
-    """By kind: names of providers and numbers would be series without end."""
-    threads = ["PoolWorker.a-main", "PoolWorker.b-main", "NodeLauncher-0000000001", "42"]
-    found = {series.values: value for series, value in thread_gauges(threads).items()}
-    assert found == {("PoolWorker",): 2, ("NodeLauncher",): 1, ("other",): 1}
-
-
 def test_builder(site: WebSite) -> None:
     """WP-76: without caches; what it counts of builds and uploads."""
-    inside = {ZK_QUEUE.series("b1", "q"): 3.0}
-    app = Starlette(routes=builder_routes(site.daemon, "1.2.3", lambda: inside))
-    text = TestClient(app).get("/metrics").text
-    assert (sums(text)["nodepool_build_info"], "nodepool_requests" in sums(text)) == (1, False)
-    # The registry is that of the process: another test may have left queues of its own there.
-    queues = [sample for family in parse(text) for sample in family.samples if sample.name == "nodepool_launcher_zk"]
-    assert [sample.value for sample in queues if "b1" in sample.labels.values()] == [3]
+    app = Starlette(routes=routes(cast("ConnectedDaemon", site.daemon), "1.2.3", None, None))
+    found = sums(TestClient(app).get("/metrics").text)
+    assert (found["nodepool_build_info"], "nodepool_nodes" in found) == (1, False)
 
 
 def test_charts() -> None:

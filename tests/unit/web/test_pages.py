@@ -34,12 +34,12 @@ from nodepool.web.pages.frame import (
     Links,
     shown_text,
 )
-from nodepool.web.pages.lists import MAX_NAMES
 from nodepool.web.pages.overview import MOST_ROWS
 from nodepool.web.pages.providers import MOST_SLOTS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
 from tests.support import observed
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 from tests.support.web_crawl import crawl
 from tests.support.web_records import HOSTILE, NOW, full, many
 from tests.support.web_site import WebSite
@@ -105,16 +105,7 @@ def test_every_page(mark: str | None) -> None:
         assert mark is not None or re.search(r"No |no ", text.partition("<main")[2]), address
 
 
-@pytest.mark.parametrize(
-    ("query", "status"),
-    [
-        *((query, 400) for query in ("state=redy", "older_than=5", "sort=nothing", "sort=-", "page=0", "page=x")),
-        *((query, 400) for query in ("page=-1", "limit=1001", "limit=0", "limit=1e9", "page=%00", "page=²")),
-        *((query, 400) for query in (f"label={'x' * 600}", f"label={'a,' * (MAX_NAMES + 1)}")),
-        *((query, 200) for query in ("q=%ff%fe", "label=[", "label=*&provider=!!", "unknown=1&q=<b>", "q", "&&=;")),
-        *((query, 200) for query in ("page=9999", f"label={'a,' * MAX_NAMES}", "state=&label=+&q=")),
-    ],
-)
+@rows(__file__, "test_odd_addresses")
 def test_odd_addresses(query: str, status: int) -> None:
     """WP-44"""
     for address in LISTS if status == 200 else ["/nodes"]:
@@ -169,29 +160,8 @@ def test_live_part() -> None:
     kept = site.client.get("/", headers=PART)
     assert (kept.content, dict(kept.headers)) == (part.content, dict(part.headers))
     assert all(kept.headers[name] == value for name, value in SECURITY_HEADERS.items())
-    # It needs no snapshot, which may have to be made.
-    site.snapshots.latest = pytest.fail  # type: ignore[method-assign, assignment]
-    assert site.client.get("/", headers=PART).content == part.content
-    del site.snapshots.latest
     site.snapshots.snapshot = replace(snapshot, number=snapshot.number + 1, observed=later)
     assert site.client.get("/", headers=PART).content != part.content
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "headers", "status"),
-    [
-        ("GET", "/nodes", {}, 200),
-        ("HEAD", "/nodes", PART, 200),
-        ("GET", "/nodes/", PART, 404),
-        ("GET", "/nodes?limit=2", PART, 200),
-        ("POST", "/nodes", PART, 405),
-    ],
-)
-def test_other_questions_get_no_kept_part(method: str, path: str, headers: dict[str, str], status: int) -> None:
-    site = WebSite(full())
-    kept = site.client.get("/nodes", headers=PART).text
-    answer = site.client.request(method, path, headers=headers)
-    assert (answer.status_code, answer.text == kept) == (status, False)
 
 
 def test_kept_answers_are_bounded() -> None:
@@ -236,46 +206,7 @@ SEEN = full().observed
 BUILD = "debian-0123456789abcdef0123456789abcdef"
 
 
-@pytest.mark.parametrize(
-    ("address", "links", "texts"),
-    [
-        (
-            "/",
-            "nodes?state=hold labels/broken nodes/0000000003 providers/cloud-1 hosts requests?label=gpu",
-            ["<span>cores 72 + 8 of 80</span>", '<meter class="bad" min="0" max="100" value="100"'],
-        ),
-        (
-            "/requests/200-0000000001",
-            f"{ZUUL}/t/t1/buildset/5d0b {ZUUL}/t/t1/status",
-            ["submitted</span>", "5 min later"],
-        ),
-        # A pool that is not there any more has no link.
-        ("/requests/200-0000000003", "", ["<td>gone</td>"]),
-        (f"/nodes/{NODE}", "requests/200-0000000002", ["job unit", "<dt>Locked</dt><dd>yes</dd>", "50 s later"]),
-        ("/nodes/0000000002", "", ['<span class="state waiting">hold</span>', "<dd>look</dd>"]),
-        ("/providers/cloud-1", "nodes?provider=cloud-1&state=in-use", ["no flavor", "Limits", "Waiting"]),
-        ("/providers/lab", "nodes/0000000004", ["cannot connect"]),
-        ("/providers/cloud-3", "", ["<dd>no cloud</dd>"]),
-        ("/labels/gpu", "providers/cloud-1", ["cloud-1/main"]),
-        (
-            "/images/debian",
-            f"https://b1:8006/logs/{BUILD}",
-            [">apt-get<", ">10 min<", ">41%<", ">976.6 KiB/s<", ">1.9 GiB<"],
-        ),
-        (
-            "/hosts",
-            "nodes/0000000004",
-            [
-                *(f'<strong class="{css}">' for css in ("good", "bad", "waiting")),
-                "</a>, free</li>",
-                "<br>free, free</li>",
-            ],
-        ),
-        ("/launchers", "", ["9f3c", "failed: line 3", "drained"]),
-        ("/tenants", "requests?tenant=t1", ["<td>20</td>"]),
-        ("/events", "requests/200-0000000001", ["label.unknown"]),
-    ],
-)
+@rows(__file__, "test_what_pages_show")
 def test_what_pages_show(address: str, links: str, texts: list[str]) -> None:
     """WP-42, WP-46, WP-47: links within the site, and to Zuul and builders where their addresses are known."""
     text = page(address, zuul_url=f"{ZUUL}/", builder_url="https://{}:8006")
@@ -336,32 +267,7 @@ def test_who_has_the_lock() -> None:
 NODES = ["0000000001", "0000000002", "0000000003", "0000000004"]
 
 
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("/nodes", NODES),
-        ("/nodes?sort=-id", NODES[::-1]),
-        ("/nodes?state=hold", NODES[1:2]),
-        ("/nodes?provider=cloud-*&older_than=10m", NODES[2:3]),
-        ("/nodes?tenant=t1&pool=cloud-1/main", NODES[:1]),
-        ("/nodes?sort=-age_seconds&limit=1", NODES[2:3]),
-        ("/requests", ["200-0000000001", "200-0000000002", "200-0000000003"]),
-        ("/requests?state=failed", ["200-0000000003"]),
-        ("/requests?label=gpu&sort=-id&limit=1&page=2", ["200-0000000001"]),
-        ("/providers", ["cloud-1/main", "cloud-2/main", "cloud-3", "lab/main"]),
-        ("/providers?q=HTTP+503", ["cloud-2/main"]),
-        ("/providers?sort=-pool&limit=1", ["lab/main"]),
-        # Without a value comes last, in both orders.
-        ("/providers?sort=since", ["cloud-2/main", "cloud-3", "cloud-1/main", "lab/main"]),
-        ("/providers?sort=-since", ["cloud-3", "cloud-2/main", "cloud-1/main", "lab/main"]),
-        ("/hosts", ["zuul@node7:22", "zuul@node9:22", "zuul@node8:22"]),
-        ("/hosts?q=DOWN", ["zuul@node9:22"]),
-        ("/labels", ["broken", "gpu"]),
-        ("/launchers", ["l1", "l2"]),
-        ("/images", ["debian"]),
-        ("/tenants?q=cores", ["t1"]),
-    ],
-)
+@rows(__file__, "test_lists")
 def test_lists(address: str, expected: list[str]) -> None:
     """WP-45"""
     assert first_cells(page(address)) == expected
@@ -371,16 +277,7 @@ def first_cells(text: str) -> list[str]:
     return re.findall(r"<tr>\s*<td[^>]*>(?:<a [^>]*>)?([^<]*)", text)
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("", ["node 2", "request 1", "node 1"]),
-        ("kind=node", ["node 2", "node 1"]),
-        ("since=15s", ["node 2", "request 1"]),
-        ("kind=node&since=15s&q=held", ["node 2"]),
-        ("kind=odd", []),
-    ],
-)
+@rows(__file__, "test_events")
 def test_events(query: str, found: list[str]) -> None:
     """WP-45: the newest one comes first."""
     events = [Event(NOW - ago, "l1", name, "held") for ago, name in ((20, "node 1"), (10, "request 1"), (5, "node 2"))]
@@ -388,18 +285,7 @@ def test_events(query: str, found: list[str]) -> None:
     assert re.findall(r"<td>((?:node|request) \d)</td>", text) == found
 
 
-@pytest.mark.parametrize(
-    ("query", "links"),
-    [
-        ("state=ready&sort=age_seconds&page=3", ["?state=ready&sort=id", "?state=ready&sort=-age_seconds"]),
-        ("sort=-age_seconds", ["?sort=id", "?sort=age_seconds"]),
-        ("label=gpu", ["?label=gpu&sort=-id", "?label=gpu&sort=age_seconds"]),
-        ("page=2&limit=10", ["?limit=10&page=1", "?limit=10&page=3"]),
-        ("page=3&limit=10", ["?limit=10&page=2"]),
-        # The list has become shorter since the address was noted.
-        ("page=9&limit=10", ["?limit=10&page=2"]),
-    ],
-)
+@rows(__file__, "test_order_and_parts")
 def test_order_and_parts(query: str, links: list[str]) -> None:
     """WP-45: a second click turns the order, and filters stay; parts of a list have all rows once."""
     text = page(f"/nodes?{query}", many(25))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them with those), health, and files."""
+"""The endpoints of Nodepool 11.0.0 (tests/migration/test_web.py compares them), health, files, build logs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ import hashlib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import anyio
+import httpx2 as httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import Response
 from starlette.testclient import TestClient
 
 import nodepool.web
 from nodepool.clock import monotonic
 from nodepool.model import states
-from nodepool.web.answers import StaticFiles, prefers_json
-from nodepool.web.app import MOST_ANSWERS, MOST_BYTES, PIECE, Pieces, Question, RecentAnswers, routes
-from nodepool.web.site import STUCK_SECONDS
+from nodepool.runtime.daemon import ConnectedDaemon
+from nodepool.web import served
+from nodepool.web.answers import StaticFiles
+from nodepool.web.served import MOST_ANSWERS, MOST_BYTES, STUCK_SECONDS, Question, RecentAnswers, prefers_json
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 from tests.support.web_site import WebSite
+from tests.unit.web.rig import SECONDS, serving
 
 JSON = {"Accept": "application/json"}
 NODE, OTHER = f"{1:010}", f"{2:010}"
@@ -48,7 +50,7 @@ def site() -> WebSite:
     return WebSite(snapshot())
 
 
-def rows(client: TestClient, path: str) -> list[dict[str, Any]]:
+def listed(client: TestClient, path: str) -> list[dict[str, Any]]:
     answer = client.get(path, headers=JSON)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
     found: list[dict[str, Any]] = answer.json()
@@ -58,15 +60,15 @@ def rows(client: TestClient, path: str) -> list[dict[str, Any]]:
 def test_what_the_released_launcher_has_not(site: WebSite) -> None:
     """WP-3, WP-8: no token of a pod; the moment of builds of paused images; odd queries, which get status 500 there."""
     assert "s3cret" not in site.client.get("/node-list", headers=JSON).text + site.client.get("/node-list").text
-    (build,) = rows(site.client, "/dib-image-list")
+    (build,) = listed(site.client, "/dib-image-list")
     assert (build["age"], build["state"]) == (int(observed.NOW - 60.5), "ready")
-    (status,) = rows(site.client, "/image-status")
+    (status,) = listed(site.client, "/image-status")
     assert (status["build_request_age"], status["paused"]) == (int(observed.NOW - 9.5), True)
     assert "00:00:00:30" in site.client.get("/image-list").text
-    assert [row["locked"] for row in rows(site.client, f"/node-list?node_id={NODE}&node_id={OTHER}")] == ["locked"]
+    assert [row["locked"] for row in listed(site.client, f"/node-list?node_id={NODE}&node_id={OTHER}")] == ["locked"]
     for path in ("/label-list?x=%ff%zz&&=&a", "/node-list?node_id=%ff", "/node-list?fields=%ff", "/ready?%"):
         assert site.client.get(path).status_code == 200
-    assert len(rows(site.client, "/request-list?fields=id")) == 1
+    assert len(listed(site.client, "/request-list?fields=id")) == 1
     assert site.client.get("/node-list?fields=state,nothing").text.count("|") == 6
     for path in ("/label-list/", "/LABEL-LIST", "/nothing"):
         assert site.client.get(path, follow_redirects=False).status_code == 404
@@ -75,7 +77,7 @@ def test_what_the_released_launcher_has_not(site: WebSite) -> None:
 def test_caching(site: WebSite) -> None:
     """WP-6: for a second the same answer, with headers that say so; conditional requests; answers are bounded."""
     clock = ManualClock(1_000_000_000.5)
-    client = TestClient(Starlette(routes=routes(site.site, clock)))
+    client = TestClient(Starlette(routes=served.listings(cast("ConnectedDaemon", site.daemon), site.snapshots, clock)))
     first = client.get("/label-list")
     expected = {
         "access-control-allow-origin": "*",
@@ -96,7 +98,7 @@ def test_caching(site: WebSite) -> None:
     site.snapshots.snapshot = dataclasses.replace(snapshot(), observed=observed.seen())
     clock.pass_seconds(0.9)
     assert client.get("/label-list").content == first.content
-    assert rows(client, "/label-list") == []
+    assert listed(client, "/label-list") == []
     clock.pass_seconds(0.2)
     assert client.get("/label-list").content != first.content
     assert code(made) == 200
@@ -121,37 +123,13 @@ def test_ready(site: WebSite) -> None:
     assert (answer.status_code, answer.headers.get("cache-control")) == (503, None)
 
 
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [
-        *((header, True) for header in ("J", "APPLICATION/JSON", "application/*", "J;q=0.9, text/plain;q=0.8", ",J,")),
-        *((header, True) for header in ("J, */*;q=0.1", "J;q=0.5, text/html;q=0", "J; q=1.0, text/plain;q=0.999")),
-        *((header, True) for header in ("J;charset=utf-8",)),
-        # A tie, no preference, and what cannot be read.
-        *((header, False) for header in (None, "", "*/*", "text/*", "text/html", "image/png", "*", "garbage", "J;")),
-        *((header, False) for header in ("application/vnd+json", "J, text/plain", "J, text/html", "J;q=0", "J;q=x")),
-        *((header, False) for header in ("text/html;q=0.5,J;q=0.5", "text/plain;q=0, */*", "J, text/plain;q=2")),
-        *((header, False) for header in ("J;q=0.1234", "J, *;q=0.1", "application/xml, */*;q=0.1", "J;q=-1")),
-        *((header, False) for header in ("J;q=1.001", "text/plain")),
-    ],
-)
+@rows(__file__, "test_preferred_form")
 def test_preferred_form(header: str | None, expected: bool) -> None:
     """WP-2: what Nodepool 11.0.0 answers to each header was looked at."""
     assert prefers_json(header and re.sub(r"\bJ\b", "application/json", header)) == expected
 
 
-@pytest.mark.parametrize(
-    ("started", "age", "connected", "complete", "live", "ready"),
-    [
-        (True, 0.0, True, True, True, True),
-        # It is not stuck, however long the start takes.
-        (False, 2 * STUCK_SECONDS, True, True, True, False),
-        (True, STUCK_SECONDS + 1, True, True, False, True),
-        # A restart would not help.
-        (True, 0.0, False, True, True, False),
-        (True, 0.0, True, False, True, False),
-    ],
-)
+@rows(__file__, "test_health")
 def test_health(started: bool, age: float, connected: bool, complete: bool, live: bool, ready: bool) -> None:
     """What a load balancer, systemd and an orchestrator learn."""
     site = WebSite()
@@ -166,24 +144,6 @@ def test_health(started: bool, age: float, connected: bool, complete: bool, live
     assert age <= found.pop("loop_age_seconds") < age + STUCK_SECONDS
     state = {"kind": "launcher", "version": "1.2.3", "state": "running" if started else "initializing"}
     assert found == {**state, "live": live, "ready": ready, "connected": connected, "reload_errors": errors}
-
-
-@pytest.mark.parametrize(("length", "pieces"), [(0, 1), (PIECE, 1), (PIECE + 1, 2), (3 * PIECE, 3)])
-def test_long_answers(length: int, pieces: int) -> None:
-    """They come in pieces that are bounded, and have the same bytes."""
-    content = bytes(number % 251 for number in range(length))
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def receive() -> Any:
-        return {"type": "http.request"}
-
-    anyio.run(Pieces(Response(content)), {"type": "http"}, receive, send)
-    assert sent[0]["headers"][0] == (b"content-length", str(length).encode())
-    assert b"".join(one["body"] for one in sent[1:]) == content
-    assert [one.get("more_body", False) for one in sent[1:]] == [True] * (pieces - 1) + [False]
 
 
 def test_files() -> None:
@@ -213,3 +173,48 @@ def test_vendored_files_are_those_of_their_releases() -> None:
         digest = hashlib.sha512((STATIC / "vendor" / name).read_bytes()).digest()
         assert integrity == "sha512-" + base64.b64encode(digest).decode(), name
     assert {path.name for path in (STATIC / "vendor").iterdir()} == {*files, "vendor.toml"}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Of a build."""
+    return tmp_path / f"debian-{'0' * 32}.log"
+
+
+def served_logs(directory: Path, running: set[str]) -> Starlette:
+    return served.make_app(served.build_logs(str(directory), lambda: running))
+
+
+def test_build_logs(log: Path) -> None:
+    """WP-49: the list, and all of a log as it is; nothing else of the directory, or of another one."""
+    log.write_bytes(b"<b>\x1b[31m\xff" + b"x" * 100_000)
+    log.with_name("passwd").write_text("secret")
+    with TestClient(served_logs(log.parent, set())) as client:
+        assert client.get("/").text == f"{log.stem}\n"
+        answer = client.get(f"/logs/{log.stem}")
+        assert answer.content == log.read_bytes()
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        for name in ("nothing", "passwd", f"none-{'0' * 32}", "%2e%2e%2fpasswd", f"..%2Fdebian-{'0' * 32}", "%00", "."):
+            assert client.get(f"/logs/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("end", ["of the build", "of the server"])
+def test_log_of_a_running_build(log: Path, end: str) -> None:
+    """WP-49: what is written meanwhile follows, until the build ends, or the server."""
+    log.write_text("old\n")
+    running = {"0" * 32}
+    with (
+        serving(lambda: served_logs(log.parent, running)) as server,
+        httpx.stream("GET", f"http://127.0.0.1:{server.port}/logs/{log.stem}", timeout=SECONDS) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == "old"
+        with log.open("a") as file:
+            file.write("new\n")
+        assert next(lines) == "new"
+        if end == "of the build":
+            running.clear()
+        else:
+            server.stop()
+        assert list(lines) == []

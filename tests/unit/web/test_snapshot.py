@@ -34,7 +34,8 @@ from nodepool.web.snapshot import (
 from nodepool.zk.caches import NodepoolCache, StatusCache
 from tests.support import observed
 from tests.support.manual_clock import ManualClock
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.tables import rows
+from tests.support.wait import DEADLINE_SECONDS
 from tests.unit.web.rig import set_constants
 
 NOW = 100_000.0
@@ -151,19 +152,15 @@ def test_counts_follow_the_nodes(place: Place) -> None:
 
 
 def test_is_made_anew_once_in_its_lifetime(place: Place) -> None:
-    """`current` makes nothing: None when `latest` would make another one."""
-    assert place.maker.current() is None
     first = place.maker.latest()
     assert place.maker.latest() is first
     place.put_node("0000000001")
-    assert place.maker.latest().number == place.maker.current() == first.number, "it is young enough"
+    assert place.maker.latest().number == first.number, "it is young enough"
     place.clock.now += LIFETIME_SECONDS / 2
     assert place.maker.latest().number == first.number
     place.clock.now += LIFETIME_SECONDS / 2
-    assert place.maker.current() is None
     second = place.maker.latest()
     assert (second.number, set(second.observed.nodes)) == (first.number + 1, {"0000000001"})
-    assert place.maker.current() == second.number
     place.put_node("0000000002")
     place.clock.now += LIFETIME_SECONDS / 2
     assert place.maker.latest(LIFETIME_SECONDS / 2).number == second.number + 1, "a younger one was asked for"
@@ -180,7 +177,6 @@ def test_not_complete(place: Place) -> None:
     first = place.maker.latest()
     place.caches.ready = False
     place.time += 60
-    assert place.maker.current() is None
     second = place.maker.latest()
     assert (first.complete, second.complete, second.number) == (True, False, first.number + 1)
     assert (second.observed.now, place.maker.complete) == (1_060.0, False)
@@ -243,23 +239,6 @@ def test_error_and_change_while_it_is_made(place: Place) -> None:
     assert place.maker.latest().number == second.number + 1
 
 
-def test_changes_from_another_thread() -> None:
-    """Nothing is lost between two calls."""
-    changes, found = ChangedRecords(), set[str]()
-    ids = [str(number) for number in range(MOST_IDS)]
-
-    def note_all() -> None:
-        for one in ids:
-            changes.note(RecordKind.NODES, one)
-
-    thread = threading.Thread(target=note_all)
-    thread.start()
-    while thread.is_alive():
-        found |= changes.take().get(RecordKind.NODES, frozenset())
-    thread.join()
-    assert found | changes.take().get(RecordKind.NODES, frozenset()) == set(ids)
-
-
 class Owners:
     """Who has the locks."""
 
@@ -306,26 +285,6 @@ def test_owner_of_a_lock_is_asked_once_for_all_viewers(monkeypatch: pytest.Monke
     assert len(owners.asked) >= 4 + 3 * MOST_KNOWN, "the first ones were forgotten"
 
 
-def test_owners_are_asked_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-100: the others do not wait for a ZooKeeper that is slow."""
-    set_constants(monkeypatch, LockNames, WAIT_SECONDS=0.01)
-    entered, go_on = threading.Event(), threading.Event()
-
-    class Slow(Owners):
-        def of_node(self, node_id: str) -> str | None:
-            entered.set()
-            go_on.wait(DEADLINE_SECONDS)
-            assert node_id == "1"
-            return "launcher l1"
-
-    known = names(Slow(), ManualClock())
-    assert known.of_node("1") is None
-    assert entered.wait(DEADLINE_SECONDS)
-    assert known.of_node("2") is None
-    go_on.set()
-    wait_for("the answer is there", lambda: known.of_node("1") == "launcher l1")
-
-
 def ended(number: int, seconds: float, *labels: str, ago: float = 0.0) -> NodeRequest:
     request = observed.request(number, *labels or ("gpu",), state=states.FULFILLED)
     request.state_time = NOW - ago
@@ -340,10 +299,7 @@ def waits_of(*requests: NodeRequest | None) -> WaitTimes:
     return waits
 
 
-@pytest.mark.parametrize(
-    ("values", "percent", "found"),
-    [([], 50, None), ([5.0], 95, 5.0), ([1.0, 2.0], 50, 1.0), ([1.0, 2.0, 3.0], 50, 2.0), ([1.0, 9.0], 95, 9.0)],
-)
+@rows(__file__, "test_percentile")
 def test_percentile(values: list[float], percent: int, found: float | None) -> None:
     """WP-99: a wait that there was, no mean of two."""
     assert percentile(values, percent) == found

@@ -19,7 +19,6 @@ from nodepool.fast_json import loads
 from nodepool.model.event import Event
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan.observed import Observed
-from nodepool.web.app import make_app
 from nodepool.web.changes import Access, Actions
 from nodepool.web.server import WebServer
 from nodepool.web.snapshot import RecordKind, WebSnapshot
@@ -27,21 +26,16 @@ from nodepool.web.stream import (
     CHANGES_SECONDS,
     MOST_EVENTS,
     MOST_GONE,
-    MOST_IDS,
     MOST_MISSED,
-    MOST_VIEWERS,
     EventHub,
-    EventStream,
     Message,
-    MessageLog,
     NewEvents,
-    TooManyViewers,
     Viewer,
-    of_changes,
     running,
 )
 from nodepool.web.tokens import Tokens
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 from tests.support.web_site import GivenSnapshots, WebSite
 from tests.support.web_tokens import authenticator, operator_rule, token
@@ -63,40 +57,7 @@ def launchers_with(*numbers: int) -> list[LauncherStatus]:
     return [launcher(*map(event, numbers))]
 
 
-def test_messages_of_changes() -> None:
-    """WP-61: 50 ids at most, and how many there are; or it is not known which ones."""
-    many = [f"{n:010}" for n in range(MOST_IDS + 5)]
-    changes = {RecordKind.REQUESTS: set(many), RecordKind.NODES: {"3", "2"}, RecordKind.PROVIDERS: {"", "p1"}}
-    assert [(name, data["count"], data["ids"]) for name, data in of_changes(changes)] == [
-        ("nodes", 2, ["2", "3"]),
-        ("providers", None, []),
-        ("requests", MOST_IDS + 5, many[:50]),
-    ]
-
-
-def test_message_log() -> None:
-    log = MessageLog(3)
-    assert log.missing(0) == 0
-    for number in range(5):
-        log.add(str(number), {"x": number})
-    assert (log.seq, log.missing(1), log.missing(2), log.missing(5), log.missing(6)) == (5, None, 3, 0, None)
-    assert (log.get(3).name, log.get(3).data) == ("2", {"seq": 3, "x": 2})
-    message = Message(3, "nodes", {"count": 1, "ids": ["0000000001"]})
-    assert message.text == b'event: nodes\r\ndata: {"count":1,"ids":["0000000001"]}\r\n\r\n'
-    assert message.text is message.text, "encoded once for all viewers"
-
-
-@pytest.mark.parametrize(
-    ("since", "looks"),
-    [
-        (1_000.0, ["1 > 1", "1 >", "1 2 > 2"]),
-        # What was before the first look is left out; what an unknown launcher does later is not.
-        (1_005.0, ["4 5 > 5", "5 | 1 6 > 6"]),
-        (0.0, ["3 | 1 > 1 3"]),
-        # A launcher comes back.
-        (0.0, ["1 > 1", ">", "1 2 > 2"]),
-    ],
-)
+@rows(__file__, "test_each_event_is_new_once")
 def test_each_event_is_new_once(since: float, looks: list[str]) -> None:
     """WP-62: numbers of the events of launchers at each look, and those that are new, in the order of time."""
     new = NewEvents(since)
@@ -242,25 +203,6 @@ def test_missed_too_much(missed: int, expected: list[str]) -> None:
     with_hub(scenario)
 
 
-def test_viewers_are_bounded() -> None:
-    """WP-64: streams of a few clients keep none of the others away."""
-
-    async def scenario(place: Place) -> None:
-        first, _ = await place.hub.join(None, "192.0.2.1")
-        greedy = [(await place.hub.join(None, f"192.0.2.{2 + n % 2}"))[0] for n in range(MOST_VIEWERS - 1)]
-        other, _ = await place.hub.join(None, "192.0.2.9")
-        assert place.hub.viewers == MOST_VIEWERS
-        assert [viewer for viewer in greedy if viewer.ended] == greedy[:1]
-        assert not first.ended
-        assert not other.ended
-        with pytest.raises(TooManyViewers):
-            await place.hub.join(None, "192.0.2.3")
-        place.hub.leave(first)
-        await place.hub.join(None, "192.0.2.3")
-
-    with_hub(scenario)
-
-
 def test_looks_while_there_are_viewers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """WP-61, WP-65: locked nodes are read before each look; an error ends nothing; without viewers it sleeps."""
     set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.0, READ_SECONDS=0.0, LOOK_AGAIN_SECONDS=0.0)
@@ -355,14 +297,6 @@ def test_stream_of_changes() -> None:
             assert reader.next() == change
 
 
-def test_ping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-60: a comment, so that nothing on the way takes the connection for dead."""
-    set_constants(monkeypatch, EventStream, PING_SECONDS=0.01)
-    with serving() as server, viewing(server) as reader:
-        assert reader.next()[0] == "hello"
-        assert reader.fields() == {"": "ping"}
-
-
 def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
     """WP-65: in order, so that the browser comes back and has to log in."""
     # Accepted by the skew of clocks; the login of its stream ends after a second.
@@ -379,7 +313,7 @@ def test_ends_with_the_login(caplog: pytest.LogCaptureFixture) -> None:
 def test_server_stops_and_serves_again(caplog: pytest.LogCaptureFixture) -> None:
     """WP-65: streams end by themselves, at once. A viewer of the server before has to read everything anew."""
     site = WebSite()
-    app = make_app(site.site)
+    app = site.make_app()
     headers: dict[str, str] = {}
     for expected in (["hello"], ["hello", "reset"]):
         with caplog.at_level(logging.ERROR), serving(lambda: app) as server, viewing(server, **headers) as reader:
@@ -414,7 +348,7 @@ def test_slow_viewer(stops: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytes
     """WP-64, WP-65: it is dropped, and only that one; the end of the server waits no longer for it than for others."""
     set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.001, CHANGES_SECONDS=0.0, MOST_BEHIND=20 if stops else 5)
     if stops:
-        set_constants(monkeypatch, WebServer, GRACE_SECONDS=0.1, LAST_SECONDS=SECONDS)
+        set_constants(monkeypatch, WebServer, GRACE_SECONDS=0.1)
     site = WebSite()
     large = {RecordKind.NODES: frozenset(f"{number:05}" + "x" * 5_000 for number in range(50))}
     site.snapshots.take_changes = lambda: large  # type: ignore[method-assign]

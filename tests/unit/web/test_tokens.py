@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,11 +28,11 @@ from nodepool.web.changes import Access, Actions
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
 from nodepool.web.parts import _browser_logins
-from nodepool.web.tokens import MOST_ANSWER_BYTES, REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
+from nodepool.web.tokens import REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
 from tests.support.oidc_provider import CLIENT, OidcProvider
-from tests.support.wait import DEADLINE_SECONDS
+from tests.support.tables import rows
 from tests.support.web_tokens import authenticator, claims, operator_rule, token, viewer_token
-from tests.unit.web.rig import BASE, GuardedSite, set_constants
+from tests.unit.web.rig import BASE, GuardedSite
 
 
 def tokens(**changes: Any) -> Tokens:
@@ -78,20 +76,7 @@ def test_operator_and_viewer() -> None:
     assert (both.user(token()).name, both.user(token()).operator) == ("alice", False), "each of an issuer is tried"
 
 
-@pytest.mark.parametrize(
-    ("made", "reason"),
-    [
-        ({"secret": "another secret of thirty-two characters"}, "ignature"),
-        ({"exp": 1}, "expired"),
-        ({"exp": None}, "exp"),
-        ({"iat": None}, "iat"),
-        ({"iat": "1"}, "must be numbers"),
-        ({"iss": "somebody"}, "issuer is 'somebody'"),
-        ({"aud": "somebody else"}, "udience"),
-        ({"aud": None}, "aud"),
-        ({"sub": None}, "uid_claim"),
-    ],
-)
+@rows(__file__, "test_refused")
 def test_refused(made: dict[str, Any], reason: str) -> None:
     """WP-80: signature, issuer, audience and time must be right; the text says which is not."""
     assert reason in refused(tokens(), token(**made))
@@ -128,9 +113,7 @@ def test_too_old() -> None:
     assert tokens(max_validity_time=60).user(token(iat=now, exp=now + 600)).expires == now + 60
 
 
-@pytest.mark.parametrize(
-    ("name", "found"), [("a.b", 1), ("c", {"d": 2}), ("c.d", 2), ("c.e", None), ("x.y.z", None), ("sub.x", None)]
-)
+@rows(__file__, "test_claim")
 def test_claim(name: str, found: object) -> None:
     """WP-82"""
     assert claim({"a.b": 1, "c": {"d": 2}, "sub": "s"}, name) == found
@@ -172,98 +155,38 @@ def test_algorithm_that_is_not_for_the_key(provider: OidcProvider, algorithm: st
     refused(tokens(driver="OpenIDConnect", issuer_id=provider.issuer), made)
 
 
-class OddServer(ThreadingHTTPServer):
-    """Answers as no provider should."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.hangs, self.go_on = threading.Semaphore(0), threading.Event()
-        super().__init__(("127.0.0.1", 0), OddAnswer)
-
-    def address(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}{path}"
-
-
-class OddAnswer(BaseHTTPRequestHandler):
-    server: OddServer
+class Elsewhere(BaseHTTPRequestHandler):
+    """Sends its clients to another address."""
 
     def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        if self.path.startswith("/hang"):
-            self.server.hangs.release()
-            self.server.go_on.wait(DEADLINE_SECONDS)
-        self.send_response(302 if self.path == "/elsewhere" else 200)
-        if self.path == "/elsewhere":
-            self.send_header("Location", self.server.address("/object"))
-        if self.path == "/broken":
-            self.send_header("Content-Length", "100")
+        self.send_response(302)
+        self.send_header("Location", "/object")
         self.end_headers()
-        answers = {"/list": b"[]", "/text": b"<html>", "/long": b'{"a": "' + b"x" * (2 * MOST_ANSWER_BYTES)}
-        # A client may go before it has all.
-        with suppress(ConnectionError):
-            self.wfile.write(answers.get(self.path, b'{"a": 1}'))
+        self.wfile.write(b"[]" if self.path == "/list" else b"{}" if self.path == "/object" else b"")
 
     def log_message(self, *_: object) -> None:
         return
-
-
-@contextmanager
-def odd_server() -> Iterator[OddServer]:
-    with OddServer() as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield made
-        made.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(
     ("path", "error", "text"),
     [
         ("/list", ValueError, "no JSON object"),
-        ("/text", ValueError, "Expecting value"),
-        ("/long", requests.RequestException, "more than 1024 KiB"),
-        ("/broken", requests.RequestException, "not complete"),
-        ("/elsewhere", requests.TooManyRedirects, "leads to another address"),
+        ("/elsewhere", ValueError, "Expecting value"),
         ("http://192.0.2.1/", requests.RequestException, "must begin with https"),
         ("http://keycloak.example/x", requests.RequestException, "must begin with https"),
-        ("file:///etc/passwd", requests.RequestException, "No connection adapters"),
+        ("file:///etc/passwd", requests.RequestException, "must begin with https"),
     ],
 )
 def test_answers_of_providers(path: str, error: type[Exception], text: str) -> None:
-    """WP-103: only the address is asked that the configuration names, with HTTPS; a provider cannot fill the memory."""
-    with odd_server() as server, pytest.raises(error, match=text):
-        provider_json(server.address(path) if path.startswith("/") else path)
-    assert server.asked == ([path] if path.startswith("/") else [])
-
-
-def test_slow_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-103: a provider that sends a byte now and then does not keep a thread."""
-    with odd_server() as server:
-        assert provider_json(server.address("/object")) == {"a": 1}
-        set_constants(monkeypatch, provider_json, ANSWER_SECONDS=-1.0)
-        with pytest.raises(requests.Timeout, match="takes more than"):
-            provider_json(server.address("/object"))
-
-
-def test_provider_that_hangs() -> None:
-    """WP-102, WP-83: tokens that need no provider are checked meanwhile, however many others are sent."""
-    with odd_server() as server:
-        issuer = server.address("/hang")
-        section = {"name": "kc", "driver": "OpenIDConnect", "client_id": CLIENT, "issuer_id": issuer}
-        both = Tokens([Authenticator(section), authenticator()], [operator_rule()])
-        access = Access(both, cast("Actions", None))
-
-        async def check() -> str:
-            bad = [asyncio.create_task(access.user(token(iss=issuer))) for _ in range(5)]
-            for _ in range(2):
-                await asyncio.to_thread(server.hangs.acquire, timeout=DEADLINE_SECONDS)
-            user = await access.user(token())
-            server.go_on.set()
-            assert all(isinstance(one, BadTokenError) for one in await asyncio.gather(*bad, return_exceptions=True))
-            return user.name
-
-        assert asyncio.run(check()) == "alice"
+    """WP-103: only the address is asked that the configuration names, with HTTPS; redirects are not followed."""
+    with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        with pytest.raises(error, match=text):
+            provider_json(f"http://127.0.0.1:{server.server_port}{path}" if path.startswith("/") else path)
+        server.shutdown()
+        thread.join()
 
 
 class LoginSite(GuardedSite):
@@ -378,19 +301,7 @@ def test_another_browser(provider: OidcProvider) -> None:
         assert LoginState.of_cookie(text) is None
 
 
-@pytest.mark.parametrize(
-    ("answer", "claims", "words"),
-    [
-        ({}, {"nonce": "another"}, "does not belong"),
-        ({}, {"nonce": None}, "does not belong"),
-        ({"id_token": None}, {}, "no id_token"),
-        ({"id_token": "x.y.z"}, {}, "is not accepted"),
-        ({"expires_in": [1]}, {}, "gives no token"),
-        ({}, {"aud": "somebody"}, "udience"),
-        ({}, {"exp": 1}, "expired"),
-        ({}, {"groups": ["x" * 100] * 60}, "too long for a cookie"),
-    ],
-)
+@rows(__file__, "test_bad_tokens")
 def test_bad_tokens(
     site: LoginSite, provider: OidcProvider, answer: dict[str, Any], claims: dict[str, Any], words: str
 ) -> None:
@@ -399,6 +310,12 @@ def test_bad_tokens(
     found = site.finish()
     assert found.status_code == 403
     assert words in found.text
+
+
+def test_token_that_no_cookie_can_have(site: LoginSite, provider: OidcProvider) -> None:
+    """WP-85"""
+    provider.claims = {"groups": ["x" * 100] * 60}
+    assert "too long for a cookie" in site.finish().text
 
 
 def test_audience(provider: OidcProvider) -> None:
@@ -412,15 +329,7 @@ def test_audience(provider: OidcProvider) -> None:
     assert "the id_token of keycloak is not accepted: Signature" in answer.text
 
 
-@pytest.mark.parametrize(
-    ("configuration", "words"),
-    [
-        ({"issuer": "http://evil.example"}, "calls itself"),
-        ({"authorization_endpoint": "javascript:alert(1)"}, "must begin with https"),
-        ({"authorization_endpoint": "http://keycloak.example/authorize"}, "must begin with https"),
-        ({"authorization_endpoint": None}, "no authorization_endpoint"),
-    ],
-)
+@rows(__file__, "test_bad_configuration")
 def test_bad_configuration(site: LoginSite, provider: OidcProvider, configuration: dict[str, Any], words: str) -> None:
     """WP-102: the page says so; the next attempt asks again."""
     provider.configuration = configuration
