@@ -11,8 +11,7 @@ from typing import Any, cast
 import pytest
 
 from nodepool.config.objects import Label
-from nodepool.driver.config import ConfigPool
-from nodepool.launcher.events import MAX_EVENTS, EventRing, HoldEvents, LabelHints, ReloadEvents
+from nodepool.launcher.events import EventRing, HoldEvents, LabelHints, ReloadEvents
 from nodepool.launcher.maintenance import MaintenanceEvents
 from nodepool.launcher.pool_registry import MaintenanceState
 from nodepool.launcher.status import ALL_SECONDS, StatsWorker, StatusWorker
@@ -26,6 +25,7 @@ from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
+from tests.support.tables import rows
 from tests.unit.launcher.conftest import home
 
 PAUSE = Maintenance("provider", "cloud", Mode.PAUSE, "new switch", "alice", 5.0)
@@ -144,17 +144,7 @@ class Nodes(dict[str, Node]):
         self.tell(node_id)
 
 
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"hold_by": "alice@desk", "comment": "disk", "hold_job": "unit"}, "by alice@desk: disk"),
-        ({"comment": "disk"}, "disk"),
-        ({"hold_by": "alice@desk"}, "by alice@desk"),
-        ({"hold_by": "alice@desk", "hold_job": "unit"}, "by alice@desk for job unit"),
-        ({"hold_job": "unit"}, "for job unit"),
-        ({}, ""),
-    ],
-)
+@rows(__file__, "holds")
 def test_nodes_on_hold(fields: dict[str, Any], text: str) -> None:
     """OV-4: one event for each time that a node is held, with who did it and why; of other nodes there is none."""
     nodes, ring = Nodes(), EventRing()
@@ -183,19 +173,7 @@ def test_nodes_that_operators_delete() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("ok", "texts", "events"),
-    [
-        (True, ["provider a added", "label x changed"], ["provider a added", "label x changed"]),
-        (True, [], ["no key has another value"]),
-        (False, ["np.yaml:3: labels: unknown key"], ["np.yaml:3: labels: unknown key"]),
-        (
-            True,
-            ["label added"] * (MAX_EVENTS + 7),
-            [*["label added"] * MAX_EVENTS, "and 7 more; the log of the launcher has all"],
-        ),
-    ],
-)
+@rows(__file__, "reloads")
 def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
     """OV-4: each change is one; many of them do not push out other events."""
     ring = EventRing(100, lambda: 5.0)
@@ -213,25 +191,15 @@ def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
 # -- what operators hold back
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "held", "ends"),
-    [
-        (None, None, False, False),
-        (None, Mode.PAUSE, True, False),
-        (None, Mode.DRAIN, True, True),
-        (Mode.DRAIN, None, True, False),
-        (Mode.DRAIN, Mode.DRAIN, True, True),
-        (Mode.PAUSE, Mode.DRAIN, True, True),
-    ],
-)
-def test_records_of_the_launcher(before: Mode | None, after: Mode | None, held: bool, ends: bool) -> None:
+@rows(__file__, "drains")
+def test_records_of_the_launcher(before: str | None, after: str | None, held: bool, ends: bool) -> None:
     """MT-8: a drained launcher ends, but not for a record that is older than its start: that was on purpose."""
     for name in ("l1", "l1.example.com"):
         records: dict[tuple[str, str], Maintenance] = {}
         state = MaintenanceState(lambda: records, ["l1", "l1.example.com"], lambda: 1000.0)  # noqa: B023
         for mode, since in ((before, 900.0), (after, 1001.0)):
             if mode is not None:
-                records["launcher", name] = Maintenance("launcher", name, mode, since=since)
+                records["launcher", name] = Maintenance("launcher", name, Mode(mode), since=since)
             if since == 900.0:
                 state.note_start()
         assert (state.launcher is not None, state.of_pool("one", "main") is not None) == (held, held)
@@ -245,43 +213,15 @@ def test_records_of_the_launcher(before: Mode | None, after: Mode | None, held: 
 # -- hints about labels
 
 
-class Configured(ConfigPool):
-    def load(self, pool_config: Any) -> None:
-        raise NotImplementedError
-
-
 def pool(*labels: str) -> PoolInfo:
     return PoolInfo("id", "cloud", frozenset(labels), 100, False, "main")
 
 
-WINDOWS = "; no pool has windows: correct the nodeset in Zuul, or add the label"
-
-
-@pytest.mark.parametrize(
-    ("labels", "hint"),
-    [
-        ("debian-smal", "; no pool has debian-smal, did you mean 'debian-small'?"),
-        ("ubuntu-bg", "; no pool has ubuntu-bg, did you mean 'ubuntu-big'?"),
-        ("windows", WINDOWS),
-        ("debian-small windows", WINDOWS),
-        (
-            "ubuntu-big",
-            "; no pool that runs has ubuntu-big, although it is among the configured labels: add it to a pool",
-        ),
-        ("fedora", "; no pool that runs has fedora; nodepool status says why the provider that has it is not served"),
-        ("debian-small debian-large", ""),
-        (
-            "debian-large centos debian-large",
-            "; no pool has all of centos, debian-large: the nodes of a request come from one pool",
-        ),
-        ("", ""),
-    ],
-)
+@rows(__file__, "hints")
 def test_hint(labels: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """J-3: of registered pools and of the configuration. Many requests cost one search, until the pools change."""
     configured = {name: Label(name) for name in ("debian-small", "ubuntu-big", "fedora")}
-    # A pool of a provider that could not be started.
-    configured["fedora"].pools.append(Configured())
+    configured["fedora"].pools.append(cast(Any, object()))
     pools = [pool("debian-small", "debian-large"), pool("centos", "debian-small")]
     hints = LabelHints(lambda: pools, lambda: configured)
     assert hints.hint(labels.split()) == hint

@@ -28,6 +28,7 @@ from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
+from tests.support.tables import rows
 from tests.support.wait import wait_for
 from tests.unit.launcher.conftest import Still, home, locked, raising
 
@@ -198,23 +199,7 @@ def test_what_is_left_of_locks(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) 
     assert znodes.children("/nodepool/nodes") == [bad]
 
 
-@pytest.mark.parametrize(
-    ("fields", "goes"),
-    [
-        ({"state": "ready", "age": 501}, True),
-        ({"state": "ready", "age": 501, "allocated_to": "200-0000000000"}, False),
-        ({"state": "ready", "age": 400}, False),
-        ({"state": "ready", "age": 501, "type": ["other"]}, False),
-        ({"state": "ready", "age": 501, "type": ["other", "small"]}, True),
-        ({"state": "ready", "age": 501, "provider": "elsewhere"}, False),
-        ({"state": "hold", "age": 1001}, True),
-        ({"state": "hold", "age": 900}, False),
-        ({"state": "hold", "age": 900, "hold_expiration": "100"}, True),
-        ({"state": "hold", "age": 900, "hold_expiration": "no number"}, False),
-        ({"state": "hold", "age": 1001, "provider": "elsewhere"}, False),
-        ({"state": "testing", "age": 10_000}, False),
-    ],
-)
+@rows(__file__, "ages")
 def test_ages(sweeps: Sweeps, fields: dict[str, Any], goes: bool) -> None:
     """C-5, C-6, C-7"""
     node_id, other = (sweeps.znodes.add_node(**fields, state_time=time.time() - fields["age"]) for _ in range(2))
