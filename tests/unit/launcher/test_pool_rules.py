@@ -253,26 +253,6 @@ def test_oldest_goes_and_one_in_five_minutes(pool: Evicting) -> None:
     assert pool.evict(0.1) == ["ready", "deleting", "deleting"]
 
 
-@pytest.mark.parametrize(
-    ("state", "since", "waits"),
-    [
-        ("deleting", 10_001.0 - EVICTION_SECONDS, 1.0),
-        ("deleting", 1e12, EVICTION_SECONDS),
-        ("deleting", None, 0.0),
-        ("deleting", 1.0, 0.0),
-        ("ready", 9_999.0, 0.0),
-    ],
-)
-def test_node_that_went_by_itself(pool: Evicting, state: str, since: float | None, waits: float) -> None:
-    """Q-9: a node of the pool that went to `deleting` lately makes room, too. A wrong clock stops nothing for ever."""
-    pool.add(100.0)
-    seen = Node("small")
-    seen.provider, seen.pool, seen.state, seen.state_time = "cloud", "main", state, since
-    pool.eviction.node_seen(seen)
-    assert pool.evict() == (["ready"] if waits else ["deleting"])
-    assert pool.evict(waits) == ["deleting"]
-
-
 def test_taken_meanwhile(pool: Evicting) -> None:
     """Q-8: a node that another client takes stays; another one may be tried at once."""
     node, other = pool.add(100.0), pool.add(200.0)
@@ -354,20 +334,6 @@ def requests_of(owner: PoolInfo) -> Iterator[NodeRequest]:
 
 
 REQUEST = next(requests_of(POOLS[1]))
-
-
-@pytest.mark.parametrize("owner_has_one", [False, True])
-def test_pool_with_a_node_helps_out_when_its_own_are_served(owner_has_one: bool) -> None:
-    """A-5: not at once: requests of its own come first; nor an owner that has a node itself."""
-    turn = Turn()
-    turn.nodes.put("n0", POOLS[0])
-    if owner_has_one:
-        turn.nodes.put("n1", POOLS[1])
-    assert turn.leaves(REQUEST)
-    assert not turn.leaves(next(requests_of(POOLS[0])))
-    assert turn.end_pass() == ([] if owner_has_one else [REQUEST.id])
-    turn.begin_pass(POOLS[0].id, POOLS)
-    assert turn.leaves(REQUEST) == owner_has_one
 
 
 def test_not_passed_over_for_ever() -> None:

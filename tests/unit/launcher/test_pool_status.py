@@ -209,16 +209,3 @@ def test_lines(
     found: list[Any] = lines(10)
     assert ["Pausing for" in text for text in found].count(True) == 1
     assert len(found) == 3
-
-
-def test_wait_for_another_pool(
-    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, caplog: Log
-) -> None:
-    """J-6: it has no line, and is no reason to look."""
-    launcher = still([fake_provider("one", cloud=cloud_name), fake_provider("two", ("gpu",), cloud=cloud_name)])
-    worker = launcher.worker("one")
-    caplog.set_level(logging.INFO)
-    znodes.submit(["gpu"])
-    launcher.passes(worker, "it is known", lambda: len(worker.queue) == 1)
-    assert (worker.run_once() or 99) > FIRST_SECONDS
-    assert "Waiting" not in caplog.text

@@ -3,174 +3,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
 from nodepool.config.objects import Label
-from nodepool.launcher.events import EventRing, HoldEvents, LabelHints, ReloadEvents
-from nodepool.launcher.maintenance import MaintenanceEvents
+from nodepool.launcher.events import EventRing, LabelHints, ReloadEvents, why_held
 from nodepool.launcher.pool_registry import MaintenanceState
-from nodepool.launcher.status import ALL_SECONDS, StatsWorker, StatusWorker
+from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Metric, MetricKind, Registry
 from nodepool.metrics.reports import Gauges
 from nodepool.metrics.statsd import StatsdSink, get_client
-from nodepool.model.event import Event, What
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
 from tests.support.tables import rows
 from tests.unit.launcher.conftest import home
 
-PAUSE = Maintenance("provider", "cloud", Mode.PAUSE, "new switch", "alice", 5.0)
-
-# -- the record of the launcher, and what is published when
-
-
-class Reporting:
-    """A status worker with the pools ``one`` and ``two``; it is its own writer, and what it wrote is in ``calls``."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.pools = [self.pool("one"), self.pool("two")]
-        self.launcher = LauncherStatus(host="l1")
-        self.calls: list[tuple[str, str]] = []
-        self.events: list[Event] = []
-        self.looks: list[str] = []
-        report: Any = SimpleNamespace(name="l1-7", make=lambda: self.launcher)
-        writer: Any = self
-        self.worker = StatusWorker(lambda: self.pools, report, writer, self.events.append, self.clock)
-
-    def pool(self, name: str) -> Any:
-        made = SimpleNamespace(launcher_id=name, shown=PoolStatus(id=name, provider=name, state="running", since=1.0))
-        made.status = SimpleNamespace(make=lambda now: self.look(made))
-        return made
-
-    def look(self, pool: Any) -> Any:
-        self.looks.append(pool.launcher_id)
-        if pool.shown.state == "broken":
-            raise RuntimeError("no status")
-        return pool.shown
-
-    def tell(self, number: int, **changes: Any) -> None:
-        self.pools[number].shown = replace(self.pools[number].shown, **changes)
-
-    def set(self, kind: str, name: str, status: Any) -> None:
-        self.calls.append((name, status.state))
-
-    def remove(self, kind: str, name: str) -> None:
-        self.calls.append((name, "removed"))
-
-    def run(self, *changed: str) -> list[tuple[str, str]]:
-        """What a pass writes."""
-        for name in changed:
-            self.worker.changed(name)
-        self.calls = []
-        self.worker.run_once()
-        return self.calls
-
-
-def test_what_is_published() -> None:
-    """W-1, W-8: what changed alone; a pool without a pass is not looked at, but all are in a while. One that went goes.
-    An error of one stops no other; what follows from two records is an event.
-    """
-    site = Reporting()
-    assert site.run() == [("one", "running"), ("two", "running"), ("l1-7", "running")]
-    site.looks.clear()
-    for number in (0, 1):
-        site.tell(number, state="paused")
-    assert (site.run("one"), site.run("one"), site.looks) == ([("one", "paused")], [], ["one"] * 2)
-    site.clock.pass_seconds(ALL_SECONDS)
-    assert (site.run(), site.run()) == ([("two", "paused")], [])
-    site.tell(0, state="broken")
-    site.tell(1, state="unavailable", code="provider.circuit-open", text="HTTP 503", since=9.0)
-    assert site.run("one", "two") == [("two", "unavailable")]
-    assert [(event.subject, event.what, event.at) for event in site.events] == [("provider two", "unavailable", 9.0)]
-    site.launcher = replace(site.launcher, state="draining")
-    assert site.run("") == [("l1-7", "draining")]
-    site.pools = [site.pools[0], site.pool("three")]
-    assert site.run() == [("three", "running"), ("two", "removed")]
-    assert site.run() == []
-    site.worker.start()
-    site.worker.stop()
-    site.worker.join(20)
-    assert not site.worker.is_alive()
-
-
 # -- events
-
-
-def test_maintenance_events() -> None:
-    """OV-4"""
-    records: dict[tuple[str, str], Maintenance] = {}
-    tell: list[Callable[[], None]] = []
-    ring = EventRing()
-    cache = SimpleNamespace(add_listener=tell.append, snapshot=lambda: dict(records))
-    MaintenanceEvents(cast(Any, cache), ring, "l1")
-    began, drained = "provider cloud is paused by alice: new switch", "provider cloud is drained by alice: new switch"
-    for record, seen in (
-        (PAUSE, [began]),
-        (PAUSE, [began]),
-        (replace(PAUSE, until=500.0), [began]),
-        (replace(PAUSE, mode=Mode.DRAIN), [began, drained]),
-    ):
-        records["provider", "cloud"] = record
-        tell[0]()
-        assert [event.text for event in ring.last(10)] == seen
-    records.clear()
-    tell[0]()
-    assert (ring.last(10)[0].at, ring.last(10)[0].subject) == (5.0, "provider cloud")
-    assert [event.what for event in ring.last(10)] == ["maintenance began", "maintenance began", "maintenance ended"]
-
-
-class Nodes(dict[str, Node]):
-    """The part of the node cache that is asked."""
-
-    def add_listener(self, listener: Callable[[str], None]) -> None:
-        self.tell = listener
-
-    def put(self, node_id: str, **fields: Any) -> None:
-        """It changes; without fields it goes."""
-        self.pop(node_id, None)
-        if fields:
-            self[node_id] = Node("small", node_id)
-            self[node_id].load({"type": ["small"], **fields})
-        self.tell(node_id)
 
 
 @rows(__file__, "holds")
 def test_nodes_on_hold(fields: dict[str, Any], text: str) -> None:
-    """OV-4: one event for each time that a node is held, with who did it and why; of other nodes there is none."""
-    nodes, ring = Nodes(), EventRing()
-    HoldEvents(cast(Any, nodes), ring, "l1")
-    for node_id, state, since in (
-        *(("01", "ready", 1e4), ("02", "hold", 2e4), ("02", "hold", 2e4), ("03", "in-use", 3e4)),
-        # Held again, with a time between, or while nothing was heard of it.
-        *(("02", "ready", 4e4), ("02", "hold", 5e4), ("02", "hold", 6e4)),
-    ):
-        nodes.put(node_id, state=state, state_time=since, **fields)
-    assert [event.at for event in ring.last(10)] == [2e4, 5e4, 6e4]
-    assert {(one.subject, one.what, one.text) for one in ring.last(10)} == {("node 02", What.HELD.value, text)}
-
-
-def test_nodes_that_operators_delete() -> None:
-    """OV-4: one event, by the operator; what a launcher deletes itself is none."""
-    nodes, ring = Nodes(), EventRing()
-    HoldEvents(cast(Any, nodes), ring, "l1")
-    for _ in range(2):
-        nodes.put("01", state="deleting", deleted_by="alice@desk", state_time=7.0)
-    nodes.put("02", state="deleting", state_time=7.0)
-    nodes.put("03", state="ready", deleted_by="alice@desk", state_time=7.0)
-    nodes.put("01")
-    assert [(event.at, event.actor, event.subject, event.text) for event in ring.last(10)] == [
-        (7.0, "alice@desk", "node 01", "delete by alice@desk")
-    ]
+    """OV-4: who did it, and why."""
+    node = Node("small")
+    node.load({"state": "hold", "type": ["small"], **fields})
+    assert why_held(node) == text
 
 
 @rows(__file__, "reloads")
@@ -315,17 +176,6 @@ def test_gauges_of_the_system(stats: Stats) -> None:
     stats.add()
     stats.worker.emit_once()
     assert READY.format(1) in stats.server.drain()
-
-
-def test_gauges_of_the_launcher(stats: Stats) -> None:
-    """reference/metrics 2, 5: limits about every second, internals every 10 s, leader or not."""
-    stats.leader = False
-    assert [stats.after(seconds) for seconds in (0, 0.5, 0.5, 9)] == [
-        ["limit:3|g", "own:7|g"],
-        [],
-        ["limit:3|g"],
-        ["limit:3|g", "own:7|g"],
-    ]
 
 
 def test_leadership(stats: Stats) -> None:

@@ -115,16 +115,6 @@ def test_null_never_replaces_a_tenant() -> None:
         assert asked.to_dict(1.0)["requestor_data"] == value
 
 
-def test_order_is_text_number_text() -> None:
-    """A-1: PPP as text, relative priority as number, sequence as text."""
-    ordered = [("099-9", 5), ("100-1", 0), ("200-3", 2), ("200-1", 10), ("200-2", 10), ("900-0", 0)]
-    requests = [NodeRequest(id) for id, _ in ordered]
-    for request, (_, relative) in zip(requests, ordered, strict=True):
-        request.relative_priority = relative
-    mixed = [requests[number] for number in (3, 5, 0, 2, 4, 1)]
-    assert sorted(mixed, key=lambda request: request.order_key) == requests
-
-
 def test_state_time_moves_with_the_state_only() -> None:
     """zookeeper 1: a change sets state_time to now, loading restores the stored one."""
     node = Node.from_dict({"state": "ready", "state_time": 5.0, "provider": "p", "slot": 1, "extra_key": 1})
@@ -174,10 +164,6 @@ def test_for_released_drivers() -> None:
     assert node.toDict() == data
     node.updateFromDict({**data, "az": "z1"})
     assert (node.id, node.az) == ("0000000001", "z1")
-    built = ImageBuild.fromDict(GOOD["build"], "image", "1")
-    assert (built.image_name, built.id, built.formats) == ("image", "1", ["qcow2", "raw"])
-    uploaded = ImageUpload.fromDict(GOOD["upload"], "1", "cloud", "image", "2")
-    assert (uploaded.image_name, uploaded.build_id, uploaded.provider_name, uploaded.id) == ("image", "1", "cloud", "2")
     request = NodeRequest.fromDict({**NodeRequest().to_dict(5.0), "jenkins_label": "x"}, "500-1")
     assert (request.toDict()["jenkins_label"], request.stat) == ("x", None)
     request.updateFromDict({"state": "requested", "node_types": ["a", "b"], "requestor": "zuul", "tenant_name": "acme"})

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from nodepool.model import reasons
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FLAG,
@@ -37,25 +36,7 @@ from nodepool.model.config_keys import (
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
 from nodepool.model.maintenance import MODES, Maintenance, Mode, znode_name
 from nodepool.model.quota import QuotaInformation, Shortage, first_shortage
-from nodepool.model.reasons import (
-    IMAGE_MISSING,
-    POOL_DISABLED,
-    POOL_PAUSED,
-    Reason,
-    ReasonCode,
-    ReasonText,
-    hidden_limit,
-    images_missing,
-    in_order,
-    joined,
-    launch_failed,
-    pool_paused,
-    quota_used_up,
-    reason_of,
-    tenant_limit,
-    tenant_order,
-    too_small,
-)
+from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.record import InvalidRecord, as_json, plain, read
 from nodepool.model.status import (
     AbsentProvider,
@@ -232,8 +213,6 @@ def test_words() -> None:
 
 # -- quotas (reference/driver 12)
 
-AMOUNTS = st.dictionaries(st.sampled_from(["cores", "instances", "ram", "volumes", "L-1216C47A"]), st.integers(0, 1000))
-
 
 def compute(info: QuotaInformation) -> dict[str, float]:
     found: dict[str, float] = info.quota["compute"]
@@ -265,16 +244,6 @@ def test_resources_of_a_record() -> None:
     assert compute(QuotaInformation.from_resources(odd)) == {"cores": 2, "ram": 0, "instances": 0, "gpu": 1.5}
 
 
-@given(AMOUNTS, AMOUNTS)
-def test_subtract_undoes_add(first: dict[str, float], second: dict[str, float]) -> None:
-    info = QuotaInformation.from_resources(first)
-    assert info.get_resources() == {"cores": 0, "instances": 0, "ram": 0, **first}
-    other = QuotaInformation.from_resources(second)
-    info.add(other)
-    info.subtract(other)
-    assert {name: amount for name, amount in compute(info).items() if amount} == {n: a for n, a in first.items() if a}
-
-
 @rows(__file__, "first_shortage")
 def test_first_shortage(need: dict[str, float], expected: list[Any] | None) -> None:
     """What has no limit is never short."""
@@ -299,54 +268,30 @@ def test_reference_has_each_code() -> None:
     assert page.count("\n~~~") == len(sections)
 
 
-CAUSE = quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
+CAUSE = reasons.quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
 
 
-RESOURCES = {"cores": "cores", "instances": "instances", "ram": "MiB of ram", "gb": "gb"}
+@rows(__file__, "reasons")
+def test_reasons(make: str, given: list[Any], numbers: dict[str, float], code: str, text: str) -> None:
+    """A-13, E-4, J-3: of the limit, what is used, and what is needed; those with a cause have its numbers and text."""
+    arguments = [CAUSE if value == "CAUSE" else value for value in given]
+    found = getattr(reasons, make)(*arguments, **numbers)
+    assert (found.code.value, found.text) == (code, text)
+    assert numbers.items() <= json.loads(json.dumps(found.numbers)).items()
+    assert "CAUSE" not in given or found.numbers in (CAUSE.numbers, {"place": given[0], "total": given[1]})
 
 
-def test_reasons_with_numbers() -> None:
-    """A-13, E-4: of the limit, what is used, and what is needed; those with a cause have its numbers and text."""
-    for (name, words), code in zip(RESOURCES.items(), ("cores", "instances", "ram", "resource"), strict=True):
-        for needed, more in ((1, ""), (1.5, ", 1.5 more needed")):
-            found = quota_used_up("x", name, limit=20, used=20.0, needed=needed)
-            assert (found.code.value, found.text) == (f"room.{code}", f"quota: 20 of 20 {words} of x in use{more}")
-            assert json.loads(json.dumps(found.numbers)) == {"limit": 20, "used": 20, "needed": needed}
-    small = too_small("pool main", "ram", limit=4096, needed=8192)
-    assert small.text == "it would exceed quota: 8192 MiB of ram needed, the limit of pool main is 4096"
-    assert (small.code, small.numbers) == (ReasonCode.QUOTA_TOO_SMALL, {"limit": 4096, "needed": 8192})
-    caused = [pool_paused("200-7", CAUSE), tenant_order("poor", CAUSE)]
-    assert [one.code.value for one in caused] == ["wait.pool-paused", "wait.tenant-order"]
-    assert all(CAUSE.text in one.text and one.numbers == CAUSE.numbers for one in caused)
-    hidden = hidden_limit("small", 12, 12, "VcpuLimitExceeded")
-    assert (hidden.code, hidden.numbers) == (ReasonCode.ROOM_HIDDEN, {"limit": 12, "used": 12, "needed": 1})
-    limits = [tenant_limit("poor", "cores", limit=10, used=used, needed=4 if used == 8 else 1) for used in (10, 8)]
-    assert [one.text.removeprefix("tenant poor ") for one in limits] == [
-        *("is at its limit of 10 cores", "uses 8 of 10 cores, 4 more needed"),
-    ]
-    assert {one.code for one in limits} == {ReasonCode.ROOM_TENANT}
-
-
-def test_other_reasons() -> None:
-    """J-3: each cause once; texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
-    failed = launch_failed({"1": "no flavor", "2": "", "3": "no flavor", "4": "no network"})
-    assert failed.text == "node 1, 2, 3, 4 failed to launch: no flavor; no network"
-    assert (failed.code, failed.numbers) == (ReasonCode.LAUNCH_FAILED, {"nodes": 4})
-    assert launch_failed({"1": ""}).text == "node 1 failed to launch"
-    missing = images_missing(["big", "small"], {"small": "no usable image", "other": "-"})
-    assert missing.text == "images are not available: label(s) big, small; small: no usable image"
-    assert images_missing(["big"], {}).text == "images are not available: label(s) big"
-    assert reason_of(ReasonText(POOL_DISABLED)) is POOL_DISABLED
-    assert reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
-    two = joined([IMAGE_MISSING, POOL_DISABLED])
-    assert (two.code, two.text) == (IMAGE_MISSING.code, f"{IMAGE_MISSING.text}; {POOL_DISABLED.text}")
-    assert joined([IMAGE_MISSING]) is IMAGE_MISSING
-    assert joined([]).code is ReasonCode.DRIVER_DECLINED
-    places = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st"}
-    orders = {place: in_order(place, 30, None) for place in places}
-    assert {place: found.text.partition(" ")[0] for place, found in orders.items()} == places
-    assert orders[3].numbers == {"place": 3, "total": 30}
-    assert in_order(3, 14, POOL_PAUSED).text == f"3rd of 14 requests in front of the limit: {POOL_PAUSED.text}"
+def test_texts_of_drivers() -> None:
+    """J-3: texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
+    assert reasons.reason_of(ReasonText(reasons.POOL_DISABLED)) is reasons.POOL_DISABLED
+    assert reasons.reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
+    two = reasons.joined([reasons.IMAGE_MISSING, reasons.POOL_DISABLED])
+    assert (two.code, two.text) == (
+        reasons.IMAGE_MISSING.code,
+        f"{reasons.IMAGE_MISSING.text}; {reasons.POOL_DISABLED.text}",
+    )
+    assert reasons.joined([reasons.IMAGE_MISSING]) is reasons.IMAGE_MISSING
+    assert reasons.joined([]).code is ReasonCode.DRIVER_DECLINED
 
 
 # -- declarations of configuration keys
@@ -407,16 +352,3 @@ def test_names_of_keys() -> None:
     assert section_class(Section, "items") is Item
     with pytest.raises(TypeError, match="tags of Section is no list of sections"):
         section_class(Section, "tags")
-
-
-def test_keys_from_elsewhere() -> None:
-    """A base class may read its own first; a default may come from another object."""
-    first = Section()
-    first.read_keys({"name": "s", "wait": 5, "meta": {"a": 1}}, Item)
-    assert vars(first) == {"name": "s", "zones": None}
-    outer, inner = Item(), Item()
-    outer.read_keys({"name": "o", "zones": ["a"]})
-    inner.owner = outer
-    for given_zones, zones in (({}, ["a"]), ({"zones": ["b"]}, ["b"])):
-        inner.read_keys({"name": "i", **given_zones})
-        assert (inner.zones, outer.zones) == (zones, ["a"])

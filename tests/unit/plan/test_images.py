@@ -41,6 +41,7 @@ from nodepool.plan.images import (
     uploads_end,
 )
 from tests.support.image_views import build, build_of, image, images, upload
+from tests.support.image_views import image as image_view
 from tests.support.tables import rows
 
 NOW = 10000.0
@@ -77,24 +78,19 @@ def ready(number: int, *uploads: Any, **fields: Any) -> BuildView:
 def test_when_an_image_is_built(
     builds: list[dict[str, Any]], image: dict[str, Any], reason: str, look_again_at: float | None
 ) -> None:
-    """B-1, B-4, B-11, P-1"""
+    """B-1, B-2, B-4, B-11, P-1"""
     view = view_of(builds, **image).image("debian")
     found = build_due(DEBIAN, view, BuildHistory(), 1100.0)
     # The reason says whether it is due.
     assert (found.reason, getattr(found, "look_again_at", None)) == (reason, look_again_at)
     assert isinstance(found, Due) is not reason.startswith(("it is", "paused", "the newest build is young"))
+    # B-2: every wanted format, also those of providers of which another builder takes care.
+    more, none = (replace(DEBIAN, formats=frozenset(formats)) for formats in (("qcow2", "raw", "vhd"), ()))
+    ready_now = image_view(build("b1", "ready", 500.0))
+    assert build_due(more, ready_now, BuildHistory(), 600.0) == Due("the newest build has no raw, vhd")
+    assert isinstance(build_due(none, image_view(), BuildHistory(), 600.0), NotDue)
     paused = NotDue("paused in the configuration")
     assert build_due(replace(DEBIAN, paused=True), view, BuildHistory(), 1100.0) == paused
-
-
-def test_formats() -> None:
-    """B-2: every wanted format, also those of providers of which another builder takes care."""
-    more = replace(DEBIAN, formats=frozenset({"qcow2", "raw", "vhd"}))
-    view = image(build("b1", "ready", 500.0, formats=["qcow2"]))
-    assert build_due(more, view, BuildHistory(), 600.0) == Due("the newest build has no raw, vhd")
-    view = image(build("b1", "ready", 500.0, formats=["qcow2", "raw", "vhd", "vmdk"]))
-    assert isinstance(build_due(more, view, BuildHistory(), 600.0), NotDue)
-    assert isinstance(build_due(replace(DEBIAN, formats=frozenset()), image(), BuildHistory(), 600.0), NotDue)
 
 
 def failed(number: int, time: float) -> ImageView:
@@ -203,15 +199,6 @@ def test_next_upload(jobs: list[str], running: list[str], workers: int, provider
     """U-6: the newest build first; of several providers the one that has the least under way."""
     found = next_upload(map(job, jobs), list(map(job, running)), workers, providers)
     assert found == (None if expected is None else job(expected))
-
-
-def test_newest_build_of_all_images_first() -> None:
-    """U-1"""
-    view = ImagesView({name: image(build("b1", "ready", time)) for time, name in ((1.0, "debian"), (2.0, "fedora"))})
-    names = ("debian", "fedora")
-    use = WantedImages({name: WantedImage(name) for name in names}, {"cloud": dict.fromkeys(names, QCOW2)})
-    due = uploads_due(use, view, HERE, UploadHistory(), 10.0)
-    assert [job.build_time for job in due.jobs] == [2.0, 1.0]
 
 
 @rows(__file__, "overtaken")

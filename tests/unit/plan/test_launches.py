@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import builtins
-import itertools
 import math
 from dataclasses import replace
 
@@ -21,7 +20,6 @@ from nodepool.plan.launch import (
     TABLE,
     Failure,
     LearnedLimit,
-    Retry,
     after_failure,
     answer_was_lost,
     classify,
@@ -77,13 +75,6 @@ def test_table_of_failures() -> None:
 def test_what_follows(kind: str, attempt: int, circuit_open: bool, expected: str) -> None:
     """L-4, L-7, L-9, Q-14, F-5"""
     assert type(after_failure(Failure(kind), attempt, 3, circuit_open=circuit_open)).__name__ == expected
-
-
-def test_pauses_between_attempts() -> None:
-    """L-6: they grow, up to a limit."""
-    found = [after_failure(Failure.INSTANCE, attempt, 100, circuit_open=False) for attempt in (1, 2, 50)]
-    pauses = [step.delay_seconds for step in found if isinstance(step, Retry)]
-    assert 0 < pauses[0] < pauses[1] < pauses[2] < 10
 
 
 def test_pace() -> None:
@@ -204,20 +195,6 @@ def test_limit_that_a_cloud_does_not_report() -> None:
     assert [limit.allows(0.1, 20), limit.allows(0.2, 19), limit.allows(0.3, 20)] == [False, True, False]
     first = LIMIT_PROBE.first_seconds
     assert [limit.allows(first, 20), limit.allows(first + 0.1, 21)] == [True, False]
-
-
-def test_probes_come_seldom_while_they_are_refused() -> None:
-    """L-7"""
-    limit, probes = LearnedLimit(), list[float]()
-    limit.refused(0.0, 20)
-    for now in (half / 2 for half in range(1, 401)):
-        if limit.allows(now, 20):
-            probes.append(now)
-            limit.refused(now + 0.1, 20)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
-    assert probes[0] == LIMIT_PROBE.first_seconds
-    assert pauses == sorted(pauses)
-    assert pauses[-1] >= LIMIT_PROBE.longest_seconds
 
 
 def test_aged_answer() -> None:

@@ -25,7 +25,6 @@ from nodepool.plan.triage import (
     Fulfil,
     Leave,
     PoolInfo,
-    able_pools,
     declined_state,
     first_choice,
     screen,
@@ -96,12 +95,6 @@ def test_may_a_pool_serve_a_kind(
     assert not isinstance(verdict, Decline) or verdict.reason == missing
 
 
-def test_the_other_pool_does_not_act_either_way() -> None:
-    """A-3: who has the wish of a request to another provider leaves it."""
-    better = pool("better", provider_name="third", priority=1)
-    assert isinstance(screen(kind(provider="cloud"), better, [ME, better]), Leave)
-
-
 @rows(__file__, "state_after_a_refusal")
 def test_state_after_a_refusal(declined_by: list[str], registered: list[str], absent: list[str], state: str) -> None:
     """A-15: a pool whose launcher is being restarted is waited for, if it could serve the request."""
@@ -134,15 +127,6 @@ def test_first_choice() -> None:
     assert min(counts[one.id] for one in pools) > 0.8 * len(requests) / len(pools)
     assert all(before in (chosen(request, pools[1:]), "pool-0") for request, before in found.items())
     assert first_choice("200-0000000000", []) is None
-
-
-def test_pools_that_may_be_the_first_choice() -> None:
-    """A-3, A-4: a pool that would leave such a request anyway is not asked."""
-    plain, other = pool("plain", "small"), pool("other", provider_name="other-cloud")
-    better = pool("better", "small", priority=50)
-    assert able_pools(kind("large"), [plain, better, other]) == [other]
-    assert able_pools(kind("small", provider="other-cloud"), [plain, other]) == [other]
-    assert able_pools(kind("small"), [plain, better, other]) == [better]
 
 
 # -- what a pool does with a waiting request
