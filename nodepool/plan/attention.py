@@ -86,7 +86,6 @@ def problems(
         *_absent(launchers),
         *_ownerless(seen),
         *_missing(pools),
-        *_other_installations(pools),
         *_maintenance(seen),
         *_labels(pools),
         *_launches(pools),
@@ -139,10 +138,17 @@ def _ownerless(seen: Observed) -> Iterator[StatusProblem]:
 
 def _missing(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
-        missing = {node: when for pool in members for node, when in pool.missing.items()}
-        if missing:
-            text = f"{of_missing(provider, sorted(missing))}: {look_at_place()}"
-            yield StatusProblem("provider", text, next=min(missing.values()), command=f"explain {provider}")
+        for text, when in missing_of(provider, members):
+            yield StatusProblem("provider", text, next=when, command=f"explain {provider}")
+        for text in of_others(provider, members):
+            yield StatusProblem("provider", text, command=f"explain {provider}")
+
+
+def missing_of(provider: str, pools: Sequence[PoolSummary]) -> list[tuple[str, float]]:
+    """D-9: the nodes of a provider that are missing, with what ends it, and when the first one counts as lost."""
+    missing = {node: when for pool in pools for node, when in pool.missing.items()}
+    text = f"{of_missing(provider, sorted(missing))}: {look_at_place()}"
+    return [(text, min(missing.values()))] if missing else []
 
 
 def of_missing(provider: str, nodes: Sequence[str]) -> str:
@@ -158,11 +164,13 @@ def look_at_place() -> str:
     )
 
 
-def _other_installations(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
-    for provider, members in by_provider(pools).items():
-        for other, count in others_of(pool.other_installations for pool in members).items():
-            text = f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
-            yield StatusProblem("provider", text, command=f"explain {provider}")
+def of_others(provider: str, pools: Sequence[PoolSummary]) -> list[str]:
+    """D-10: what other installations have in the cloud of a provider, with what ends it."""
+    found = others_of(pool.other_installations for pool in pools)
+    return [
+        f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
+        for other, count in found.items()
+    ]
 
 
 def _maintenance(seen: Observed) -> Iterator[StatusProblem]:
