@@ -648,11 +648,6 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
     return sorted(found, key=lambda wait: (-wait.count, wait.oldest))
 
 
-def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
-    """What has to do with some requests: whoever explains one of them looks through all requests and nodes."""
-    return replace(seen, requests=requests, nodes=seen.node_index.allocated_to(requests))
-
-
 def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCause]:
     """Id of each request that waits or failed -> why.
 
@@ -664,7 +659,9 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
     order = list(kinds)
     for start in range(0, len(order), _TOGETHER):
         some = order[start : start + _TOGETHER]
-        of_firsts = _only(seen, {firsts[kind].key: firsts[kind] for kind in some})
+        # Whoever explains one of them looks through all requests and nodes.
+        mine = {firsts[kind].key: firsts[kind] for kind in some}
+        of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine))
         for kind in some:
             cause = _cause(firsts[kind], of_firsts)
             found.update((request.key, cause) for request in kinds[kind])

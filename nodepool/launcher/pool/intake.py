@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from nodepool.launcher.pool.view import PassContext
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
-    from nodepool.plan.queue import RequestKind
     from nodepool.zk.reply import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
@@ -107,13 +106,13 @@ class Intake:
 
     def _put_back(self) -> None:
         """Deferred requests whose time has come wait again, unless that is pointless."""
-        for due in self._pool.desk.take_due():
-            request = self._pool.open_request(due.request_id)
+        for request_id, case, reason in self._pool.desk.take_due():
+            request = self._pool.open_request(request_id)
             if request is None:
                 continue
             held = self._pool.held(request.node_types) is not None
-            if not held and due.pointless is not None and self._is_pointless(due.request_id, due.pointless):
-                self._pool.desk.defer(due.request_id, due.reason, due.delay_seconds, due.pointless)
+            if not held and case.pointless is not None and self._is_pointless(request_id, case.pointless):
+                self._pool.desk.defer(request_id, reason, case.delay_seconds, case.pointless)
                 # What it let go of may be nothing that the other one can use, but room (Q-8).
                 self._eviction.evict()
             else:
@@ -180,7 +179,10 @@ class Intake:
         if handler is not None:
             return self._serve(bucket, handler, verdict, until)
         if isinstance(verdict, Leave):
-            self._leave(request, verdict, view)
+            # It is another pool's turn, or its work already; the bucket goes on.
+            if verdict.reason is FIRST_CHOICE:
+                self._view.turns.pass_over(request, view.turns)
+            self._pool.desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
             return True
         if isinstance(verdict, Decline):
             self._decline(bucket, verdict)
@@ -198,12 +200,6 @@ class Intake:
             return True
         self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
         return not self._pool.desk.paused
-
-    def _leave(self, request: NodeRequest, verdict: Leave, view: RequestView) -> None:
-        """It is another pool's turn, or its work already; the bucket goes on."""
-        if verdict.reason is FIRST_CHOICE:
-            self._view.turns.pass_over(request, view.turns)
-        self._pool.desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
 
     def _take_passed_over(self) -> None:
         """Nodes were left over: requests of others that they can serve are next."""
@@ -244,7 +240,9 @@ class Batch:
         followers: list[NodeRequestHandler] = []
         # It is met again, and judged, when each is taken for itself.
         with Guard(handler.log, "Taken without those behind it", but=ZKConnectionError, level=DEBUG, traceback=False):
-            room = self._sure_room(kind, handler)
+            room = self._view.ahead(kind, handler)
+            if room > 1 and self._view.objection(kind, handler) is not None:
+                room = 1
             followers = self._followers(bucket, until, min(at_most, room))
         handlers = [handler, *followers]
         try:
@@ -255,11 +253,6 @@ class Batch:
             self._view.tenants.add(kind)
         self._run(locked)
         return len(locked)
-
-    def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
-        """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
-        room = self._view.ahead(kind, handler)
-        return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
 
     def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:
         """Handlers of the requests behind the head."""
@@ -416,7 +409,11 @@ class FastPath:
             self._send(request_id, service)
 
     def _send(self, request_id: str, service: _Service) -> None:
-        refused = [n for n, check in zip(service.nodes, service.checks, strict=True) if not _good(check)]
+        refused = [
+            node
+            for node, check in zip(service.nodes, service.checks, strict=True)
+            if check.cancelled() or check.exception() is not None or not check.result()
+        ]
         if refused:
             for node in refused:
                 self._pool.free.set_aside(node)
@@ -532,10 +529,6 @@ class FastPath:
             self._pool.free.release(node.key)
 
 
-def _good(check: concurrent.futures.Future[bool]) -> bool:
-    return not check.cancelled() and check.exception() is None and check.result()
-
-
 # Declining requests that a pool has not locked, many at a time (rules A-14, A-15).
 
 #: Requests of one kind declined in one pass.
@@ -575,14 +568,17 @@ class Declines:
         pool = self._pool
         requests = pool.zk.requests
         registered, absent = [other.id for other in pool.registered_pools()], pool.absent_pools()
-        others_away = self._others_are_away(registered)
+        just_started = monotonic() - self._begun_monotonic <= START_SECONDS
+        others_away = just_started and self._others_are_away(registered)
         sent: list[tuple[NodeRequest, Reply]] = []
         for request_id in request_ids:
             self._pool.queue.discard(request_id)
             cached = pool.open_request(request_id)
             if cached is None:
                 continue
-            if others_away or self._may_be_for_others(cached):
+            # What was submitted before we came may be for those who are on their way back.
+            older = cached.created_time is not None and cached.created_time < self._begun
+            if others_away or (just_started and older):
                 self._pool.desk.defer(request_id, OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
@@ -603,24 +599,12 @@ class Declines:
             request.fail_in_short()
             self._finish(request, self._pool.zk.requests.send_unlocked(request), REQUEST_TOO_LARGE)
 
-    @property
-    def _just_started(self) -> bool:
-        return monotonic() - self._begun_monotonic <= START_SECONDS
-
     def _others_are_away(self, registered: Collection[str]) -> bool:
-        """Did we begin a moment ago, and are there nodes of launchers that are not? They may serve what we do not."""
-        if not self._just_started:
-            return False
+        """Are there nodes of launchers that are not there? They may serve what we do not."""
         return any(
             POOL_MARK in (node.launcher or "") and node.launcher not in registered
             for node in self._pool.cache.nodes.values()
         )
-
-    def _may_be_for_others(self, request: NodeRequest) -> bool:
-        """Was it submitted before we came, and may those who can serve it be on their way back?"""
-        if not self._just_started:
-            return False
-        return request.created_time is not None and request.created_time < self._begun
 
     def _finish(self, request: NodeRequest, reply: Reply, reason: Reason) -> None:
         log = get_annotated_logger(

@@ -79,6 +79,7 @@ class PoolStatusMaker:
     def _look(self, provider: Provider, now: float) -> PoolStatus:
         pool, before = self._pool, self._before
         snapshot = pool.desk.snapshot()
+        slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
         ready = pool.launcher.free_counts.of_pool(pool.provider_name, pool.pool_name)
         state, cause = _state(provider, snapshot, pool.hold)
         same = before.since and (state, cause.code or None) == (before.state, before.code)
@@ -101,7 +102,8 @@ class PoolStatusMaker:
             launches=self._launch_log.status(self._handlers.launches()),
             launching=self._launching(now),
             hosts=self._hosts(provider, now),
-            slow_calls=self._slow_calls(),
+            # Rounded down, so that a call that has not ended changes the record now and then only.
+            slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
             missing=dict(sorted(gateway.missing_instances(provider).items())),
             other_installations=dict(sorted(gateway.other_installations(provider).items())),
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
@@ -128,11 +130,6 @@ class PoolStatusMaker:
                 known = replace(launch, usual=self._launch_log.usual(launch.label))
                 found.append(replace(known, slow=attention.is_slow(known, now)))
         return found
-
-    def _slow_calls(self) -> dict[str, float]:
-        """Rounded down, so that a call that has not ended changes the record now and then only."""
-        found = gateway.slow_calls(self._pool.provider_name, attention.SLOW_CALL_SECONDS)
-        return {hook: attention.rounded(seconds) for hook, seconds in found.items()}
 
     def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
