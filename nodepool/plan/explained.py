@@ -393,7 +393,8 @@ class RequestsAhead:
     """How many requests come before one, in any pool."""
 
     def __init__(self, request: NodeRequest, others: Iterable[NodeRequest]) -> None:
-        before = [other for other in others if other.order_key < request.order_key]
+        key = request.order_key
+        before = [other for other in others if other.order_key < key]
         self._pending = {other.key for other in before if other.state == states.PENDING}
         self._waiting = Counter(
             (frozenset(other.node_types), frozenset(other.declined_by))

@@ -29,7 +29,8 @@ class Records(dict[str, Any]):
 
 
 class Pool(SimpleNamespace):
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
 
 
 class Site:
@@ -103,7 +104,7 @@ class Site:
         ):
             (names.add if member else names.discard)(key)
         if key and not gone:
-            made = {"node": node, "request": request}.get(kind, lambda *_, **__: PoolComponent())
+            made: Any = {"node": node, "request": request}.get(kind, lambda *_, **__: PoolComponent())
             labels = fields.pop("labels", "small").split()
             told = {"provider": "one", "version": None} if kind == "node" else {}
             cache[key] = made(1, *labels, **{**told, "id": key, **fields})

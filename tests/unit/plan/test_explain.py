@@ -36,7 +36,7 @@ def test_remedies(codes: str, pool: dict[str, Any], there: dict[str, Any], expec
 
 def test_kinds_with_the_same_labels() -> None:
     """E-1: a request that another pool declined waits for something else than one that none has declined."""
-    marks = [RequestKind.of(request(**fields)).mark for fields in ({}, {"declined_by": ["another"]})]
+    marks = [RequestKind.of(request(declined_by=others)).mark for others in ([], ["another"])]
     waiting = [
         {"labels": ["gpu"], "tenant": "t1", "code": code, "mark": mark}
         for code, mark in zip((FULL[0], "wait.order"), marks, strict=True)
@@ -49,7 +49,8 @@ def test_kinds_with_the_same_labels() -> None:
     ):
         there = {"requests": [{"declined_by": declined_by}], "pools": ["cloud-1 gpu"]}
         seen = world({**there, "statuses": [{"provider": "cloud-1", "waiting": waiting}]})
-        assert explain_request(*seen.requests.values(), seen).code in codes
+        (one,) = seen.requests.values()
+        assert explain_request(one, seen).code in codes
 
 
 @rows(__file__, "names")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from nodepool.model.image import BuildView, ImagesView, ImageView
 from nodepool.plan.images import (
@@ -230,9 +230,9 @@ def test_records_that_go(use: dict[str, Any], builds: list[dict[str, Any]], expe
 
 
 @rows(__file__, "how_long_a_record_stays")
-def test_how_long_a_record_stays(state: str, time: float, fields: dict[str, str], seconds: float, find: bool) -> None:
+def test_how_long_a_record_stays(state: str, time: float, fields: dict[str, Any], seconds: float, find: bool) -> None:
     """R-4, R-8"""
-    view = upload(7, state, time=time, **{"external_id": None, **fields})
+    view = upload(7, state, time=time, **{"external_id": cast(Any, None), **fields})
     (found,) = judge_images(wanted({"cloud": "qcow2"}), images(ready(1, view)), NOW, ("debian",))
     assert isinstance(found, DeleteUpload)
     assert (found.stays_seconds, found.find) == (seconds, find)

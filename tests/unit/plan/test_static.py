@@ -50,7 +50,7 @@ BLIND: dict[str, Any] = {"check": False, "keys_wanted": False}
 
 
 def host(**fields: Any) -> HostSpec:
-    lists = {name: tuple(fields.pop(name)) for name in ("labels", "host_keys") if name in fields}
+    lists: dict[str, Any] = {name: tuple(fields.pop(name)) for name in ("labels", "host_keys") if name in fields}
     return HostSpec(**{"id": ID, "pool": "main", "labels": ("small",), **fields, **lists})
 
 
