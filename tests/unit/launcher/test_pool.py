@@ -14,12 +14,13 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS
-from nodepool.launcher.pool.intake import Declines, Intake
+from nodepool.launcher.pool.intake import Batch, Declines, Intake
 from nodepool.launcher.pool.view import PassContext
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model.reasons import ERROR_JUDGING, NO_ROOM, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
+from nodepool.plan.triage import PoolInfo
 from nodepool.zk.reply import Reply
 from nodepool.zk.request_store import RequestStore
 from tests.support.counted import Counted
@@ -78,6 +79,25 @@ def test_order_and_size_of_passes(
     assert len({node for nodes in fulfil(launcher, worker, znodes, *ids) for node in nodes}) == 5
     # WP-77: the time until the answer is noted.
     assert sum(counted.new().values()) == 5
+
+
+def test_turns_of_others_in_a_batch(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch
+) -> None:
+    """A-5, A-11: a request that is left to another pool does not end the batch."""
+    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
+    ids, launch, taken = [znodes.submit(["small"]) for _ in range(5)], Batch.launch, list[int]()
+    other = [PoolInfo("other", "two", frozenset({"small"}), 100, paused=False)]
+    monkeypatch.setattr(worker.view.turns, "of_others", lambda _, one: other if one.key in (ids[1], ids[3]) else ())
+
+    def note(*given: Any) -> int:
+        taken.append(launch(*given))
+        return taken[-1]
+
+    monkeypatch.setattr(Batch, "launch", note)
+    launcher.knows_requests(5)
+    worker.run_once()
+    assert taken == [3]
 
 
 def test_work_follows_the_kinds_not_the_queue(

@@ -175,16 +175,6 @@ def test_for_released_drivers() -> None:
     assert text.format(request=safe) == "500-1 ['a', 'b'] zuul acme None"
 
 
-def test_renew() -> None:
-    """Everything is as it was read again, but the lock."""
-    request, fresh = NodeRequest("500-1"), NodeRequest("500-1")
-    lock: Any = object()
-    request.lock, request.version = lock, 1
-    fresh.relative_priority, fresh.version = 7, 2
-    request.renew(fresh)
-    assert (request.relative_priority, request.version, request.lock) == (7, 2, lock)
-
-
 # -- moves between states (4.3, 5.2)
 
 

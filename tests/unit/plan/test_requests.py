@@ -186,8 +186,9 @@ def test_judged_by_kind(view: dict[str, Any], expected: str) -> None:
 
 @rows(__file__, "verdicts_of_heads")
 def test_head_of_the_queue(view: dict[str, Any], expected: str) -> None:
-    """A-5, A-8, A-9, A-13, A-22, Q-7, Q-15."""
-    assert words(judge(view)) == expected
+    """A-5, A-8, A-9, A-13, A-22, M-7, Q-7, Q-15."""
+    fields: dict[str, Any] = {"reuse": False, "requestor": MIN_READY_REQUESTOR} if view.get("min_ready") else {}
+    assert words(judge(view, **fields)) == expected
 
 
 def test_ready_nodes() -> None:
@@ -206,16 +207,6 @@ def test_max_concurrency(running: int) -> None:
     found = judge({"max_concurrency": 2, "launches_running": running}).reason
     text = "max-concurrency of 2 launches is reached"
     assert found == Reason(ReasonCode.WAIT_MAX_CONCURRENCY, text, {"limit": 2, "used": running})
-
-
-def test_what_keeps_nodes_ready_waits_for_room_in_the_queue() -> None:
-    """Q-7, M-7: it is taken when there is room."""
-    for view, expected in [
-        ({"shortage": "FULL"}, "Wait FULL"),
-        ({"shortage": "FULL", "objection": "EXCEEDS_QUOTA"}, "Decline EXCEEDS_QUOTA"),
-        ({}, "Launch"),
-    ]:
-        assert words(judge(view, reuse=False, requestor=MIN_READY_REQUESTOR)) == expected
 
 
 # -- why it failed, and what is logged again
