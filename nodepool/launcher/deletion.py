@@ -15,7 +15,7 @@ import math
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -266,7 +266,10 @@ class DeletedNodeWorker(Worker):
         log = node_logger(self.log, cached)
         action = judge_unlocked(cached, self._request)
         if isinstance(action, Deallocate):
-            self._deallocate(cached.copy(), action.reason, log)
+            node = cached.copy()
+            node.free()
+            self._zk.nodes.save_unlocked(node)
+            log.info("Unallocated ready node: %s", action.reason)
         elif isinstance(action, Delete):
             sent = self._send(cached.copy(), action.reason, log)
             if sent is not None:
@@ -287,11 +290,6 @@ class DeletedNodeWorker(Worker):
     def _request(self, request_id: str) -> NodeRequest | None:
         """A request, from ZooKeeper when the cache has none: it may be behind the cache of nodes."""
         return self._cache.requests.get(request_id) or self._zk.requests.get(request_id)
-
-    def _deallocate(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> None:
-        node.free()
-        self._zk.nodes.save_unlocked(node)
-        log.info("Unallocated ready node: %s", reason)
 
     def _send(self, node: Node, reason: str, log: logging.LoggerAdapter[logging.Logger]) -> _Sent | None:
         """Begin what is to be done with a node that nobody needs. Does not wait for ZooKeeper.
@@ -505,7 +503,8 @@ class CleanupWorker(Worker):
         #: What other threads ask for: the times above are changed by this thread only, so that none is lost.
         self._asked: deque[_Looks] = deque()
         self._begun = monotonic()
-        self._leaks = LeakSweeps()
+        #: Each provider that still looks for leaks, with its thread.
+        self._leaks: list[tuple[Provider, threading.Thread]] = []
         #: Nodes that seem to be lost, as they are: id and version.
         self._orphans: SeenTwice[tuple[str, int | None]] = SeenTwice(SOON_SECONDS)
         #: When to look at these again. Of a burst of new nodes some always seem to be lost, and a sweep costs more.
@@ -704,33 +703,13 @@ class CleanupWorker(Worker):
                 self.log.debug("Node %s stays for now: %s", node.id, conflict)
 
     def clean_leaks(self) -> None:
-        """C-3: every provider looks for what nobody knows."""
-        self._leaks.start(self._providers.running)
+        """C-3: every provider looks for what nobody knows, except those that still do. Does not block.
 
-    def on_stop(self) -> None:
-        """Wait shortly for providers that look for leaks."""
-        self._leaks.join(2.0)
-
-
-class LeakSweeps:
-    """One thread per provider, so that a cloud that does not answer delays neither the other sweeps nor other
-    providers.
-    """
-
-    log = logging.getLogger(log_names.CLEANUP_WORKER)
-
-    def __init__(self) -> None:
-        #: Each provider object that still looks, with its thread.
-        self._running: list[tuple[Provider, threading.Thread]] = []
-
-    def start(self, providers: Mapping[str, Provider]) -> None:
-        """Let providers look for leaks, except those that still do. Does not block.
-
-        :param providers: by name; one that cannot be looked after holds up no other.
+        One thread per provider: a cloud that does not answer delays neither the other sweeps nor other providers.
         """
-        self._running = [(provider, thread) for provider, thread in self._running if thread.is_alive()]
-        busy = {id(provider) for provider, _ in self._running}
-        for name, provider in providers.items():
+        self._leaks = [(provider, thread) for provider, thread in self._leaks if thread.is_alive()]
+        busy = {id(provider) for provider, _ in self._leaks}
+        for name, provider in self._providers.running.items():
             if id(provider) in busy:
                 self.log.warning("Provider %s still looks for leaked resources", name)
                 continue
@@ -742,10 +721,10 @@ class LeakSweeps:
                 # The system has no more threads just now.
                 self.log.error("Provider %s: leaked resources are looked for in the next sweep: %s", name, error)
                 continue
-            self._running.append((provider, thread))
+            self._leaks.append((provider, thread))
 
-    def join(self, timeout: float) -> None:
-        """Wait until all have ended, together at most ``timeout`` seconds."""
-        deadline = monotonic() + timeout
-        for _, thread in self._running:
+    def on_stop(self) -> None:
+        """Wait shortly for providers that look for leaks."""
+        deadline = monotonic() + 2.0
+        for _, thread in self._leaks:
             thread.join(max(0.0, deadline - monotonic()))

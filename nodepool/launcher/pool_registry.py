@@ -219,7 +219,12 @@ class FreeCounts:
     def _look(self, node_id: str) -> None:
         node = self._nodes.get(node_id)
         entry: tuple[PoolKey, tuple[str, ...]] | None = None
-        if node is not None and node.state == states.READY and not node.allocated_to and not self._is_locked(node_id):
+        if (
+            node is not None
+            and node.state == states.READY
+            and not node.allocated_to
+            and not self._nodes.is_locked(node_id)
+        ):
             # The empty label counts nodes.
             entry = ((node.provider, node.pool), ("", *dict.fromkeys(node.type)))
         old = self._free.get(node_id)
@@ -231,6 +236,3 @@ class FreeCounts:
         if entry is not None:
             self._free[node_id] = entry
             self._by_pool.setdefault(entry[0], Counter()).update(entry[1])
-
-    def _is_locked(self, node_id: str) -> bool:
-        return self._nodes.is_locked(node_id)

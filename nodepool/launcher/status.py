@@ -8,8 +8,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
@@ -21,11 +20,10 @@ from nodepool.metrics.registry import Registry
 from nodepool.metrics.statsd import REGISTRY, StatsdClient
 from nodepool.model.component import PoolComponent
 from nodepool.model.event import Event
-from nodepool.model.maintenance import Mode
 from nodepool.model.node import Node
 from nodepool.model.record import as_json
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import MAX_EVENTS, AbsentProvider, LauncherStatus, ReloadStatus
+from nodepool.model.status import LauncherStatus
 from nodepool.plan.attention import pool_events
 from nodepool.runtime.worker import PassThread
 from nodepool.zk.locks import Election
@@ -35,7 +33,6 @@ from nodepool.zk.zookeeper import ZooKeeper
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.launcher.pool.worker import PoolWorker
-    from nodepool.model.maintenance import Maintenance
     from nodepool.model.status import PoolStatus
     from nodepool.runtime.providers import Providers
     from nodepool.zk.caches import NodepoolCache
@@ -140,70 +137,23 @@ EVENT_BYTES: Final = 48 * 1024
 class SelfReport:
     """For one thread, that of the status worker.
 
-    :param config_file: path. ``servers``: of ZooKeeper, as in the connection string.
-    :param digest: of the configuration that is in effect.
-    :param pools: ``<provider>/<pool>`` of all pools.
-    :param maintenance: the record that holds for the whole launcher.
-    :param leads: does it send the gauges of all nodes and requests?
-    :param events: the newest events, the oldest of them first; is given how many.
+    :param start: what stays as it is.
+    :param now: makes it the status of now.
     """
 
-    def __init__(
-        self,
-        *,
-        version: str,
-        config_file: str,
-        servers: str,
-        digest: Callable[[], str],
-        pools: Callable[[], Sequence[str]],
-        absent: Callable[[], Mapping[str, AbsentProvider]],
-        reload: Callable[[], ReloadStatus | None],
-        tenant_limits: Callable[[], Mapping[str, Mapping[str, float]]],
-        maintenance: Callable[[], Maintenance | None],
-        leads: Callable[[], bool],
-        events: Callable[[int], Sequence[Event]],
-    ) -> None:
-        self._digest = digest
-        self._pools = pools
-        self._absent = absent
-        self._reload = reload
-        self._tenant_limits = tenant_limits
-        self._maintenance = maintenance
-        self._leads = leads
-        self._events = events
-        self._start = LauncherStatus(
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=version,
-            config_file=config_file,
-            since=wall_time(),
-            servers=servers,
-        )
+    def __init__(self, start: LauncherStatus, now: Callable[[LauncherStatus], LauncherStatus]) -> None:
         #: Of the znode.
-        self.name = f"{self._start.host}-{self._start.pid}"
+        self.name = f"{start.host}-{start.pid}"
+        self._start = start
+        self._now = now
 
     def make(self) -> LauncherStatus:
         """The status of now. Equal to the one before if nothing changed."""
-        events, omitted = _newest(self._events(MAX_EVENTS))
-        maintenance = self._maintenance()
-        draining = maintenance is not None and maintenance.mode is Mode.DRAIN
-        return replace(
-            self._start,
-            config=self._digest(),
-            state="draining" if draining else "running",
-            maintenance=None if maintenance is None else maintenance.text,
-            leader=self._leads(),
-            pools=sorted(self._pools()),
-            absent=[provider for _, provider in sorted(self._absent().items())],
-            reload=self._reload(),
-            tenant_limits=self._tenant_limits(),
-            events=events,
-            omitted=omitted,
-        )
+        return self._now(self._start)
 
 
-def _newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
-    """The newest events that fit, and how many are left out."""
+def newest(events: Sequence[Event]) -> tuple[Sequence[Event], int]:
+    """The newest events that fit in a record, and how many are left out."""
     room = EVENT_BYTES
     for count, event in enumerate(reversed(events)):
         room -= len(as_json(event)) + 1
@@ -241,7 +191,7 @@ class StatsWorker(PassThread):
     :param requests: all requests, from a cache.
     :param pools: all registered pools.
     :param limits: of this launcher, from `reports.limit_gauges`. Called once a second.
-    :param internals: of this launcher, e.g. from `zk_internals`.
+    :param internals: of this launcher: its connection to ZooKeeper, its caches and providers (reference/metrics 5).
     :param clock: monotonic seconds.
     """
 
@@ -338,22 +288,6 @@ class StatsWorker(PassThread):
         return self._changed.is_set() and now >= self._sent_at + CHANGES_SECONDS
 
 
-def zk_internals(hostname: str, zk: ZooKeeper) -> reports.Gauges:
-    """The gauges of a launcher's ZooKeeper connection and caches (reference/metrics 5). Does not block.
-
-    There is no cache of images, and no cache plays back what it missed; these gauges are 0, so that dashboards
-    find them.
-
-    :param hostname: of the launcher, as ``gethostname()`` returns it.
-    :raises ZKConnectionError: not connected yet.
-    """
-    caches: dict[str, tuple[int, int]] = {"node": (0, 0), "request": (0, 0), "image": (0, 0)}
-    if zk.cache is not None:
-        caches["node"] = (zk.cache.nodes.pending_reads, 0)
-        caches["request"] = (zk.cache.requests.pending_reads, 0)
-    return reports.internal_gauges(hostname, zk.client.queued_calls, caches)
-
-
 # Wires the `StatsWorker` of a launcher.
 
 
@@ -374,7 +308,11 @@ def make_stats_worker(
 
     def internals() -> reports.Gauges:
         is_open = {name: gateway.paused_reason(provider) is not None for name, provider in providers.running.items()}
-        return {**reports.circuit_gauges(hostname, is_open), **zk_internals(hostname, zk)}
+        # There is no cache of images, and no cache plays back what it missed: 0, so that dashboards find these gauges.
+        reads = {"node": cache.nodes.pending_reads, "request": cache.requests.pending_reads, "image": 0}
+        caches = {name: (count, 0) for name, count in reads.items()}
+        queued = reports.internal_gauges(hostname, zk.client.queued_calls, caches)
+        return {**reports.circuit_gauges(hostname, is_open), **queued}
 
     return StatsWorker(
         client,

@@ -3,18 +3,20 @@
 
 All parts of a launcher are made by `NodePool` and are given what they use: the connection, the caches, the providers,
 one `PoolWorker` per pool of a provider, and the table of the other threads. Then which worker needs to know of a change
-(`Router`), the workers of the pools (`PoolThreads`), and what tenants use.
+(`Router`), and the workers of the pools (`PoolThreads`).
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import log_names
-from nodepool.clock import monotonic
+from nodepool.clock import monotonic, wall_time
 from nodepool.driver.framework.quota_support import NodeTally
 from nodepool.launcher.deletion import CleanupWorker, DeletedNodeWorker
 from nodepool.launcher.events import EventRing, HoldEvents, LabelHints, ReloadEvents
@@ -23,11 +25,13 @@ from nodepool.launcher.min_ready_worker import MinReadyWorker
 from nodepool.launcher.pool.view import PoolContext
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRegistry, names_of_this_host
-from nodepool.launcher.status import SelfReport, StatusWorker, make_stats_worker
+from nodepool.launcher.status import SelfReport, StatusWorker, make_stats_worker, newest
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
 from nodepool.model.component import LauncherComponent
 from nodepool.model.event import What
+from nodepool.model.maintenance import Mode
+from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
 from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
 from nodepool.runtime.providers import Providers
@@ -104,7 +108,14 @@ class NodePool(ConnectedDaemon):
         self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, names_of_this_host())
         self._make_parts()
-        tenant_use = TenantUse(self.cache)
+        # What the nodes of each tenant use, of all providers (Q-15).
+        tally = NodeTally(self.cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
+
+        def tenant_use(tenant_name: str) -> QuotaInformation:
+            # What changed under somebody's lock is read now, and counts the next time.
+            self.cache.nodes.refresh_stale()
+            return tally.used(tenant_name)[0]
+
         self._pool_context = PoolContext(
             version,
             self.zk,
@@ -116,10 +127,10 @@ class NodePool(ConnectedDaemon):
             label_hint=LabelHints(self.pools.registered, lambda: self.configuration.current.labels).hint,
             provider=self.providers.get,
             tenant_limits=self._tenant_limits,
-            tenant_use=tenant_use.used,
+            tenant_use=tenant_use,
             siblings=self.pool_threads.current,
             siblings_of=self.pool_threads.of_provider,
-            known_tenant_use=tenant_use.known,
+            known_tenant_use=lambda tenant_name: tally.used(tenant_name)[0],
             config_digest=self._digest,
             passed=lambda pool_id: self.status.current.changed(pool_id),
             lock_dir_lingers=lambda request_id: self.deletion.current.lingering_lock_dirs.add(request_id),
@@ -148,7 +159,15 @@ class NodePool(ConnectedDaemon):
         held = self.maintenance.holds
         self.min_ready = Part("MinReadyWorker", lambda: MinReadyWorker(zk, cache, providers, self._config, held))
         self.maintenance_worker = Part("MaintenanceWorker", self._make_maintenance_worker)
-        report = self._make_report()
+        start = LauncherStatus(
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=release_string(),
+            config_file=self._config_path,
+            since=wall_time(),
+            servers=self.client.hosts,
+        )
+        report = SelfReport(start, self._status)
         self.status = Part(
             "StatusWorker", lambda: StatusWorker(self.pool_threads.all, report, self._status_writer, events.put)
         )
@@ -173,19 +192,23 @@ class NodePool(ConnectedDaemon):
             drained=self._drained,
         )
 
-    def _make_report(self) -> SelfReport:
-        return SelfReport(
-            version=release_string(),
-            config_file=self._config_path,
-            servers=self.client.hosts,
-            digest=self._digest,
-            pools=lambda: [f"{pool.provider_name}/{pool.pool_name}" for pool in self.pool_threads.current()],
-            absent=lambda: self.providers.absent,
-            reload=lambda: self.reload_events.last,
-            tenant_limits=self._tenant_limits,
-            maintenance=lambda: self.maintenance.launcher,
-            leads=lambda: self.stats is not None and self.stats.current.leading,
-            events=self.events.last,
+    def _status(self, start: LauncherStatus) -> LauncherStatus:
+        """What the launcher reports about itself, beside its pools (rules W)."""
+        events, omitted = newest(self.events.last(MAX_EVENTS))
+        maintenance = self.maintenance.launcher
+        draining = maintenance is not None and maintenance.mode is Mode.DRAIN
+        return replace(
+            start,
+            config=self._digest(),
+            state="draining" if draining else "running",
+            maintenance=None if maintenance is None else maintenance.text,
+            leader=self.stats is not None and self.stats.current.leading,
+            pools=sorted(pool.place for pool in self.pool_threads.current()),
+            absent=[provider for _, provider in sorted(self.providers.absent.items())],
+            reload=self.reload_events.last,
+            tenant_limits=self._tenant_limits(),
+            events=events,
+            omitted=omitted,
         )
 
     def begin(self) -> None:
@@ -542,26 +565,3 @@ class PoolThreads:
         self._workers = {key: worker for key, worker in self._workers.items() if key in wanted}
         for worker in gone:
             worker.retire()
-
-
-# What the nodes of each tenant use, of all providers (rule Q-15).
-
-
-class TenantUse:
-    """Any thread may ask."""
-
-    def __init__(self, cache: NodepoolCache) -> None:
-        self._nodes = cache.nodes
-        self._tally = NodeTally(cache.nodes, lambda node: [node.tenant_name] if node.tenant_name else [])
-
-    def known(self, tenant_name: str) -> QuotaInformation:
-        """As `used`, without having anything read."""
-        return self._tally.used(tenant_name)[0]
-
-    def used(self, tenant_name: str) -> QuotaInformation:
-        """What all nodes of a tenant use, as far as it is known. Does not block.
-
-        What changed under somebody's lock is read now, and counts the next time.
-        """
-        self._nodes.refresh_stale()
-        return self._tally.used(tenant_name)[0]

@@ -19,7 +19,6 @@ from typing import (
     ClassVar,
     Final,
     NamedTuple,
-    Protocol,
     Self,
     TypeVar,
     Union,
@@ -32,13 +31,6 @@ from typing import (
 from nodepool import fast_json
 from nodepool.model import states
 from nodepool.model.states import ImpossibleState
-
-
-class HeldLock(Protocol):
-    """What a record knows of a lock that is held on it. Implemented in ``nodepool.zk.locks``."""
-
-    @property
-    def path(self) -> str: ...
 
 
 class InvalidRecord(ValueError):
@@ -123,7 +115,8 @@ class Record:
 
     def __init__(self, id: str | None = None) -> None:
         self.id = id
-        self.lock: HeldLock | None = None
+        #: A `nodepool.zk.locks.ZkLock`.
+        self.lock: Any = None
         self.version: int | None = None
         self.mzxid = 0
         self._state = self.STATES[0]

@@ -62,6 +62,9 @@ class Registered:
     state: str = "running"
 
 
+_NO_LAUNCHER: Final = StatusProblem("launcher", "no launcher is registered: nothing serves requests")
+
+
 def registered_launchers(pools: Iterable[PoolComponent]) -> list[Registered]:
     """Each launcher that has registered a pool, by host."""
     found = {pool.hostname: Registered(pool.hostname, pool.version, pool.state) for pool in pools}
@@ -81,12 +84,11 @@ def problems(
     """
     nodes, maintenance, now = seen.node_index, seen.maintenance, seen.now
     return [
-        *_no_launcher(registered, launchers),
+        *([] if registered or launchers else [_NO_LAUNCHER]),
         *_providers(pools),
         *_absent(launchers),
         *_ownerless(seen),
         *_missing(pools),
-        *_other_installations(pools),
         *_maintenance(seen),
         *_labels(pools),
         *_launches(pools),
@@ -100,11 +102,6 @@ def problems(
     ]
 
 
-def _no_launcher(registered: Sequence[Registered], launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
-    if not registered and not launchers:
-        yield StatusProblem("launcher", "no launcher is registered: nothing serves requests")
-
-
 def _providers(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
         gone = [pool for pool in members if pool.state == "unavailable"]
@@ -112,14 +109,10 @@ def _providers(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
             continue
         first = min(gone, key=lambda pool: pool.since)
         where = provider if len(gone) == len(members) else named([pool.name for pool in gone])
-        some = _of_launchers(first)
+        count = len(first.launchers)
+        some = f" for {first.affected} of {count} launchers" if first.affected < count else ""
         text = f"provider {where} is unavailable{some}: {first.text or first.code or 'the log says why'}"
         yield StatusProblem("provider", text, first.since, first.next, f"explain {provider}")
-
-
-def _of_launchers(pool: PoolSummary) -> str:
-    count = len(pool.launchers)
-    return f" for {pool.affected} of {count} launchers" if pool.affected < count else ""
 
 
 def _absent(launchers: Sequence[LauncherStatus]) -> Iterator[StatusProblem]:
@@ -139,10 +132,17 @@ def _ownerless(seen: Observed) -> Iterator[StatusProblem]:
 
 def _missing(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
     for provider, members in by_provider(pools).items():
-        missing = {node: when for pool in members for node, when in pool.missing.items()}
-        if missing:
-            text = f"{of_missing(provider, sorted(missing))}: {look_at_place()}"
-            yield StatusProblem("provider", text, next=min(missing.values()), command=f"explain {provider}")
+        for text, when in missing_of(provider, members):
+            yield StatusProblem("provider", text, next=when, command=f"explain {provider}")
+        for text in of_others(provider, members):
+            yield StatusProblem("provider", text, command=f"explain {provider}")
+
+
+def missing_of(provider: str, pools: Sequence[PoolSummary]) -> list[tuple[str, float]]:
+    """D-9: the nodes of a provider that are missing, with what ends it, and when the first one counts as lost."""
+    missing = {node: when for pool in pools for node, when in pool.missing.items()}
+    text = f"{of_missing(provider, sorted(missing))}: {look_at_place()}"
+    return [(text, min(missing.values()))] if missing else []
 
 
 def of_missing(provider: str, nodes: Sequence[str]) -> str:
@@ -158,11 +158,13 @@ def look_at_place() -> str:
     )
 
 
-def _other_installations(pools: Sequence[PoolSummary]) -> Iterator[StatusProblem]:
-    for provider, members in by_provider(pools).items():
-        for other, count in others_of(pool.other_installations for pool in members).items():
-            text = f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
-            yield StatusProblem("provider", text, command=f"explain {provider}")
+def of_others(provider: str, pools: Sequence[PoolSummary]) -> list[str]:
+    """D-10: what other installations have in the cloud of a provider, with what ends it."""
+    found = others_of(pool.other_installations for pool in pools)
+    return [
+        f"{ownerless.of_other(provider, other, count)}: {ownerless.end_of_other(provider, other)}"
+        for other, count in found.items()
+    ]
 
 
 def _maintenance(seen: Observed) -> Iterator[StatusProblem]:
@@ -220,7 +222,7 @@ def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[Stat
     for pool in pools:
         down = [host for host in pool.hosts if host.up is False and host.quarantine is None]
         quarantined = [host for host in pool.hosts if host.quarantine is not None]
-        aside = [host for host in quarantined if not {host.name, _host_name(host)} & set(told)]
+        aside = [host for host in quarantined if not {host.name, ownerless.host_name(host.name)} & set(told)]
         if len(down) > MAX_NAMED:
             names = named([host.name for host in down])
             text = f"{len(down)} of {len(pool.hosts)} hosts of {pool.name} are down: {names}"
@@ -232,11 +234,6 @@ def _hosts(pools: Sequence[PoolSummary], told: Collection[str]) -> Iterator[Stat
         for host in aside:
             text = f"host {host.name} of {pool.name} is quarantined: {host.quarantine}"
             yield StatusProblem("host", text, None, host.next, "hosts")
-
-
-def _host_name(host: HostStatus) -> str:
-    """``host`` of ``user@host:port``."""
-    return host.name.rpartition(":")[0].rpartition("@")[2]
 
 
 def _deleting(nodes: Iterable[Node], now: float) -> Iterator[StatusProblem]:
@@ -304,11 +301,10 @@ def _differing(kind: str, what: str, values: dict[str, str]) -> Iterator[StatusP
     yield StatusProblem(kind, f"launchers run with different {what}: {told}", command="launchers")
 
 
-def named(names: Sequence[str]) -> str:
+def named(names: Sequence[str], most: int = MAX_NAMED) -> str:
     """Names in a sentence: some of them, and how many more there are."""
-    shown = ", ".join(names[:MAX_NAMED])
-    more = len(names) - MAX_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _ids(nodes: Sequence[Node]) -> str:
@@ -527,15 +523,9 @@ def merged(events: Iterable[Event], since: float = 0.0) -> list[Event]:
         last[event.subject] = len(found)
         found.append(event)
         actors.append([event.actor])
-    return [replace(event, actor=_names(names)) for event, names in zip(found, actors, strict=True)]
+    return [replace(event, actor=named(names, MAX_ACTORS)) for event, names in zip(found, actors, strict=True)]
 
 
 def _is_same(one: Event, other: Event) -> bool:
     same = (one.what, one.code, one.text) == (other.what, other.code, other.text)
     return same and other.at - one.at < SAME_SECONDS
-
-
-def _names(actors: Sequence[str]) -> str:
-    more = len(actors) - MAX_ACTORS
-    names = ", ".join(actors[:MAX_ACTORS])
-    return f"{names} and {more} more" if more > 0 else names

@@ -172,17 +172,13 @@ def makers_held(
     for pool in pools:
         if backing_label not in pool.supported_labels or pool.id in declined_by:
             continue
-        record = _of_pool(records, pool, now) if pool.paused else None
+        hosts = (pool.hostname, pool.id.partition(_POOL_MARK)[0])
+        record = maintenance.of_pool(records, hosts, pool.provider_name, pool.name, now) if pool.paused else None
         if record is None:
             return []
         if record not in found:
             found.append(record)
     return found
-
-
-def _of_pool(records: MaintenanceRecords, pool: PoolComponent, now: float) -> Maintenance | None:
-    hosts = (pool.hostname, pool.id.partition(_POOL_MARK)[0])
-    return maintenance.of_pool(records, hosts, pool.provider_name, pool.name, now)
 
 
 def reason(label: str, backing_label: str, records: Sequence[Maintenance]) -> Reason:

@@ -11,18 +11,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
-from nodepool.model.event import Event, What, short
+from nodepool.model.event import What, short
 from nodepool.model.maintenance import Maintenance
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.request import NodeRequest, origin_of
-from nodepool.model.status import AbsentProvider, LaunchStatus, PoolStatus, WaitingStatus
+from nodepool.model.status import AbsentProvider, PoolStatus, WaitingStatus
 from nodepool.plan import attention
-from nodepool.plan.attention import described, look_at_place, named, of_missing
+from nodepool.plan.attention import described, named
 from nodepool.plan.explained import (
     ABSENT,
     LEAVES,
@@ -44,8 +44,8 @@ from nodepool.plan.explained import (
     verdicts,
 )
 from nodepool.plan.observed import Observed, PoolFacts
-from nodepool.plan.ownerless import end_of_other, of_node, of_other, of_provider, of_uploads
-from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, others_of, slowest, summarize
+from nodepool.plan.ownerless import of_node, of_provider, of_uploads
+from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, slowest, summarize
 from nodepool.plan.static import is_parked, slot_of
 from nodepool.quick_dataclass import dataclass
 
@@ -131,7 +131,7 @@ def _answer(request: NodeRequest, first: PoolVerdict | None, seen: Observed) -> 
         return ReasonCode.SERVED_OVER.value, f"is fulfilled with {_named('node', request.nodes)}{fetched}"
     if first is None:
         code, text = _of_nobody(request, seen)
-        return code, f"failed; {text}" if request.state == states.FAILED else text
+        return code.value, f"failed; {text}" if request.state == states.FAILED else text
     if request.state == states.FAILED:
         return first.code, f"failed, because every pool declined it. {first.pool}: {first.text}"
     if first.verdict == SERVES:
@@ -169,38 +169,43 @@ def _being_made(request: NodeRequest, first: PoolVerdict, seen: Observed) -> str
     return "".join([found, *steps[:MAX_LAUNCHES], more])
 
 
-def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[str, str]:
+def _of_nobody(request: NodeRequest, seen: Observed) -> tuple[ReasonCode, str]:
     """No pool has anything to do with it."""
-    code = ReasonCode.POOL_MISSING.value
     if request.state == states.PENDING:
-        return ReasonCode.STATUS_MISSING.value, "is served by a launcher that tells no status, and has no node yet"
-    if not any(pool.component is not None for pool in seen.pools.values()):
-        waits = "" if request.state == states.FAILED else "waits: "
-        return code, f"{waits}no launcher is registered"
+        return ReasonCode.STATUS_MISSING, "is served by a launcher that tells no status, and has no node yet"
     missing = sorted(set(request.node_types) - seen.labels)
-    if missing:
-        return code, f"no registered pool has the label {', '.join(missing)}{did_you_mean(missing[0], seen.labels)}"
-    return code, f"no registered pool has all of its labels ({', '.join(sorted(set(request.node_types)))}) together"
+    if not any(pool.component is not None for pool in seen.pools.values()):
+        text = f"{'' if request.state == states.FAILED else 'waits: '}no launcher is registered"
+    elif missing:
+        text = f"no registered pool has the label {', '.join(missing)}{did_you_mean(missing[0], seen.labels)}"
+    else:
+        text = f"no registered pool has all of its labels ({', '.join(sorted(set(request.node_types)))}) together"
+    return ReasonCode.POOL_MISSING, text
 
 
 def _request_history(request: NodeRequest, pools: Iterable[PoolVerdict], seen: Observed) -> list[Moment]:
     """What is known of it, the oldest first."""
-    found: list[Moment] = []
-    if request.created_time is not None:
-        found.append(Moment(request.created_time, "submitted"))
-    for pool in pools:
-        if pool.since is not None:
-            found.append(Moment(pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}"))
-    for node in seen.allocated_to(request).values():
-        made = in_its_life(request, node.created_time)
-        if made is not None:
-            found.append(Moment(made, "node", None, f"{node.key} in {node.provider}/{node.pool} is {node.state}"))
-    for event in seen.events:
-        if event.subject == f"request {request.key}":
-            found.append(Moment(event.at, event.what, event.code or None, f"{event.actor}: {event.text}"))
-    if request.state != states.REQUESTED and request.state_time is not None:
-        found.append(Moment(request.state_time, request.state))
-    return sorted(found, key=lambda moment: moment.at)
+    found = [
+        (request.created_time, "submitted", None, ""),
+        *((pool.since, pool.verdict, pool.code, f"{pool.pool}: {pool.text}") for pool in pools),
+        *(
+            (
+                in_its_life(request, node.created_time),
+                "node",
+                None,
+                f"{key} in {node.provider}/{node.pool} is {node.state}",
+            )
+            for key, node in seen.allocated_to(request).items()
+        ),
+        *(
+            (event.at, event.what, event.code or None, f"{event.actor}: {event.text}")
+            for event in seen.events
+            if event.subject == f"request {request.key}"
+        ),
+        (None if request.state == states.REQUESTED else request.state_time, request.state, None, ""),
+    ]
+    moments = [Moment(at, what, code, text) for at, what, code, text in found if at is not None]
+    return sorted(moments, key=lambda moment: moment.at)
 
 
 def _named(what: str, names: Iterable[str]) -> str:
@@ -236,31 +241,23 @@ def explain_label(label: str, seen: Observed) -> ExplainedLabel:
 def _pools(label: str, seen: Observed) -> list[LabelInPool]:
     by_name: dict[str, list[PoolFacts]] = {}
     for pool in seen.pools.values():
-        broken = pool.status is not None and label in pool.status.labels
-        if label in pool.labels or broken:
+        if label in pool.labels or (pool.status is not None and label in pool.status.labels):
             by_name.setdefault(pool.name, []).append(pool)
     nodes: dict[str, list[Node]] = {}
     for node in seen.nodes.values():
         if label in node.type:
             nodes.setdefault(f"{node.provider}/{node.pool}", []).append(node)
-    return [_pool(label, name, same, nodes.get(name, ()), seen) for name, same in sorted(by_name.items())]
+    found = []
+    for name, same in sorted(by_name.items()):
+        trouble = next((told for pool in same if (told := _trouble(label, pool, seen))[0]), (None, None, None))
+        mine = nodes.get(name, ())
+        free = sum(node.state == states.READY and node.allocated_to is None for node in mine)
+        found.append(LabelInPool(name, sorted({pool.host for pool in same}), *trouble, _by_state(mine), free))
+    return found
 
 
-def _pool(label: str, name: str, same: Sequence[PoolFacts], nodes: Sequence[Node], seen: Observed) -> LabelInPool:
-    code, text, since = next((found for pool in same if (found := _trouble(label, pool, seen))[0]), (None, None, None))
-    return LabelInPool(
-        name,
-        sorted({pool.host for pool in same}),
-        code,
-        text,
-        since,
-        dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
-        sum(_is_free(node) for node in nodes),
-    )
-
-
-def _is_free(node: Node) -> bool:
-    return node.state == states.READY and node.allocated_to is None
+def _by_state(nodes: Iterable[Node]) -> dict[str, int]:
+    return dict(sorted(Counter(node.state for node in nodes).items()))
 
 
 def _trouble(label: str, pool: PoolFacts, seen: Observed) -> tuple[str | None, str | None, float | None]:
@@ -297,26 +294,18 @@ def _label_text(
 
 
 def _min_ready(label: str, seen: Observed) -> str:
-    """What ready nodes of the label that are missing wait for, or why the last request for one failed."""
+    """What ready nodes of the label that are missing wait for, or why the last request for one failed.
+
+    That one counts if it was not long ago: they are tried again.
+    """
     waiting = waiting_groups(seen, lambda _, one: label in one.labels and one.min_ready)
     if waiting:
         first = waiting[0]
         missing = "1 more ready node waits" if first.count == 1 else f"{first.count} more ready nodes wait"
         return f"; min-ready: {missing} in {first.pool}: {first.text}"
-    failed = _min_ready_failure(label, seen)
-    return "" if failed is None else f"; min-ready: {failed.text}"
-
-
-def _min_ready_failure(label: str, seen: Observed) -> Event | None:
-    """The last request for a ready node of the label that failed, if that was not long ago: they are tried again."""
-    failures = (
-        event
-        for event in seen.events
-        if event.subject == f"label {label}"
-        and event.what == What.FAILED.value
-        and event.at > seen.now - RECENT_SECONDS
-    )
-    return max(failures, key=lambda event: event.at, default=None)
+    about = [event for event in seen.events if (event.subject, event.what) == (f"label {label}", What.FAILED.value)]
+    recent = [event for event in about if event.at > seen.now - RECENT_SECONDS]
+    return f"; min-ready: {max(recent, key=lambda event: event.at).text}" if recent else ""
 
 
 def waiting_groups(seen: Observed, wanted: Callable[[PoolStatus, WaitingStatus], bool]) -> list[WaitingGroup]:
@@ -327,25 +316,18 @@ def waiting_groups(seen: Observed, wanted: Callable[[PoolStatus, WaitingStatus],
     found: dict[str, list[WaitingGroup]] = {}
     for status in seen.statuses:
         name = f"{status.provider}/{status.pool}"
-        groups = [_group(name, one) for one in status.waiting if wanted(status, one) and _waits_here(one.code)]
+        groups = [
+            WaitingGroup(
+                name, one.count, one.code, one.text, list(one.labels), one.tenant, dict(one.numbers), one.oldest
+            )
+            for one in status.waiting
+            # Not those that the pool leaves to others.
+            if wanted(status, one) and not one.code.startswith(("turn.", "declined."))
+        ]
         if sum(group.count for group in groups) > sum(group.count for group in found.get(name, ())):
             found[name] = groups
-    return sorted(_flat(found.values()), key=lambda group: (-group.count, group.pool, group.code))
-
-
-def _waits_here(code: str) -> bool:
-    """Not one that the pool leaves to others."""
-    return not code.startswith(("turn.", "declined."))
-
-
-def _group(name: str, one: WaitingStatus) -> WaitingGroup:
-    return WaitingGroup(
-        name, one.count, one.code, one.text, list(one.labels), one.tenant, dict(one.numbers), one.oldest
-    )
-
-
-def _flat(groups: Iterable[Sequence[WaitingGroup]]) -> list[WaitingGroup]:
-    return [group for same in groups for group in same]
+    flat = (group for same in found.values() for group in same)
+    return sorted(flat, key=lambda group: (-group.count, group.pool, group.code))
 
 
 # Why is a node in its state, and for whom?
@@ -373,12 +355,12 @@ def explain_node(node: Node, seen: Observed) -> ExplainedNode:
         state_seconds=_since(node.state_time, seen),
         request=node.allocated_to,
         tenant=node.tenant_name or origin.get("tenant"),
-        job=origin.get("job") or _text_or_none(node.hold_job),
+        job=origin.get("job") or (str(node.hold_job) if node.hold_job else None),
         event_id=None if request is None else request.event_id,
         locked=node.key in seen.locked,
         held_by=node.hold_by if node.state == states.HOLD else None,
         held_until=node.hold_until,
-        hold_reason=_text_or_none(node.comment) if node.state == states.HOLD else None,
+        hold_reason=str(node.comment) if node.comment and node.state == states.HOLD else None,
         history=_node_history(node, seen),
         remedies=_node_remedies(node, request, seen),
     )
@@ -386,10 +368,6 @@ def explain_node(node: Node, seen: Observed) -> ExplainedNode:
 
 def _since(when: float | None, seen: Observed) -> float | None:
     return None if when is None else max(0.0, seen.now - when)
-
-
-def _text_or_none(value: Any) -> str | None:
-    return str(value) if value else None
 
 
 def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
@@ -415,8 +393,12 @@ def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
         case states.USED:
             return f"was used{for_whom}; a launcher deletes it when its lock is free"
         case states.HOLD:
+            by = f" by {node.hold_by}" if node.hold_by else ""
             why = f" because of {node.comment}" if node.comment else ""
-            return f"is kept on hold{f' by {node.hold_by}' if node.hold_by else ''}{why}{_end_of_hold(node, seen)}"
+            if node.hold_until is None:
+                return f"is kept on hold{by}{why}, without end"
+            minutes = math.ceil((node.hold_until - seen.now) / 60)
+            return f"is kept on hold{by}{why}; launchers delete it in {short(60 * minutes)}"
         case states.DELETING:
             return f"is being deleted by a launcher with provider {node.provider}{_last_trouble(node, seen)}"
         case states.FAILED | states.ABORTED:
@@ -451,13 +433,6 @@ def _who_wants(node: Node, seen: Observed) -> str:
     return f"{count} {labels}; nodepool explain {first.key} tells why the first one does not take it"
 
 
-def _end_of_hold(node: Node, seen: Observed) -> str:
-    if node.hold_until is None:
-        return ", without end"
-    minutes = math.ceil((node.hold_until - seen.now) / 60)
-    return f"; launchers delete it in {short(60 * minutes)}"
-
-
 def _last_trouble(node: Node, seen: Observed) -> str:
     """What went wrong last, as far as launchers tell."""
     for event in sorted(seen.events, key=lambda event: -event.at):
@@ -471,15 +446,16 @@ def _last_trouble(node: Node, seen: Observed) -> str:
 
 
 def _node_history(node: Node, seen: Observed) -> list[Moment]:
-    found: list[Moment] = []
-    if node.created_time is not None:
-        found.append(Moment(node.created_time, "created"))
-    if node.state_time is not None:
-        found.append(Moment(node.state_time, node.state))
-    for event in seen.events:
-        if event.subject == f"node {node.key}":
-            found.append(Moment(event.at, event.what, event.code or None, event.text))
-    return sorted(found, key=lambda moment: moment.at)
+    found = [(node.created_time, "created"), (node.state_time, node.state)]
+    moments = [Moment(at, what) for at, what in found if at is not None]
+    return _in_order(moments, seen, lambda subject: subject == f"node {node.key}")
+
+
+def _in_order(moments: Iterable[Moment], seen: Observed, about: Callable[[str], bool]) -> list[Moment]:
+    """What happened, with the events of some subjects, the oldest first."""
+    events = [event for event in seen.events if about(event.subject)]
+    told = [Moment(event.at, event.what, event.code or None, event.text) for event in events]
+    return sorted([*moments, *told], key=lambda moment: moment.at)
 
 
 def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> list[str]:
@@ -503,18 +479,13 @@ def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> l
         found.append(fetch_or_delete(request, seen))
     launch = seen.launches.get(node.key)
     if launch is not None and launch.slow:
-        found.append(_look_at(node, launch))
+        what = f"instance {node.external_id}" if node.external_id else "its service"
+        ends = "" if launch.ends is None else f"; {launch.option} ends the attempt"
+        found.append(f"look at {what} in the cloud of provider {node.provider}{ends}")
     # Of a node that is being launched its request has no more to say.
     if request is not None and request.state in (states.REQUESTED, states.PENDING) and node.state not in _LAUNCHED:
         found.append(f"nodepool explain {request.key} tells what its request waits for")
     return found
-
-
-def _look_at(node: Node, launch: LaunchStatus) -> str:
-    """Where to look for a launch that takes long."""
-    what = f"instance {node.external_id}" if node.external_id else "its service"
-    ends = "" if launch.ends is None else f"; {launch.option} ends the attempt"
-    return f"look at {what} in the cloud of provider {node.provider}{ends}"
 
 
 # Does a provider work, how full is it, and what do its requests wait for?
@@ -536,6 +507,8 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
     nodes = [
         node for node in seen.nodes.values() if node.provider == provider and (not pool_name or node.pool == pool_name)
     ]
+    lost = attention.missing_of(provider, pools)
+    about = {f"provider {name}", f"pool {name}", f"provider {name.partition('/')[0]}"}
     left, uploads = of_provider(name, seen), of_uploads(provider, seen)
     answer = ExplainedPool if pool_name else ExplainedProvider
     absent = [] if pool_name else seen.absent_providers.get(provider, ())
@@ -544,20 +517,20 @@ def explain_provider(name: str, seen: Observed) -> ExplainedProvider:
         id=name,
         state=state,
         text=_provider_text(name, worst, pools, silent, records, absent, seen.now) if left is None else left.text,
-        nodes=dict(Counter(node.state for node in sorted(nodes, key=lambda node: node.state))),
+        nodes=_by_state(nodes),
         pools=pools,
         silent=silent,
         waiting=waiting_groups(
             seen, lambda pool, one: not one.min_ready and name in (pool.provider, f"{pool.provider}/{pool.pool}")
         ),
         maintenance=[record.text for record in records],
-        history=_provider_history(name, seen),
+        history=_in_order([], seen, lambda subject: subject in about or subject.startswith(f"pool {name}/")),
         remedies=[
             *([] if left is None else [left.remedy]),
             *([] if uploads is None else [f"{uploads.text}: {uploads.remedy}"]),
             *_provider_remedies(pools, records, seen),
-            *_missing(provider, pools, seen.now),
-            *_others(provider, pools),
+            *(f"{text}; they count as lost in {max(0.0, when - seen.now):.0f} s" for text, when in lost),
+            *attention.of_others(provider, pools),
             *_remedies_of_absent(absent, seen),
         ],
     )
@@ -593,17 +566,6 @@ def _provider_text(
     return f"{which}is {worst.state}{cause}{long}"
 
 
-def _provider_history(name: str, seen: Observed) -> list[Moment]:
-    """Its events, the oldest first."""
-    subjects = {f"provider {name}", f"pool {name}", f"provider {name.partition('/')[0]}"}
-    found = [
-        Moment(event.at, event.what, event.code or None, event.text)
-        for event in seen.events
-        if event.subject in subjects or event.subject.startswith(f"pool {name}/")
-    ]
-    return sorted(found, key=lambda moment: moment.at)
-
-
 def _provider_remedies(pools: Sequence[PoolSummary], records: Sequence[Maintenance], seen: Observed) -> list[str]:
     found = [f"nodepool resume {record.kind} {record.name}" for record in records]
     for pool in pools:
@@ -619,27 +581,11 @@ def _provider_remedies(pools: Sequence[PoolSummary], records: Sequence[Maintenan
     return found
 
 
-def _missing(provider: str, pools: Sequence[PoolSummary], now: float) -> list[str]:
-    missing = {node: when for pool in pools for node, when in pool.missing.items()}
-    if not missing:
-        return []
-    left = max(0.0, min(missing.values()) - now)
-    return [f"{of_missing(provider, sorted(missing))}: {look_at_place()}; they count as lost in {left:.0f} s"]
-
-
-def _others(provider: str, pools: Sequence[PoolSummary]) -> list[str]:
-    return [
-        f"{of_other(provider, other, count)}: {end_of_other(provider, other)}"
-        for other, count in others_of(pool.other_installations for pool in pools).items()
-    ]
-
-
 def _remedies_of_absent(absent: Sequence[tuple[str, AbsentProvider]], seen: Observed) -> list[str]:
-    found = [
-        f"launcher {host} does not serve it: {one.text}"
-        + ("" if one.next is None else f"; its start is tried again in {max(0.0, one.next - seen.now):.0f} s")
-        for host, one in absent
-    ]
+    found = []
+    for host, one in absent:
+        again = "" if one.next is None else f"; its start is tried again in {max(0.0, one.next - seen.now):.0f} s"
+        found.append(f"launcher {host} does not serve it: {one.text}{again}")
     return found + [f"nodepool check {name} tries what it needs" for name in sorted({one.name for _, one in absent})]
 
 
@@ -702,11 +648,6 @@ def long_waits(seen: Observed, seconds: float = LONG_SECONDS) -> list[LongWait]:
     return sorted(found, key=lambda wait: (-wait.count, wait.oldest))
 
 
-def _only(seen: Observed, requests: Mapping[str, NodeRequest]) -> Observed:
-    """What has to do with some requests: whoever explains one of them looks through all requests and nodes."""
-    return replace(seen, requests=requests, nodes=seen.node_index.allocated_to(requests))
-
-
 def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCause]:
     """Id of each request that waits or failed -> why.
 
@@ -718,7 +659,9 @@ def causes(requests: Iterable[NodeRequest], seen: Observed) -> dict[str, WaitCau
     order = list(kinds)
     for start in range(0, len(order), _TOGETHER):
         some = order[start : start + _TOGETHER]
-        of_firsts = _only(seen, {firsts[kind].key: firsts[kind] for kind in some})
+        # Whoever explains one of them looks through all requests and nodes.
+        mine = {firsts[kind].key: firsts[kind] for kind in some}
+        of_firsts = replace(seen, requests=mine, nodes=seen.node_index.allocated_to(mine))
         for kind in some:
             cause = _cause(firsts[kind], of_firsts)
             found.update((request.key, cause) for request in kinds[kind])

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Final
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.model.node import Node
-from nodepool.model.reasons import NEXT_PASS, Reason, ReasonCode
+from nodepool.model.reasons import NEXT_PASS, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import HostStatus, LimitStatus, PoolStatus
+from nodepool.model.status import PoolStatus, RequestStatus, WaitingStatus
 from nodepool.plan.attention import named
 from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.queue import RequestKind
 from nodepool.plan.request_stage import Stage
-from nodepool.plan.triage import Decline, Leave, PoolInfo, screen
+from nodepool.plan.triage import Consider, Leave, PoolInfo, screen
 from nodepool.quick_dataclass import dataclass
 
 #: What a pool does about a request, the most promising first.
@@ -225,19 +225,6 @@ class ExplainedPool(ExplainedProvider):
 #: Hosts that are named.
 MAX_HOSTS: Final = 5
 
-#: Codes of what is missing in a limit of resources, and of requests behind such a one.
-_ROOM: Final = (
-    *(ReasonCode.ROOM_INSTANCES, ReasonCode.ROOM_CORES, ReasonCode.ROOM_RAM, ReasonCode.ROOM_RESOURCE),
-    *(ReasonCode.WAIT_POOL_PAUSED, ReasonCode.ROOM_HIDDEN),
-)
-#: Codes that an operator ends with a command, and the kind of the subject.
-_RESUMED: Final = {
-    ReasonCode.PROVIDER_PAUSED.value: "provider",
-    ReasonCode.PROVIDER_DRAINING.value: "provider",
-    ReasonCode.POOL_PAUSED.value: "pool",
-    ReasonCode.POOL_DRAINING.value: "pool",
-}
-
 
 def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen: Observed) -> list[str]:
     """What would help a request.
@@ -249,11 +236,16 @@ def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen
     if not pools or request.state == states.FULFILLED:
         return []
     first = pools[0]
-    found = list(_about(request, first, seen))
-    for other in pools[1:]:
-        if other.verdict == ABSENT and first.verdict in (WAITS, DECLINED):
-            found.append(f"{other.pool} would serve it, but: {other.text}")
-    for verdict in [one for one in pools if one.verdict == ABSENT]:
+    found: list[str] = []
+    if first.code in _SENTENCES:
+        logs, provider = " or ".join(first.launchers), seen.provider_of(first.pool)
+        found.append(_SENTENCES[first.code].format(logs=logs, provider=provider, request=request.key))
+    if first.code in _REMEDIES:
+        found += _REMEDIES[first.code](request, first, seen)
+    absent = [one for one in pools if one.verdict == ABSENT]
+    if first.verdict in (WAITS, DECLINED):
+        found += [f"{other.pool} would serve it, but: {other.text}" for other in absent]
+    for verdict in absent:
         found += _resume(verdict, seen)
     return list(dict.fromkeys(found))
 
@@ -271,10 +263,9 @@ def fetch_or_delete(request: NodeRequest, seen: Observed) -> str:
 
 def _resume(verdict: PoolVerdict, seen: Observed) -> Iterator[str]:
     """Commands that end what keeps a pool from serving."""
-    kind = _RESUMED.get(verdict.code)
-    if kind is not None:
-        name = verdict.pool if kind == "pool" else seen.provider_of(verdict.pool)
-        yield f"nodepool resume {kind} {name}"
+    kind, _, what = verdict.code.partition(".")
+    if kind in ("provider", "pool") and what in ("paused", "draining"):
+        yield f"nodepool resume {kind} {verdict.pool if kind == 'pool' else seen.provider_of(verdict.pool)}"
     elif verdict.code == ReasonCode.BACKING_HELD.value:
         # The text names the records of other providers.
         for record in seen.maintenance:
@@ -282,18 +273,12 @@ def _resume(verdict: PoolVerdict, seen: Observed) -> Iterator[str]:
                 yield f"nodepool resume {record.kind} {record.name}"
 
 
-def _about(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    """What helps in one pool."""
-    remedy = _REMEDIES.get(first.code)
-    if remedy is not None:
-        yield from remedy(request, first, seen)
-
-
 def _room(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
     """Who has the room of a pool, or of its provider."""
-    yield from _others(first, seen)
-    provider = seen.provider_of(first.pool)
-    nodes = [node for node in seen.nodes.values() if node.provider == provider]
+    for limit in newest_limits(limit for status in _statuses(first, seen) for limit in status.limits):
+        if limit.others > 0 and limit.limit is not None and limit.used + limit.others >= 0.9 * limit.limit:
+            yield f"others use {limit.others:g} of {limit.limit:g} {limit.resource} of the same {limit.scope} quota"
+    nodes = _nodes(first, seen)
     held = sorted(node.key for node in nodes if node.state == states.HOLD)
     if held:
         yield f"nodes on hold take room: {named(held)}; nodepool delete {held[0]} frees it"
@@ -304,16 +289,10 @@ def _room(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[
     old = _oldest(node for node in nodes if node.state == states.IN_USE)
     if old is not None:
         yield f"node {old.key} is in use for the longest time; nodepool explain {old.key} tells by whom"
-    stuck = sorted(node.key for node in nodes if node.state == states.DELETING and _age(node, seen) > 600)
+    deleting = [node for node in nodes if node.state == states.DELETING and node.state_time is not None]
+    stuck = sorted(node.key for node in deleting if seen.now - (node.state_time or 0.0) > 600)
     if stuck:
         yield f"nodes are being deleted for more than 10 minutes: {named(stuck)}; nodepool explain {stuck[0]} tells why"
-
-
-def _others(first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    """Limits that somebody else uses, too."""
-    for limit in limits_of_pool(first.pool, seen):
-        if limit.others > 0 and limit.limit is not None and limit.used + limit.others >= 0.9 * limit.limit:
-            yield f"others use {limit.others:g} of {limit.limit:g} {limit.resource} of the same {limit.scope} quota"
 
 
 def _tenant(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
@@ -326,88 +305,70 @@ def _tenant(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterato
 
 def _static(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
     """Hosts of a static pool that could serve a request, and do not."""
-    down = [host for host in hosts_of_pool(first.pool, seen) if host.up is False or host.quarantine is not None]
+    hosts = {host.name: host for status in _statuses(first, seen) for host in status.hosts}
+    down = [host for host in hosts.values() if host.up is False or host.quarantine is not None]
     for host in down[:MAX_HOSTS]:
         if host.quarantine is not None:
             yield f"host {host.name} is quarantined: {host.quarantine}; nodepool release {host.name} ends that"
         else:
             yield f"host {host.name} is down: {host.text}"
-    provider = seen.provider_of(first.pool)
-    in_use = [n for n in seen.nodes.values() if n.provider == provider and n.state in (states.IN_USE, states.HOLD)]
+    in_use = [node for node in _nodes(first, seen) if node.state in (states.IN_USE, states.HOLD)]
     old = _oldest(node for node in in_use if set(node.type) & set(request.node_types))
     if old is not None:
         yield f"node {old.key} has its host for the longest time; nodepool explain {old.key} tells for whom"
 
 
-def _circuit(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    for pool in seen.pools.values():
-        if pool.name == first.pool and pool.status is not None and pool.status.next is not None:
-            yield f"{first.pool} is tried again in {max(0.0, pool.status.next - seen.now):.0f} s"
-            return
+def _next_attempt(request: NodeRequest, first: PoolVerdict, seen: Observed) -> list[str]:
+    due = [status.next for status in _statuses(first, seen) if status.next is not None]
+    return [f"{first.pool} is tried again in {max(0.0, when - seen.now):.0f} s" for when in due[:1]]
 
 
-def _too_large(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    """For a request that needs more than the pool can ever have."""
-    more = "add hosts or raise max-parallel-jobs" if first.code == ReasonCode.ROOM_STATIC.value else "raise the limit"
-    yield f"ask for fewer nodes in the nodeset, or {more}; all nodes of a request come from one pool"
+def _last_error(request: NodeRequest, first: PoolVerdict, seen: Observed) -> list[str]:
+    errors = [status.launches.last_error for status in _statuses(first, seen)]
+    found = [error for error in errors if error is not None]
+    return [f"the last launch that failed there, of node {error.node}: {error.text}" for error in found[:1]]
 
 
-def _concurrency(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    yield f"max-concurrency of provider {first.pool.partition('/')[0]} says how many launches may run"
-
-
-def _failed_launch(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    for pool in seen.pools.values():
-        error = None if pool.status is None else pool.status.launches.last_error
-        if pool.name == first.pool and error is not None:
-            yield f"the last launch that failed there, of node {error.node}: {error.text}"
-            return
-
-
-def _silent(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
-    yield f"search the log of {' or '.join(first.launchers)} for {request.key}"
-
-
-_Remedy = Callable[[NodeRequest, PoolVerdict, Observed], Iterator[str]]
-_REMEDIES: Final[Mapping[str, _Remedy]] = {
-    **{code.value: _room for code in _ROOM},
+_FEWER: Final = "ask for fewer nodes in the nodeset, or {}; all nodes of a request come from one pool"
+_LOG: Final = "search the log of {logs} for {request}"
+#: Code of the pool that is nearest to serving a request -> what helps, as a sentence.
+_SENTENCES: Final[Mapping[str, str]] = {
+    ReasonCode.ROOM_STATIC.value: _FEWER.format("add hosts or raise max-parallel-jobs"),
+    ReasonCode.QUOTA_TOO_SMALL.value: _FEWER.format("raise the limit"),
+    ReasonCode.WAIT_MAX_CONCURRENCY.value: "max-concurrency of provider {provider} says how many launches may run",
+    ReasonCode.STATUS_MISSING.value: _LOG,
+    ReasonCode.DECLINED_BEFORE.value: _LOG,
+    ReasonCode.DRIVER_ERROR.value: _LOG,
+}
+#: The same, as far as it depends on what there is.
+_REMEDIES: Final[Mapping[str, Callable[[NodeRequest, PoolVerdict, Observed], Iterable[str]]]] = {
+    ReasonCode.ROOM_INSTANCES.value: _room,
+    ReasonCode.ROOM_CORES.value: _room,
+    ReasonCode.ROOM_RAM.value: _room,
+    ReasonCode.ROOM_RESOURCE.value: _room,
+    ReasonCode.ROOM_HIDDEN.value: _room,
+    ReasonCode.WAIT_POOL_PAUSED.value: _room,
     ReasonCode.ROOM_TENANT.value: _tenant,
     ReasonCode.WAIT_TENANT_ORDER.value: _tenant,
     ReasonCode.WAIT_READY_NODE.value: _static,
-    ReasonCode.ROOM_STATIC.value: _too_large,
-    ReasonCode.QUOTA_TOO_SMALL.value: _too_large,
-    ReasonCode.PROVIDER_CIRCUIT_OPEN.value: _circuit,
-    ReasonCode.WAIT_MAX_CONCURRENCY.value: _concurrency,
-    ReasonCode.LAUNCH_FAILED.value: _failed_launch,
-    ReasonCode.STATUS_MISSING.value: _silent,
-    ReasonCode.DECLINED_BEFORE.value: _silent,
-    ReasonCode.DRIVER_ERROR.value: _silent,
+    ReasonCode.PROVIDER_CIRCUIT_OPEN.value: _next_attempt,
+    ReasonCode.LAUNCH_FAILED.value: _last_error,
 }
 
 
-def limits_of_pool(name: str, seen: Observed) -> list[LimitStatus]:
-    """Limits of a pool ``<provider>/<pool>``, as they were told last."""
-    statuses = [pool.status for pool in seen.pools.values() if pool.name == name and pool.status is not None]
-    return newest_limits(limit for status in statuses for limit in status.limits)
+def _statuses(first: PoolVerdict, seen: Observed) -> list[PoolStatus]:
+    """What launchers report of the pool of a verdict."""
+    return [pool.status for pool in seen.pools.values() if pool.name == first.pool and pool.status is not None]
 
 
-def hosts_of_pool(name: str, seen: Observed) -> list[HostStatus]:
-    """Hosts of a static pool, each once."""
-    found = {
-        host.name: host
-        for pool in seen.pools.values()
-        if pool.name == name and pool.status is not None
-        for host in pool.status.hosts
-    }
-    return list(found.values())
+def _nodes(first: PoolVerdict, seen: Observed) -> list[Node]:
+    """The nodes of the provider of a verdict."""
+    provider = seen.provider_of(first.pool)
+    return [node for node in seen.nodes.values() if node.provider == provider]
 
 
 def _oldest(nodes: Iterable[Node]) -> Node | None:
     return min(nodes, key=lambda node: (node.state_time or 0.0, node.key), default=None)
-
-
-def _age(node: Node, seen: Observed) -> float:
-    return 0.0 if node.state_time is None else seen.now - node.state_time
 
 
 # What each pool does about one request: what it reports, or else what follows from the rules of acceptance.
@@ -416,7 +377,7 @@ def _age(node: Node, seen: Observed) -> float:
 
 #: Stages of requests that wait, although the pool has something to do with them.
 _WAITING_STAGES: Final = frozenset({Stage.WAITING.value, Stage.DEFERRED.value, Stage.PAUSED.value})
-#: First parts of codes: the provider, the pool or its launcher takes nothing, whoever asks.
+#: Codes: the provider, the pool or its launcher takes nothing, whoever asks.
 _ABSENT_CODES: Final = frozenset(
     {
         *("provider.circuit-open", "provider.paused", "provider.draining", "provider.starting"),
@@ -433,15 +394,13 @@ class RequestsAhead:
 
     def __init__(self, request: NodeRequest, others: Iterable[NodeRequest]) -> None:
         key = request.order_key
-        self._waiting: Counter[tuple[frozenset[str], frozenset[str]]] = Counter()
-        self._pending: dict[str, NodeRequest] = {}
-        for other in others:
-            if other.order_key >= key:
-                continue
-            if other.state == states.REQUESTED:
-                self._waiting[frozenset(other.node_types), frozenset(other.declined_by)] += 1
-            elif other.state == states.PENDING:
-                self._pending[other.key] = other
+        before = [other for other in others if other.order_key < key]
+        self._pending = {other.key for other in before if other.state == states.PENDING}
+        self._waiting = Counter(
+            (frozenset(other.node_types), frozenset(other.declined_by))
+            for other in before
+            if other.state == states.REQUESTED
+        )
 
     def count(self, pool: PoolFacts) -> int:
         """In a pool: those that it could serve, and those that it has locked and that wait for room."""
@@ -460,13 +419,14 @@ def verdicts(request: NodeRequest, seen: Observed) -> list[PoolVerdict]:
     infos = [pool.info for pool in seen.pools.values() if pool.component is not None]
     ahead = RequestsAhead(request, seen.requests.values())
     found: dict[str, list[PoolVerdict]] = {}
-    pools = [*seen.pools.values(), *_gone(request, seen)]
-    for pool in pools:
+    # Pools that declined it may not be there any more.
+    gone = [PoolFacts(pool_id, None, None) for pool_id in request.declined_by if pool_id not in seen.pools]
+    for pool in (*seen.pools.values(), *gone):
         told = _of_pool(request, kind, pool, infos, seen)
         if told is not None:
             count = ahead.count(pool) if told.verdict == WAITS else 0
             found.setdefault(pool.name, []).append(replace(told, ahead=count, since=in_its_life(request, told.since)))
-    return sorted((_joined(same) for same in found.values()), key=rank)
+    return sorted(map(_joined, found.values()), key=rank)
 
 
 def in_its_life(request: NodeRequest, at: float | None) -> float | None:
@@ -493,20 +453,25 @@ def _joined(same: Sequence[PoolVerdict]) -> PoolVerdict:
     return replace(best, launchers=sorted(set(hosts)))
 
 
-def _gone(request: NodeRequest, seen: Observed) -> list[PoolFacts]:
-    """Pools that declined it and are not there any more."""
-    return [PoolFacts(pool_id, None, None) for pool_id in request.declined_by if pool_id not in seen.pools]
+def _told(pool: PoolFacts, verdict: str, told: RequestStatus | WaitingStatus) -> PoolVerdict:
+    """What a pool reports of a request, or of its kind."""
+    host = [pool.host]
+    return PoolVerdict(pool.name, host, verdict, told.code, told.text, dict(told.numbers), told.since or None)
+
+
+def _says(pool: PoolFacts, verdict: str, code: ReasonCode | str, text: str, since: float | None = None) -> PoolVerdict:
+    """What follows of what is known of a pool."""
+    code = code.value if isinstance(code, ReasonCode) else code
+    return PoolVerdict(pool.name, [pool.host], verdict, code, text, since=since or None)
 
 
 def _of_pool(
     request: NodeRequest, kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo], seen: Observed
 ) -> PoolVerdict | None:
     """None = the pool has nothing to do with it."""
-    status = pool.status
-    for told in () if status is None else status.requests:
+    for told in () if pool.status is None else pool.status.requests:
         if told.id == request.key:
-            reason = _Told(told.code, told.text, told.numbers, told.since)
-            return reason.verdict(pool, WAITS if told.stage in _WAITING_STAGES else SERVES)
+            return _told(pool, WAITS if told.stage in _WAITING_STAGES else SERVES, told)
     if pool.id in request.declined_by:
         return _declined(request, pool)
     if request.state == states.REQUESTED:
@@ -521,25 +486,23 @@ def _of_waiting(kind: RequestKind, pool: PoolFacts, infos: Sequence[PoolInfo]) -
     status = pool.status
     told = None if status is None else _of_kind(kind, status)
     if told is not None:
-        return told.verdict(pool, _verdict_of(told.code))
+        absent, turn = told.code in _ABSENT_CODES, told.code.startswith("turn.")
+        return _told(pool, ABSENT if absent else LEAVES if turn else WAITS, told)
     if not pool.labels.issuperset(kind.labels):
         return None
     if status is not None and status.state in ("unavailable", "maintenance", "starting"):
-        code = status.code or ReasonCode.PROVIDER_STARTING.value
-        return _Told(code, status.text or "the provider is not started yet", {}, status.since).verdict(pool, ABSENT)
+        code = status.code or ReasonCode.PROVIDER_STARTING
+        return _says(pool, ABSENT, code, status.text or "the provider is not started yet", status.since)
     screened = screen(kind, pool.info, infos)
-    if isinstance(screened, Leave):
-        return _of_reason(screened.reason).verdict(pool, LEAVES)
-    if isinstance(screened, Decline):
-        return _of_reason(screened.reason).verdict(pool, DECLINED)
+    if not isinstance(screened, Consider):
+        verdict = LEAVES if isinstance(screened, Leave) else DECLINED
+        return _says(pool, verdict, screened.reason.code, screened.reason.text)
     if status is not None:
-        for label in kind.labels:
-            if label in status.labels:
-                broken = status.labels[label]
-                return _Told(broken.code, broken.text, {}, broken.since).verdict(pool, DECLINED)
+        for broken in (status.labels[label] for label in kind.labels if label in status.labels):
+            return _says(pool, DECLINED, broken.code, broken.text, broken.since)
         if not status.omitted:
-            return _of_reason(NEXT_PASS).verdict(pool, WAITS)
-    return _Told(ReasonCode.STATUS_MISSING.value, _silence(pool)).verdict(pool, WAITS)
+            return _says(pool, WAITS, NEXT_PASS.code, NEXT_PASS.text)
+    return _says(pool, WAITS, ReasonCode.STATUS_MISSING, _silence(pool))
 
 
 def _of_pending(request: NodeRequest, pool: PoolFacts, seen: Observed) -> PoolVerdict | None:
@@ -547,27 +510,26 @@ def _of_pending(request: NodeRequest, pool: PoolFacts, seen: Observed) -> PoolVe
     nodes = [node for node in seen.allocated_to(request).values() if node.launcher == pool.id]
     if not nodes:
         return None
-    count = f"{len(nodes)} of {len(request.node_types)} nodes"
+    text = f"{len(nodes)} of {len(request.node_types)} nodes are there or are being launched"
     since = min((node.created_time for node in nodes if node.created_time is not None), default=None)
-    reason = _Told(ReasonCode.SERVED_LAUNCHING.value, f"{count} are there or are being launched", {}, since)
-    return reason.verdict(pool, SERVES)
+    return _says(pool, SERVES, ReasonCode.SERVED_LAUNCHING, text, since)
 
 
 def _declined(request: NodeRequest, pool: PoolFacts) -> PoolVerdict:
     for told in () if pool.status is None else reversed(pool.status.declined):
         if told.id == request.key:
-            return _Told(told.code, told.text, told.numbers, told.since).verdict(pool, DECLINED)
+            return _told(pool, DECLINED, told)
+    missing = sorted(set(request.node_types) - pool.labels) if pool.component is not None else []
+    if missing:
+        text = f"label(s) {', '.join(missing)} not available in this pool"
+        return _says(pool, DECLINED, ReasonCode.LABEL_UNKNOWN, text)
     if pool.status is not None:
         text = "it declined the request some time ago; the log of the launcher has the reason"
     elif pool.component is not None:
         text = f"it declined the request; {_silence(pool)}"
     else:
         text = f"it declined the request, and is not registered any more; the log of {pool.host} has the reason"
-    missing = sorted(set(request.node_types) - pool.labels) if pool.component is not None else []
-    if missing:
-        text = f"label(s) {', '.join(missing)} not available in this pool"
-        return _Told(ReasonCode.LABEL_UNKNOWN.value, text).verdict(pool, DECLINED)
-    return _Told(ReasonCode.DECLINED_BEFORE.value, text).verdict(pool, DECLINED)
+    return _says(pool, DECLINED, ReasonCode.DECLINED_BEFORE, text)
 
 
 def _silence(pool: PoolFacts) -> str:
@@ -578,41 +540,9 @@ def _silence(pool: PoolFacts) -> str:
     return f"{paused}launcher {pool.host} ({pool.version}) tells no status; its log may have the reason"
 
 
-def _of_kind(kind: RequestKind, status: PoolStatus) -> _Told | None:
+def _of_kind(kind: RequestKind, status: PoolStatus) -> WaitingStatus | None:
     """What a pool tells of the requests of a kind."""
-    labels = list(kind.labels)
-    same = [
-        told
-        for told in status.waiting
-        if list(told.labels) == labels
-        and (told.provider, told.tenant, told.min_ready) == (kind.provider, kind.tenant_name, kind.min_ready)
-    ]
+    like = (list(kind.labels), kind.provider, kind.tenant_name, kind.min_ready)
+    same = [one for one in status.waiting if (list(one.labels), one.provider, one.tenant, one.min_ready) == like]
     # Another pool may have declined it since then: what is told of its like is near enough.
-    told = min(same, key=lambda told: told.mark != kind.mark, default=None)
-    return None if told is None else _Told(told.code, told.text, told.numbers, told.since)
-
-
-def _verdict_of(code: str) -> str:
-    if code in _ABSENT_CODES:
-        return ABSENT
-    return LEAVES if code.startswith("turn.") else WAITS
-
-
-def _of_reason(reason: Reason) -> _Told:
-    return _Told(reason.code.value, reason.text, reason.numbers)
-
-
-class _Told:
-    """A reason as it is stored."""
-
-    def __init__(
-        self, code: str, text: str, numbers: Mapping[str, float] | None = None, since: float | None = None
-    ) -> None:
-        self.code = code
-        self.text = text
-        self.numbers = dict(numbers or {})
-        self.since = since or None
-
-    def verdict(self, pool: PoolFacts, verdict: str) -> PoolVerdict:
-        """The same as what a pool does about a request."""
-        return PoolVerdict(pool.name, [pool.host], verdict, self.code, self.text, self.numbers, self.since)
+    return min(same, key=lambda told: told.mark != kind.mark, default=None)

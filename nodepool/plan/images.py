@@ -247,16 +247,11 @@ def observe_uploads(history: UploadHistory, view: ImagesView, now: float) -> Upl
             for upload in build.all_uploads():
                 if upload.state == states.FAILED:
                     key = (image.name, build.id, upload.provider_name)
-                    found[key] = _counted(found.get(key) or UploadFailures(), upload, now)
+                    failures = found.get(key) or UploadFailures()
+                    if upload.key not in failures.counted:
+                        # Clocks differ between builders: a time that is still to come would make the pause longer.
+                        found[key] = failures.and_one(upload.key, min(now, upload.state_time or 0.0))
     return UploadHistory(found)
-
-
-def _counted(failures: UploadFailures, upload: ImageUpload, now: float) -> UploadFailures:
-    if upload.key in failures.counted:
-        return failures
-    # Clocks differ between builders: a time that is still to come would make the pause longer.
-    last = min(now, upload.state_time or 0.0)
-    return failures.and_one(upload.key, last)
 
 
 def uploads_due(
@@ -716,13 +711,9 @@ def _judge_build(view: ImageView, build: BuildView, now: float, warning: str | N
         return
     if build.record is None and not _is_bad(build, now):
         return
-    if all(upload.record is not None and upload.record.state == states.DELETING for upload in _uploads(build)):
+    uploads = (upload.record for same in build.uploads.values() for upload in same)
+    if all(record is not None and record.state == states.DELETING for record in uploads):
         yield MarkBuild(view.name, build.id, build.record, _why_build_goes(build), warning)
-
-
-def _uploads(build: BuildView) -> Iterator[UploadView]:
-    for uploads in build.uploads.values():
-        yield from uploads
 
 
 def _why_build_goes(build: BuildView) -> str:

@@ -30,19 +30,6 @@ from nodepool.quick_dataclass import dataclass
 _POOL_MARK = "-PoolWorker."
 #: Nodes of a fulfilled request that were not fetched for so long are not fetched any more, in seconds.
 UNFETCHED_SECONDS: Final = 300.0
-#: What `Observed` finds out when it is asked, and what is the same at every time.
-_TIMELESS = (
-    "pools",
-    "labels",
-    "providers",
-    "absent_providers",
-    "node_index",
-    "launches",
-    "missing",
-    "waiting",
-    "pool_names",
-    "_provider_of",
-)
 
 
 @dataclass(frozen=True)
@@ -229,8 +216,9 @@ class Observed:
 
         :param now: seconds since the epoch.
         """
+        found = {name: value for name, value in vars(self).items() if name not in ("now", "unfetched")}
         later = replace(self, now=now)
-        vars(later).update({name: vars(self)[name] for name in _TIMELESS if name in vars(self)})
+        vars(later).update(found)
         return later
 
     def with_node_index(self, index: NodeIndex) -> Observed:

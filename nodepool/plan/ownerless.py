@@ -231,7 +231,7 @@ def subject_is_served(record: Maintenance, seen: Observed) -> bool:
     if record.kind != "host" or any(status.omitted for status in seen.statuses):
         return True
     hosts = {host.name for status in seen.statuses for host in status.hosts}
-    return record.name in hosts or any(_host_name(name) == record.name for name in hosts)
+    return record.name in hosts or any(host_name(name) == record.name for name in hosts)
 
 
 def end_of(record: Maintenance) -> str:
@@ -239,7 +239,7 @@ def end_of(record: Maintenance) -> str:
     return f"nodepool {_ENDS.get(record.kind, 'resume ' + record.kind + ' {}').format(record.name)}"
 
 
-def _host_name(name: str) -> str:
+def host_name(name: str) -> str:
     """``host`` of ``user@host:port``."""
     return name.rpartition(":")[0].rpartition("@")[2]
 

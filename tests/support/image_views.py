@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
@@ -73,3 +73,31 @@ def image(*builds: BuildView, **fields: Any) -> ImageView:
 def images(*builds: BuildView, **fields: Any) -> ImagesView:
     """A view with `IMAGE` only."""
     return ImagesView({IMAGE: image(*builds, **fields)})
+
+
+def build_of(data: Mapping[str, Any]) -> BuildView:
+    """A build of a table: ``{b1: ready 5, cloud/1: failed 7, uploading: [cloud]}``.
+
+    It is ready since 5, and its upload 1 to ``cloud`` failed at 7. A state ``none`` is no record; ``held`` behind a
+    time is a lock. Other keys are those of `build`.
+    """
+    told: dict[str, Any] = {}
+    uploads: list[UploadView | tuple[str, UploadView]] = []
+    name, state, time = "", "", 0.0
+    for key, value in data.items():
+        provider, slash, number = key.partition("/")
+        if key.startswith("b") and key[1:].isdigit():
+            name, (state, time) = key, _state(value)
+        elif not slash:
+            told[key] = value
+        else:
+            locked = str(value).endswith("held")
+            of, at = _state(str(value).removesuffix(" held"))
+            bad = (provider, UploadView(f"{int(number):010}", None, at, locked))
+            uploads.append(bad if of == "none" else upload(int(number), of, at, provider, locked=locked))
+    return build(name, None if state == "none" else state, time, *uploads, **told)
+
+
+def _state(text: str) -> tuple[str, float]:
+    state, _, time = text.partition(" ")
+    return state, float(time or 0.0)

@@ -16,12 +16,20 @@ def _tables(directory: Path) -> Any:
     return yaml.safe_load((directory / "tables.yaml").read_text(encoding="utf-8"))
 
 
+def table(file: str, name: str) -> Any:
+    """A table as it is, of the directory of a test.
+
+    :param file: of the test, ``__file__``.
+    """
+    return _tables(Path(file).parent)[name]
+
+
 def rows(file: str, name: str) -> pytest.MarkDecorator:
     """Runs a test with each row of a table; the first row has the names of its parameters.
 
     :param file: of the test, ``__file__``.
     """
-    names, *values = _tables(Path(file).parent)[name]
+    names, *values = table(file, name)
     if len(names) == 1:
         return pytest.mark.parametrize(names[0], [value for (value,) in values])
     return pytest.mark.parametrize(names, values)

@@ -9,7 +9,6 @@ of requests, and what is noted of requests that ended.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -79,25 +78,14 @@ class Case:
         return self.progress.reason or STAGE_REASONS[self.stage]
 
 
-class DueRequest(NamedTuple):
-    """A request that was deferred until now; see `Case`."""
-
-    request_id: str
-    reason: Reason
-    delay_seconds: float
-    pointless: Callable[[], bool] | None
-
-
 class Snapshot(NamedTuple):
     """All that a pool can say at one moment.
 
-    :param counts: number of requests by stage.
     :param kinds: requests that wait in the queue: kind, how many, and why.
     :param requests: those that the pool does something with.
     :param declined: the last ones that it declined.
     """
 
-    counts: dict[Stage, int]
     kinds: list[tuple[RequestKind, int, WaitingKind]]
     requests: list[Explanation]
     declined: list[Explanation]
@@ -106,8 +94,8 @@ class Snapshot(NamedTuple):
 class Desk:
     """Only the desk writes stages, and the handlers whose `Progress` it shares.
 
-    Owned by the pool worker's thread. Any thread may call `counts`, `explain` and `snapshot`, whose answers may be old
-    by a pass, and `handlers`.
+    Owned by the pool worker's thread. Any thread may call `explain` and `snapshot`, whose answers may be old by a pass,
+    and `handlers`.
 
     :param queue: requests that wait.
     :param clock: monotonic seconds.
@@ -271,17 +259,17 @@ class Desk:
         self._drop_outdated()
         return max(0.0, self._due[0][0] - self._clock()) if self._due else None
 
-    def take_due(self) -> Iterator[DueRequest]:
-        """Deferred requests whose time has come. Each is let go when it is handed out: an error loses no other one."""
+    def take_due(self) -> Iterator[tuple[str, Case, Reason]]:
+        """Deferred requests whose time has come, and why. Each is let go alone: an error loses no other one."""
         now, last = self._clock(), self._deferrals
         # What is deferred meanwhile comes after all that were due, and waits for the next time.
         while self._due and self._due[0][0] <= now and self._due[0][1] <= last:
             when, _, request_id = heapq.heappop(self._due)
             case = self._deferred.get(request_id)
             if case is not None and case.look_again_at == when:
-                due = DueRequest(request_id, case.reason, case.delay_seconds, case.pointless)
+                reason = case.reason
                 self.wake(request_id)
-                yield due
+                yield request_id, case, reason
 
     def _drop_outdated(self) -> None:
         while self._due:
@@ -313,19 +301,12 @@ class Desk:
         reason = waiting.reason if not ahead else reasons.in_order(ahead + 1, len(bucket), waiting.reason)
         return Explanation(request_id, Stage.WAITING, reason, waiting.since)
 
-    def counts(self) -> dict[Stage, int]:
-        """How many requests are in each stage that has any. Any thread."""
-        found = Counter(case.progress.stage for case in self._cases())
-        if len(self._queue):
-            found[Stage.WAITING] += len(self._queue)
-        return dict(found)
-
     def snapshot(self) -> Snapshot:
         """All that can be said now. Any thread."""
         buckets = self._queue.buckets()
         kinds = [(bucket.kind, len(bucket), self.explanations.of_kind(bucket.kind)) for bucket in buckets]
         requests = [_explained(case) for case in self._cases()]
-        return Snapshot(self.counts(), kinds, requests, self.explanations.last_declined())
+        return Snapshot(kinds, requests, self.explanations.last_declined())
 
     def _cases(self) -> list[Case]:
         return [*self._begun.values(), *self._locked.values(), *self._deferred.values()]

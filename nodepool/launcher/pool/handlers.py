@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     import logging
 
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.desk import Desk, RequestEvents
-    from nodepool.launcher.pool.view import FreeNodes
+    from nodepool.launcher.pool.desk import RequestEvents
+    from nodepool.launcher.pool.view import FreeNodes, PassContext
     from nodepool.model.node import Node
     from nodepool.model.status import LaunchStatus
     from nodepool.zk.zookeeper import ZooKeeper
@@ -46,29 +47,16 @@ GIVEN_BACK_SECONDS: Final = 1.0
 
 
 class Handlers:
-    """Owned by the pool worker's thread.
+    """Owned by the pool worker's thread."""
 
-    :param launcher_id: of the pool.
-    :param slowness: factor of pauses, from 1 to 1.5. It differs between pools, so that pools that collided do not
-        collide again at the next attempt.
-    :param request_changed: called with the id of a request that is to be judged again.
-    """
-
-    def __init__(
-        self,
-        desk: Desk,
-        launcher_id: str,
-        slowness: float,
-        request_changed: Callable[[str], None],
-        events: RequestEvents,
-        log: logging.Logger,
-    ) -> None:
-        self._desk = desk
-        self._launcher_id = launcher_id
-        self._slowness = slowness
-        self._request_changed = request_changed
+    def __init__(self, pool: PassContext, events: RequestEvents) -> None:
+        self._desk = pool.desk
+        self._launcher_id = pool.launcher_id
+        #: Factor of pauses, from 1 to 1.5. It differs between pools: pools that collided do not collide again.
+        self._slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
+        self._request_changed = pool.request_changed
         self._events = events
-        self.log = log
+        self.log = pool.log
 
     def poll(self) -> None:
         """Ask each whether its request is finished. One error affects no other (A-19).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applies the decisions of `plan.triage` to the waiting requests, in one pass through the queue (rules A-1 to A-18).
+"""Applies the decisions of `triage` to the waiting requests, in one pass through the queue (rules A-1 to A-18).
 
 All kinds are judged. The first requests of the kinds that can be served are taken in service order. A kind whose first
 request cannot be taken is skipped in this pass. First the pass (`Intake`), then what becomes of a request: it is locked
@@ -23,7 +23,7 @@ from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
-from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView
+from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView, triage, triage_kind
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.reasons import (
@@ -36,7 +36,7 @@ from nodepool.model.reasons import (
     Reason,
     ReasonCode,
 )
-from nodepool.plan.queue import Bucket, RequestQueue
+from nodepool.plan.queue import Bucket
 from nodepool.plan.request_stage import Stage
 from nodepool.plan.triage import (
     Consider,
@@ -47,23 +47,18 @@ from nodepool.plan.triage import (
     Leave,
     Wait,
     decline,
-    triage,
-    triage_kind,
 )
 from nodepool.tracing import spans
 from nodepool.zk import paths
 from nodepool.zk.transactions import TransactionFailed, result
 
 if TYPE_CHECKING:
-    import logging
-
     from nodepool.driver.handler import NodeRequestHandler
-    from nodepool.launcher.pool.desk import Desk, RequestEvents
+    from nodepool.launcher.pool.desk import RequestEvents
     from nodepool.launcher.pool.handlers import Eviction, Handlers
-    from nodepool.launcher.pool.view import FreeNodes, PassContext
+    from nodepool.launcher.pool.view import PassContext
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest, OrderKey
-    from nodepool.plan.queue import RequestKind
     from nodepool.zk.reply import Reply
 
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
@@ -72,33 +67,18 @@ MAX_LAUNCHED: Final = 20
 
 
 class Intake:
-    """Owned by the pool worker's thread.
-
-    :param wake: asks for another pass.
-    """
+    """Owned by the pool worker's thread."""
 
     def __init__(
-        self,
-        view: PoolView,
-        queue: RequestQueue,
-        desk: Desk,
-        fast_path: FastPath,
-        declines: Declines,
-        batch: Batch,
-        eviction: Eviction,
-        wake: Callable[[], None],
-        log: logging.Logger,
+        self, view: PoolView, fast_path: FastPath, declines: Declines, batch: Batch, eviction: Eviction
     ) -> None:
         self._view = view
         self._pool = view.pool
-        self._queue = queue
-        self._desk = desk
         self._fast_path = fast_path
         self._declines = declines
         self._batch = batch
         self._eviction = eviction
-        self._wake = wake
-        self.log = log
+        self.log = view.pool.log
         self._fulfilled = 0
         self._launched = 0
         self._more = False
@@ -108,35 +88,35 @@ class Intake:
         self._fulfilled = self._launched = 0
         self._more = False
         self._put_back()
-        self._desk.explanations.begin_pass()
+        self._pool.desk.explanations.begin_pass()
         candidates: list[Bucket] = []
-        for bucket in self._queue.buckets():
+        for bucket in self._pool.queue.buckets():
             verdict = triage_kind(bucket.kind, self._view)
             if isinstance(verdict, Consider):
                 candidates.append(bucket)
             elif isinstance(verdict, Decline):
                 self._decline(bucket, verdict)
             else:
-                self._desk.explanations.waits(bucket.kind, verdict.reason)
+                self._pool.desk.explanations.waits(bucket.kind, verdict.reason)
         self._take(candidates)
         self._take_passed_over()
-        for kind, reason in self._desk.explanations.news():
+        for kind, reason in self._pool.desk.explanations.news():
             self.log.debug("Requests for %s wait: %s", ", ".join(kind.labels), reason.text)
         return self._more
 
     def _put_back(self) -> None:
         """Deferred requests whose time has come wait again, unless that is pointless."""
-        for due in self._desk.take_due():
-            request = self._pool.open_request(due.request_id)
+        for request_id, case, reason in self._pool.desk.take_due():
+            request = self._pool.open_request(request_id)
             if request is None:
                 continue
             held = self._pool.held(request.node_types) is not None
-            if not held and due.pointless is not None and self._is_pointless(due.request_id, due.pointless):
-                self._desk.defer(due.request_id, due.reason, due.delay_seconds, due.pointless)
+            if not held and case.pointless is not None and self._is_pointless(request_id, case.pointless):
+                self._pool.desk.defer(request_id, reason, case.delay_seconds, case.pointless)
                 # What it let go of may be nothing that the other one can use, but room (Q-8).
                 self._eviction.evict()
             else:
-                self._queue.put(request)
+                self._pool.queue.put(request)
 
     def _is_pointless(self, request_id: str, pointless: Callable[[], bool]) -> bool:
         # A driver is asked for room and may raise anything: then the request is tried.
@@ -172,12 +152,12 @@ class Intake:
         # Ready nodes may have gone since the pass began.
         again = triage_kind(kind, self._view)
         if isinstance(again, Wait):
-            self._desk.explanations.waits(kind, again.reason)
+            self._pool.desk.explanations.waits(kind, again.reason)
             return False
         request = self._pool.open_request(request_id)
         if request is None:
             # Taken, finished or gone since the pass began; the record is newer than the queue.
-            self._queue.discard(request_id)
+            self._pool.queue.discard(request_id)
             return True
         view = RequestView(self._view, kind, request)
         try:
@@ -189,7 +169,7 @@ class Intake:
         except Exception:
             if self._pool.provider_replaced():
                 # It was stopped in the middle of this pass: its successor judges in the next one.
-                self._wake()
+                self._pool.wake()
                 return False
             # A-16: whatever a driver raised, the requests behind this one have their turn.
             self.log.exception("Declining request %s because of an error", request_id)
@@ -199,14 +179,17 @@ class Intake:
         if handler is not None:
             return self._serve(bucket, handler, verdict, until)
         if isinstance(verdict, Leave):
-            self._leave(request, verdict, view)
+            # It is another pool's turn, or its work already; the bucket goes on.
+            if verdict.reason is FIRST_CHOICE:
+                self._view.turns.pass_over(request, view.turns)
+            self._pool.desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
             return True
         if isinstance(verdict, Decline):
             self._decline(bucket, verdict)
         elif isinstance(verdict, Wait):
             if verdict.first_of_tenant:
                 self._view.tenants.reserve(kind, verdict.reason)
-            self._desk.explanations.waits(kind, verdict.reason)
+            self._pool.desk.explanations.waits(kind, verdict.reason)
         return False
 
     def _serve(self, bucket: Bucket, handler: NodeRequestHandler, verdict: HeadVerdict, until: OrderKey | None) -> bool:
@@ -216,21 +199,15 @@ class Intake:
             self._fulfilled += 1
             return True
         self._launched += self._batch.launch(bucket, handler, until, MAX_LAUNCHED - self._launched)
-        return not self._desk.paused
-
-    def _leave(self, request: NodeRequest, verdict: Leave, view: RequestView) -> None:
-        """It is another pool's turn, or its work already; the bucket goes on."""
-        if verdict.reason is FIRST_CHOICE:
-            self._view.turns.pass_over(request, view.turns)
-        self._desk.defer(request.key, verdict.reason, GRACE_SECONDS, others_turn=True)
+        return not self._pool.desk.paused
 
     def _take_passed_over(self) -> None:
         """Nodes were left over: requests of others that they can serve are next."""
         for request_id in self._view.turns.end_pass():
             request = self._pool.open_request(request_id)
             if request is not None and self._view.ready.could_serve(request.node_types):
-                self._desk.wake(request_id)
-                self._queue.put(request)
+                self._pool.desk.wake(request_id)
+                self._pool.queue.put(request)
                 self._more = True
 
 
@@ -241,27 +218,13 @@ class Intake:
 
 
 class Batch:
-    """Owned by the pool worker's thread.
+    """Owned by the pool worker's thread."""
 
-    :param request_changed: called with the id of a request that is to be judged again.
-    :param fail_too_large: called with the id of one that cannot be written.
-    """
-
-    def __init__(
-        self,
-        view: PoolView,
-        desk: Desk,
-        handlers: Handlers,
-        request_changed: Callable[[str], None],
-        fail_too_large: Callable[[str], None],
-    ) -> None:
+    def __init__(self, view: PoolView, handlers: Handlers, declines: Declines) -> None:
         self._view = view
         self._pool = view.pool
-        self._turns = view.turns
-        self._desk = desk
         self._handlers = handlers
-        self._request_changed = request_changed
-        self._fail_too_large = fail_too_large
+        self._declines = declines
 
     def launch(self, bucket: Bucket, handler: NodeRequestHandler, until: OrderKey | None, at_most: int) -> int:
         """Lock requests together and let their handlers gather. Blocks for some round trips.
@@ -277,7 +240,9 @@ class Batch:
         followers: list[NodeRequestHandler] = []
         # It is met again, and judged, when each is taken for itself.
         with Guard(handler.log, "Taken without those behind it", but=ZKConnectionError, level=DEBUG, traceback=False):
-            room = self._sure_room(kind, handler)
+            room = self._view.ahead(kind, handler)
+            if room > 1 and self._view.objection(kind, handler) is not None:
+                room = 1
             followers = self._followers(bucket, until, min(at_most, room))
         handlers = [handler, *followers]
         try:
@@ -289,11 +254,6 @@ class Batch:
         self._run(locked)
         return len(locked)
 
-    def _sure_room(self, kind: RequestKind, handler: NodeRequestHandler) -> float:
-        """How many requests of a kind, the head included, can be launched for sure; 1 = not even that is known."""
-        room = self._view.ahead(kind, handler)
-        return 1 if room <= 1 or self._view.objection(kind, handler) is not None else room
-
     def _followers(self, bucket: Bucket, until: OrderKey | None, at_most: float) -> list[NodeRequestHandler]:
         """Handlers of the requests behind the head."""
         followers: list[NodeRequestHandler] = []
@@ -301,10 +261,10 @@ class Batch:
             cached = self._pool.open_request(request_id)
             if cached is None or (until is not None and cached.order_key > until):
                 break
-            turns = self._turns.of_others(bucket.kind, cached)
+            turns = self._view.turns.of_others(bucket.kind, cached)
             if turns:
-                self._turns.pass_over(cached, turns)
-                self._desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
+                self._view.turns.pass_over(cached, turns)
+                self._pool.desk.defer(request_id, FIRST_CHOICE, GRACE_SECONDS, others_turn=True)
                 continue
             followers.append(self._view.make_handler(cached.copy()))
         return followers
@@ -337,14 +297,14 @@ class Batch:
         if failed is not None:
             raise failed
         for each in too_large:
-            self._desk.move(each.request.key, Stage.WAITING)
-            self._desk.close(each.request.key)
-            self._fail_too_large(each.request.key)
+            self._pool.desk.move(each.request.key, Stage.WAITING)
+            self._pool.desk.close(each.request.key)
+            self._declines.fail_too_large(each.request.key)
         return locked
 
     def _send_lock(self, handler: NodeRequestHandler, *, with_node: bool) -> Callable[[], None]:
         request = handler.request
-        self._desk.open(handler, Stage.LOCKING)
+        self._pool.desk.open(handler, Stage.LOCKING)
         request.state = states.PENDING
         request.nodes = []
         node = handler.node_set.begin_ahead() if with_node else None
@@ -357,22 +317,22 @@ class Batch:
         except ZKConflict as conflict:
             handler.log.debug("Not taken: %s", conflict)
             if isinstance(conflict, TransactionFailed) and conflict.path.startswith(f"{paths.REQUEST_LOCKS}/"):
-                self._desk.defer(request_id, REQUEST_LOCKED)
+                self._pool.desk.defer(request_id, REQUEST_LOCKED)
             else:
-                self._desk.move(request_id, Stage.WAITING)
-                self._desk.close(request_id)
+                self._pool.desk.move(request_id, Stage.WAITING)
+                self._pool.desk.close(request_id)
             return False
         # What is locked is ours from here on, whatever happens.
-        self._desk.move(request_id, Stage.GATHERING)
+        self._pool.desk.move(request_id, Stage.GATHERING)
         return True
 
     def _let_go_unlocked(self, handlers: Sequence[NodeRequestHandler]) -> None:
         """After an error nobody knows whether a request is locked: it is judged again by what the cache says."""
         for handler in handlers:
             if handler.progress.stage is Stage.LOCKING:
-                self._desk.move(handler.request.key, Stage.WAITING)
-                self._desk.close(handler.request.key)
-                self._request_changed(handler.request.key)
+                self._pool.desk.move(handler.request.key, Stage.WAITING)
+                self._pool.desk.close(handler.request.key)
+                self._pool.request_changed(handler.request.key)
 
     def _run(self, handlers: Sequence[NodeRequestHandler]) -> None:
         """Let handlers gather."""
@@ -409,27 +369,10 @@ class _Service:
 
 
 class FastPath:
-    """Owned by the pool worker's thread; a finished check only wakes it.
+    """Owned by the pool worker's thread; a finished check only wakes it."""
 
-    :param wake: asks for a pass; any thread.
-    :param request_changed: called with the id of a request that is to be judged again.
-    """
-
-    def __init__(
-        self,
-        pool: PassContext,
-        desk: Desk,
-        free: FreeNodes,
-        wake: Callable[[], None],
-        request_changed: Callable[[str], None],
-        log: logging.Logger,
-    ) -> None:
+    def __init__(self, pool: PassContext) -> None:
         self._pool = pool
-        self._desk = desk
-        self._free = free
-        self._wake = wake
-        self._request_changed = request_changed
-        self.log = log
         self._services: dict[str, _Service] = {}
         #: Requests that met a conflict -> when.
         self._conflicts: dict[str, float] = {}
@@ -454,22 +397,26 @@ class FastPath:
         request_id = handler.request.key
         service = _Service(handler, list(nodes))
         self._services[request_id] = service
-        self._desk.open(handler, Stage.CHECKING)
+        self._pool.desk.open(handler, Stage.CHECKING)
         for node in service.nodes:
-            self._free.reserve(node.key)
+            self._pool.free.reserve(node.key)
         for node in service.nodes:
             check = gateway.start_reusable_node_check(handler, node)
             service.checks.append(check)
             if not check.done():
-                check.add_done_callback(lambda _: self._wake())
+                check.add_done_callback(lambda _: self._pool.wake())
         if service.checked:
             self._send(request_id, service)
 
     def _send(self, request_id: str, service: _Service) -> None:
-        refused = [n for n, check in zip(service.nodes, service.checks, strict=True) if not _good(check)]
+        refused = [
+            node
+            for node, check in zip(service.nodes, service.checks, strict=True)
+            if check.cancelled() or check.exception() is not None or not check.result()
+        ]
         if refused:
             for node in refused:
-                self._free.set_aside(node)
+                self._pool.free.set_aside(node)
             self._abandon(request_id, service)
             return
         handler = service.handler
@@ -480,7 +427,7 @@ class FastPath:
         request.nodes = [node.key for node in nodes]
         request.state = states.FULFILLED
         zk = self._pool.zk
-        self._desk.move(request_id, Stage.FULFILLING)
+        self._pool.desk.move(request_id, Stage.FULFILLING)
         service.request = request
         service.reply = zk.requests.send_unlocked(request, nodes, lock_dir_exists=service.lock_dir_exists)
 
@@ -564,26 +511,22 @@ class FastPath:
         self._release(request_id, service, Stage.WAITING if deferred is None else None)
         for node in service.nodes:
             if not cache.nodes.is_reading(node.key):
-                self._free.consider(node.key)
+                self._pool.free.consider(node.key)
         if deferred is not None:
-            self._desk.defer(request_id, deferred)
+            self._pool.desk.defer(request_id, deferred)
             # The nodes are for those behind it: in the pass in which its time has come, it is first again.
-            self._wake()
+            self._pool.wake()
         elif not cache.requests.is_reading(request_id):
-            self._request_changed(request_id)
+            self._pool.request_changed(request_id)
 
     def _release(self, request_id: str, service: _Service, stage: Stage | None) -> None:
         """Forget a request. :param stage: where it goes; None = the caller defers it."""
         del self._services[request_id]
         if stage is not None:
-            self._desk.move(request_id, stage)
-            self._desk.close(request_id)
+            self._pool.desk.move(request_id, stage)
+            self._pool.desk.close(request_id)
         for node in service.nodes:
-            self._free.release(node.key)
-
-
-def _good(check: concurrent.futures.Future[bool]) -> bool:
-    return not check.cancelled() and check.exception() is None and check.result()
+            self._pool.free.release(node.key)
 
 
 # Declining requests that a pool has not locked, many at a time (rules A-14, A-15).
@@ -602,14 +545,10 @@ OLD_REQUEST_SECONDS: Final = 2.0
 class Declines:
     """Owned by the pool worker's thread."""
 
-    def __init__(
-        self, pool: PassContext, desk: Desk, queue: RequestQueue, events: RequestEvents, log: logging.Logger
-    ) -> None:
+    def __init__(self, pool: PassContext, events: RequestEvents) -> None:
         self._pool = pool
-        self._desk = desk
-        self._queue = queue
         self._events = events
-        self.log = log
+        self.log = pool.log
         self._begun = wall_time()
         self._begun_monotonic = monotonic()
 
@@ -629,15 +568,18 @@ class Declines:
         pool = self._pool
         requests = pool.zk.requests
         registered, absent = [other.id for other in pool.registered_pools()], pool.absent_pools()
-        others_away = self._others_are_away(registered)
+        just_started = monotonic() - self._begun_monotonic <= START_SECONDS
+        others_away = just_started and self._others_are_away(registered)
         sent: list[tuple[NodeRequest, Reply]] = []
         for request_id in request_ids:
-            self._queue.discard(request_id)
+            self._pool.queue.discard(request_id)
             cached = pool.open_request(request_id)
             if cached is None:
                 continue
-            if others_away or self._may_be_for_others(cached):
-                self._desk.defer(request_id, OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
+            # What was submitted before we came may be for those who are on their way back.
+            older = cached.created_time is not None and cached.created_time < self._begun
+            if others_away or (just_started and older):
+                self._pool.desk.defer(request_id, OTHER_LAUNCHERS, OLD_REQUEST_SECONDS)
                 continue
             request = cached.copy()
             decline(request, pool.launcher_id, registered, absent)
@@ -650,31 +592,19 @@ class Declines:
 
     def fail_too_large(self, request_id: str) -> None:
         """Let a request fail that cannot be written as it is: no pool can serve it. Blocks until it is answered."""
-        self._queue.discard(request_id)
+        self._pool.queue.discard(request_id)
         cached = self._pool.open_request(request_id)
         if cached is not None:
             request = cached.copy()
             request.fail_in_short()
             self._finish(request, self._pool.zk.requests.send_unlocked(request), REQUEST_TOO_LARGE)
 
-    @property
-    def _just_started(self) -> bool:
-        return monotonic() - self._begun_monotonic <= START_SECONDS
-
     def _others_are_away(self, registered: Collection[str]) -> bool:
-        """Did we begin a moment ago, and are there nodes of launchers that are not? They may serve what we do not."""
-        if not self._just_started:
-            return False
+        """Are there nodes of launchers that are not there? They may serve what we do not."""
         return any(
             POOL_MARK in (node.launcher or "") and node.launcher not in registered
             for node in self._pool.cache.nodes.values()
         )
-
-    def _may_be_for_others(self, request: NodeRequest) -> bool:
-        """Was it submitted before we came, and may those who can serve it be on their way back?"""
-        if not self._just_started:
-            return False
-        return request.created_time is not None and request.created_time < self._begun
 
     def _finish(self, request: NodeRequest, reply: Reply, reason: Reason) -> None:
         log = get_annotated_logger(
@@ -689,14 +619,14 @@ class Declines:
                 self.fail_too_large(request.key)
                 return
             self.log.error("Request %s cannot even be failed: %s", request.id, problem)
-            self._desk.defer(request.key, reason)
+            self._pool.desk.defer(request.key, reason)
             return
         except ZKException as problem:
             self.log.debug("Request %s was not declined: %s", request.id, problem)
             # Held by somebody for a moment: looked at again like one whose lock was taken.
-            self._desk.defer(request.key, REQUEST_LOCKED)
+            self._pool.desk.defer(request.key, REQUEST_LOCKED)
             return
-        self._desk.explanations.declined(request.key, reason)
+        self._pool.desk.explanations.declined(request.key, reason)
         self._events.declined(request, reason)
         desk.note(request)
         pool = self._pool

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.driver import gateway
@@ -12,7 +12,6 @@ from nodepool.model.record import as_json
 from nodepool.model.status import (
     HostStatus,
     LabelStatus,
-    LaunchesStatus,
     LaunchStatus,
     LimitStatus,
     PauseStatus,
@@ -25,11 +24,10 @@ from nodepool.plan.request_stage import Stage
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
-    from nodepool.launcher.pool.desk import Desk, Explanation, Snapshot
+    from nodepool.launcher.pool.desk import Explanation, Snapshot
+    from nodepool.launcher.pool.handlers import Handlers, LaunchLog
     from nodepool.launcher.pool.view import PassContext
     from nodepool.model.maintenance import Maintenance
-    from nodepool.model.quota import QuotaInformation
-    from nodepool.plan.queue import RequestKind
 
 #: Declined requests that are told: the last ones.
 MAX_DECLINED: Final = 100
@@ -45,43 +43,25 @@ HOST_SECONDS: Final = 0.05
 MAX_HOST_SECONDS: Final = 10.0
 
 
-@dataclass(frozen=True)
-class StatusSources:
-    """What a status is made of. Any thread may call all of it; nothing blocks, and nothing asks ZooKeeper or a cloud.
-
-    :param launches: launches of the pool, in progress and of late. ``launching``: the steps of those in progress.
-    :param usual: how long a launch of a label takes, in seconds; None = not known.
-    :param oldest: when the oldest waiting request of a kind was submitted, seconds since the epoch; None = not known.
-    :param ready: label -> ready nodes of the pool that nobody has.
-    :param tenant_use: what all nodes of a tenant use, as far as it is known.
-    """
-
-    desk: Desk
-    launches: Callable[[], LaunchesStatus]
-    launching: Callable[[], Sequence[LaunchStatus]]
-    usual: Callable[[str], float | None]
-    oldest: Callable[[RequestKind], float | None]
-    ready: Callable[[], Mapping[str, int]]
-    tenant_use: Callable[[str], QuotaInformation]
-
-
 class PoolStatusMaker:
-    """For one thread, that of the status worker.
+    """For one thread, that of the status worker. Nothing blocks, and nothing asks ZooKeeper or a cloud.
 
-    :param host: of the launcher. ``version``: of this release. ``config``: digest of the configuration in effect.
+    :param host: of the launcher.
     """
 
-    def __init__(
-        self, pool: PassContext, sources: StatusSources, host: str, version: str, config: Callable[[], str]
-    ) -> None:
+    def __init__(self, pool: PassContext, handlers: Handlers, launch_log: LaunchLog, host: str) -> None:
         self._pool = pool
-        self._config = config
+        self._handlers = handlers
+        self._launch_log = launch_log
         #: Hosts of the pool, and when the provider told them.
         self._hosts_told: Sequence[HostStatus] = ()
         self._hosts_at = 0.0
-        self._sources = sources
         self._before = PoolStatus(
-            id=pool.launcher_id, host=host, version=version, provider=pool.provider_name, pool=pool.pool_name
+            id=pool.launcher_id,
+            host=host,
+            version=pool.launcher.version,
+            provider=pool.provider_name,
+            pool=pool.pool_name,
         )
 
     def make(self, now: float) -> PoolStatus:
@@ -97,13 +77,15 @@ class PoolStatusMaker:
         return made
 
     def _look(self, provider: Provider, now: float) -> PoolStatus:
-        pool, sources, before = self._pool, self._sources, self._before
-        snapshot = sources.desk.snapshot()
+        pool, before = self._pool, self._before
+        snapshot = pool.desk.snapshot()
+        slow_calls = gateway.slow_calls(pool.provider_name, attention.SLOW_CALL_SECONDS)
+        ready = pool.launcher.free_counts.of_pool(pool.provider_name, pool.pool_name)
         state, cause = _state(provider, snapshot, pool.hold)
         same = before.since and (state, cause.code or None) == (before.state, before.code)
         return replace(
             before,
-            config=self._config(),
+            config=pool.launcher.config_digest(),
             driver=getattr(pool.config.driver, "name", "") or "",
             launches_nodes=bool(provider.LAUNCHES),
             state=state,
@@ -113,14 +95,15 @@ class PoolStatusMaker:
             next=cause.next,
             limits=self._limits(provider, snapshot),
             labels=self._labels(provider, now),
-            ready={label: count for label, count in sorted(sources.ready().items()) if count},
+            ready=dict(sorted(ready.items())),
             waiting=self._waiting(snapshot, now),
             requests=[_request(told) for told in sorted(snapshot.requests, key=_since)[:MAX_REQUESTS]],
             declined=[_request(told) for told in snapshot.declined[-MAX_DECLINED:]],
-            launches=sources.launches(),
+            launches=self._launch_log.status(self._handlers.launches()),
             launching=self._launching(now),
             hosts=self._hosts(provider, now),
-            slow_calls=self._slow_calls(),
+            # Rounded down, so that a call that has not ended changes the record now and then only.
+            slow_calls={hook: attention.rounded(seconds) for hook, seconds in slow_calls.items()},
             missing=dict(sorted(gateway.missing_instances(provider).items())),
             other_installations=dict(sorted(gateway.other_installations(provider).items())),
             omitted=max(0, len(snapshot.requests) - MAX_REQUESTS) + max(0, len(snapshot.kinds) - MAX_KINDS),
@@ -135,23 +118,18 @@ class PoolStatusMaker:
         # Of others nobody here waits for anything.
         waiting = {kind.tenant_name or "" for kind, _, _ in snapshot.kinds}
         for tenant in sorted(waiting & configured.keys()):
-            used = self._sources.tenant_use(tenant)
+            used = self._pool.launcher.known_tenant_use(tenant)
             for resource, amount in sorted(configured[tenant].items()):
                 found.append(LimitStatus(f"tenant:{tenant}", resource, amount, used.quota["compute"].get(resource, 0)))
         return found
 
     def _launching(self, now: float) -> Sequence[LaunchStatus]:
         found = []
-        for launch in sorted(self._sources.launching(), key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
+        for launch in sorted(self._handlers.launching(), key=lambda launch: launch.begun)[:MAX_LAUNCHES]:
             if now - launch.begun >= attention.REPORTED_SECONDS:
-                known = replace(launch, usual=self._sources.usual(launch.label))
+                known = replace(launch, usual=self._launch_log.usual(launch.label))
                 found.append(replace(known, slow=attention.is_slow(known, now)))
         return found
-
-    def _slow_calls(self) -> dict[str, float]:
-        """Rounded down, so that a call that has not ended changes the record now and then only."""
-        found = gateway.slow_calls(self._pool.provider_name, attention.SLOW_CALL_SECONDS)
-        return {hook: attention.rounded(seconds) for hook, seconds in found.items()}
 
     def _hosts(self, provider: Provider, now: float) -> Sequence[HostStatus]:
         """The hosts of this pool; those with trouble come first, because the others may be cut."""
@@ -177,6 +155,7 @@ class PoolStatusMaker:
         found = []
         for kind, count, waiting in snapshot.kinds[:MAX_KINDS]:
             code = waiting.reason.code.value
+            oldest = self._pool.cache.requests.get(self._pool.queue.oldest(kind) or "")
             # Of a kind that no pass has looked at yet each answer would be a new one.
             since = before.get((kind.labels, kind.provider, kind.tenant_name, kind.mark, code), waiting.since)
             found.append(
@@ -185,7 +164,7 @@ class PoolStatusMaker:
                     provider=kind.provider,
                     tenant=kind.tenant_name,
                     count=count,
-                    oldest=self._sources.oldest(kind),
+                    oldest=None if oldest is None else oldest.created_time,
                     code=code,
                     text=waiting.reason.text,
                     numbers=dict(waiting.reason.numbers),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread that serves node requests for one pool of one provider (rules A).
 
-A pass takes what changed since the last one, polls the handlers, lets `plan.triage` judge what waits, and applies that:
+A pass takes what changed since the last one, polls the handlers, lets `triage` judge what waits, and applies that:
 at once where ready nodes are there (`FastPath`), else through a handler (`Batch`). Everything of a pool belongs to this
 thread. Others only leave ids of what changed and wake it. First the worker with its parts and its pass (`PoolWorker`),
 then what handlers get of it, its entry among the registered pools, what changed, and the log of what waits.
@@ -13,23 +13,21 @@ import logging
 import socket
 import threading
 import uuid
-import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.launcher.pool.desk import Desk, RequestEvents
+from nodepool.launcher.pool.desk import RequestEvents
 from nodepool.launcher.pool.handlers import POLL_SECONDS, Eviction, Handlers, LaunchLog
 from nodepool.launcher.pool.intake import Batch, Declines, FastPath, Intake
-from nodepool.launcher.pool.status import PoolStatusMaker, StatusSources
-from nodepool.launcher.pool.view import FreeNodes, PassContext, PoolView, TenantCheck, Turns, has_place
+from nodepool.launcher.pool.status import PoolStatusMaker
+from nodepool.launcher.pool.view import PassContext, PoolView, has_place
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import component, states
 from nodepool.model.request import described, origin_of
-from nodepool.plan.queue import RequestQueue
 from nodepool.plan.retries import STEPS, Reminders
 from nodepool.runtime.providers import facade_for
 from nodepool.runtime.worker import Worker
@@ -70,52 +68,30 @@ class PoolWorker(Worker):
         #: Has the pool nothing to do, and nothing that waits? Not while a pass runs.
         self._at_rest = False
         self._epoch = -1
-        self.context = PassContext(launcher, provider_name, pool_name, self.launcher_id)
-        self._make_parts(launcher, self.context, log)
+        self.context = pool = PassContext(
+            *(launcher, provider_name, pool_name, self.launcher_id, log),
+            *(self.wake, self.request_changed, self.node_changed),
+        )
+        self._make_parts(pool)
 
-    def _make_parts(self, launcher: PoolContext, pool: PassContext, log: logging.Logger) -> None:
-        place = (pool.provider_name, pool.pool_name)
-        nodes = launcher.cache.nodes
-        self.queue = queue = RequestQueue()
-        self.desk = desk = Desk(queue)
+    def _make_parts(self, pool: PassContext) -> None:
+        launcher, host = pool.launcher, socket.gethostname()
+        self.queue, self.desk, self.free_nodes = pool.queue, pool.desk, pool.free
         self.entry = PoolEntry(pool, launcher.zk.client, launcher.version)
-        self.free_nodes = free = FreeNodes(nodes, *place, self.node_changed)
-        eviction = Eviction(place, free, launcher.zk, nodes.is_locked, log)
-        self._launch_log = LaunchLog()
-        services = PoolServices(pool, free, eviction, self._launch_log, self.wake)
-        self.view = PoolView(
-            *(pool, free.ready, desk, TenantCheck(pool, log), Turns(launcher.free_counts)),
-            make_handler=lambda request: gateway.get_request_handler(pool.provider, services, request),
-        )
-        events = RequestEvents(launcher.events, socket.gethostname(), pool.place, pool.declines_of_others)
-        slowness = 1.0 + zlib.crc32(pool.launcher_id.encode()) % 256 / 512
-        self._handlers = Handlers(desk, pool.launcher_id, slowness, self.request_changed, events, log)
-        self.fast_path = FastPath(pool, desk, free, self.wake, self.request_changed, log)
-        declines = Declines(pool, desk, queue, events, log)
-        batch = Batch(self.view, desk, self._handlers, self.request_changed, declines.fail_too_large)
-        self.intake = Intake(*(self.view, queue, desk, self.fast_path, declines, batch), eviction, self.wake, log)
-        self._waiting_lines = WaitingLines(pool, desk, queue, log)
-        self._changes = Changes(pool, queue, desk, free, eviction)
-        self.status = PoolStatusMaker(
-            pool, self._status_sources(place), socket.gethostname(), launcher.version, launcher.config_digest
-        )
-
-    def _status_sources(self, place: tuple[str, str]) -> StatusSources:
-        launcher, launch_log = self._launcher, self._launch_log
-
-        def oldest(kind: RequestKind) -> float | None:
-            request = launcher.cache.requests.get(self.queue.oldest(kind) or "")
-            return None if request is None else request.created_time
-
-        return StatusSources(
-            self.desk,
-            launches=lambda: launch_log.status(self.own_launches()),
-            launching=self._handlers.launching,
-            usual=launch_log.usual,
-            oldest=oldest,
-            ready=lambda: launcher.free_counts.of_pool(*place),
-            tenant_use=launcher.known_tenant_use,
-        )
+        place = (pool.provider_name, pool.pool_name)
+        eviction = Eviction(place, pool.free, launcher.zk, launcher.cache.nodes.is_locked, pool.log)
+        launch_log = LaunchLog()
+        services = PoolServices(pool, eviction, launch_log)
+        self.view = PoolView(pool, lambda request: gateway.get_request_handler(pool.provider, services, request))
+        events = RequestEvents(launcher.events, host, pool.place, pool.declines_of_others)
+        self._handlers = Handlers(pool, events)
+        self.fast_path = FastPath(pool)
+        declines = Declines(pool, events)
+        batch = Batch(self.view, self._handlers, declines)
+        self.intake = Intake(self.view, self.fast_path, declines, batch, eviction)
+        self._waiting_lines = WaitingLines(pool)
+        self._changes = Changes(pool, eviction)
+        self.status = PoolStatusMaker(pool, self._handlers, launch_log, host)
 
     # -- other threads --
 
@@ -282,28 +258,18 @@ class PoolWorker(Worker):
 
 
 class PoolServices:
-    """For the pool worker's thread; `wake` for any.
+    """For the pool worker's thread; `wake` for any."""
 
-    :param wake: asks for a pass.
-    """
-
-    def __init__(
-        self,
-        pool: PassContext,
-        free: FreeNodes,
-        eviction: Eviction,
-        launch_log: LaunchLog,
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, pool: PassContext, eviction: Eviction, launch_log: LaunchLog) -> None:
         self.launcher_id = pool.launcher_id
         self.provider_name = pool.provider_name
         self.pool_name = pool.pool_name
-        self.ready_nodes = free.ready
+        self.ready_nodes = pool.free.ready
         self._pool = pool
         self._launch_log = launch_log
-        self.wake = wake
+        self.wake = pool.wake
         self.evict = eviction.evict
-        self.set_aside = free.set_aside
+        self.set_aside = pool.free.set_aside
         self.absent_pools = pool.absent_pools
         self.declines_of_others = pool.declines_of_others
         self.provider_replaced = pool.provider_replaced
@@ -448,11 +414,8 @@ class PoolEntry:
 class Changes:
     """Any thread may call `request` and `node`: deque operations are atomic. `take` is for the pool worker's thread."""
 
-    def __init__(self, pool: PassContext, queue: RequestQueue, desk: Desk, free: FreeNodes, eviction: Eviction) -> None:
+    def __init__(self, pool: PassContext, eviction: Eviction) -> None:
         self._pool = pool
-        self._queue = queue
-        self._desk = desk
-        self._free = free
         self._eviction = eviction
         self._requests: deque[str] = deque()
         self._nodes: deque[str] = deque()
@@ -470,30 +433,30 @@ class Changes:
         cache = self._pool.cache
         requests = _drain(self._requests)
         if "" in requests:
-            self._queue.clear()
+            self._pool.queue.clear()
             requests = set(cache.requests.ids())
         for request_id in requests:
             self._take_request(request_id)
         nodes = _drain(self._nodes)
         if "" in nodes:
-            self._free.ready.clear()
+            self._pool.free.ready.clear()
             nodes = set(cache.nodes.ids())
         for node_id in nodes:
             node = cache.nodes.get(node_id)
             if node is not None:
                 self._eviction.node_seen(node)
-            self._free.consider(node_id)
+            self._pool.free.consider(node_id)
 
     def _take_request(self, request_id: str) -> None:
         request = self._pool.cache.requests.get(request_id)
         if request is None:
-            self._queue.discard(request_id)
-            self._desk.gone(request_id)
-        elif not self._pool.is_open(request) or self._desk.keeps(request_id):
-            self._queue.discard(request_id)
+            self._pool.queue.discard(request_id)
+            self._pool.desk.gone(request_id)
+        elif not self._pool.is_open(request) or self._pool.desk.keeps(request_id):
+            self._pool.queue.discard(request_id)
         else:
-            self._desk.wake(request_id)
-            self._queue.put(request)
+            self._pool.desk.wake(request_id)
+            self._pool.queue.put(request)
 
 
 def _drain(changes: deque[str]) -> set[str]:
@@ -520,11 +483,9 @@ MAX_LINES: Final = 20
 class WaitingLines:
     """Owned by the pool worker's thread. There is one line for all requests of a kind."""
 
-    def __init__(self, pool: PassContext, desk: Desk, queue: RequestQueue, log: logging.Logger) -> None:
+    def __init__(self, pool: PassContext) -> None:
         self._pool = pool
-        self._desk = desk
-        self._queue = queue
-        self.log = log
+        self.log = pool.log
         self._kinds: Reminders[RequestKind] = Reminders(FIRST_SECONDS)
         # That they wait for room was logged when that began.
         self._paused: Reminders[str] = Reminders(STEPS[0])
@@ -536,13 +497,13 @@ class WaitingLines:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_SECONDS
-        reasons = self._desk.explanations.told()
+        reasons = self._pool.desk.explanations.told()
         due = self._kinds.due(reasons, now)
         for kind in due[:MAX_LINES]:
             self._tell_kind(kind, reasons[kind])
         if len(due) > MAX_LINES:
             self.log.info("Waiting: requests of %d more kinds", len(due) - MAX_LINES)
-        paused = self._desk.paused_handlers()
+        paused = self._pool.desk.paused_handlers()
         for request_id in self._paused.due(paused, now):
             handler = paused[request_id]
             reason, since = handler.progress.reason, wall_time() - handler.progress.since
@@ -553,12 +514,12 @@ class WaitingLines:
     def next_look(self) -> float | None:
         """Seconds until `tell` may have something to log; None = no request waits."""
         # While a request is paused there is a pass each second.
-        due = self._next_look if self._desk.explanations.fresh else self._kinds.next_due
+        due = self._next_look if self._pool.desk.explanations.fresh else self._kinds.next_due
         return None if due is None else max(0.0, max(due, self._next_look) - monotonic())
 
     def _tell_kind(self, kind: RequestKind, reason: Reason) -> None:
-        bucket_size = self._queue.count(kind)
-        request = self._pool.cache.requests.get(self._queue.oldest(kind) or "")
+        bucket_size = self._pool.queue.count(kind)
+        request = self._pool.cache.requests.get(self._pool.queue.oldest(kind) or "")
         if request is None:
             # Taken or gone since the pass.
             return

@@ -137,21 +137,6 @@ def test_cloud_answers_again(deletion: Deletion) -> None:
     deletion.gone(node_id)
 
 
-@pytest.mark.parametrize("what", ["locked", "hold"])
-def test_nothing_to_do_any_more(deletion: Deletion, what: str) -> None:
-    """X-2, X-1: a failed node that is locked, or on hold, meanwhile is left alone, without a busy loop."""
-    deletion.begin = raising(RuntimeError("no way"))
-    node_id = deletion.znodes.add_node("used", external_id="x")
-    deletion.run()
-    paths = [f"nodes/{node_id}/lock"] if what == "locked" else []
-    with locked(deletion.znodes, *paths):
-        if what == "hold":
-            deletion.znodes.change_node(node_id, state="hold")
-        deletion.run(RETRY.pause(1))
-        assert deletion.run() is None
-    assert len(deletion.begun) == 1
-
-
 @pytest.mark.parametrize("end", ["dies", "takes too long", "was held"])
 def test_deletion_that_does_not_end_well(deletion: Deletion, end: str) -> None:
     """X-5: after its time the lock is free, and it begins anew. A wait for a limit of our own does not count."""
@@ -180,23 +165,6 @@ def test_deletion_that_does_not_end_well(deletion: Deletion, end: str) -> None:
     assert (deletion.znodes.node(node_id) or {})["state"] == "deleting"
     deletion.begin = deletion.plain
     deletion.gone(node_id)
-
-
-def test_nodes_of_requests_that_end(deletion: Deletion) -> None:
-    """C-9, C-10: what a cancelled request had is free again, an `init` node of a finished one goes; others stay."""
-    znodes = deletion.znodes
-    cancelled, finished, other = (
-        znodes.submit(["small"], state=state) for state in ("fulfilled", "pending", "pending")
-    )
-    mine, theirs = (znodes.add_node("ready", allocated_to=owner) for owner in (cancelled, other))
-    init = znodes.add_node("init", allocated_to=finished)
-    deletion.run()
-    assert znodes.node(init) is not None
-    znodes.delete_request(cancelled)
-    znodes.change_request(finished, state="fulfilled")
-    deletion.gone(init)
-    deletion.until("it is free", lambda: (znodes.node(mine) or {})["allocated_to"] is None)
-    assert (znodes.node(theirs) or {})["allocated_to"] == other
 
 
 def test_empty_nodes(deletion: Deletion) -> None:

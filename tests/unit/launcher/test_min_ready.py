@@ -87,18 +87,6 @@ def test_nothing_that_cannot_be_built(kept: Kept, name: str, answer: Callable[..
         assert len(kept.run()) == 2
 
 
-def test_life(kept: Kept, cloud: FakeCloud) -> None:
-    """M-4: their nodes are free for all, the requests go, and that is it."""
-    pool = kept.launcher.worker()
-    kept.run()
-    served: Callable[[], bool] = lambda: {kept.znodes.request_state(i) for i in kept.ids()} == {"fulfilled"}  # noqa: E731
-    kept.launcher.passes(pool, "served", served)
-    wait_for("no request is left", lambda: not kept.run())
-    assert len(kept.znodes.free_nodes()) == 2
-    assert [kept.run() for _ in range(3)] == [[]] * 3
-    assert cloud.calls["create"] == 2
-
-
 def test_pace(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """M-1: a thousand changes a second do not wake the worker a thousand times; none of them is forgotten."""
     woken: list[bool] = []

@@ -35,6 +35,7 @@ from nodepool.plan.queue import RequestKind
 from nodepool.plan.triage import PoolInfo, first_choice
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 
 # -- limits of tenants
 
@@ -108,23 +109,11 @@ def tenants() -> Tenants:
     return Tenants()
 
 
-@pytest.mark.parametrize(
-    ("labels", "tenant", "used", "allowed"),
-    [
-        (["small"] * 3, "poor", 0, True),
-        (["small"] * 4, "poor", 0, False),
-        (["large", "small", "small"], "poor", 0, True),
-        (["large", "large"], "poor", 0, False),
-        (["small"], "poor", 3, False),
-        (["small", *["of another pool"] * 10], "poor", 0, True),
-        (["small"] * 100, "rich", 1000, True),
-        (["small"] * 100, None, 1000, True),
-    ],
-)
-def test_limits(tenants: Tenants, labels: list[str], tenant: str | None, used: int, allowed: bool) -> None:
+@rows(__file__, "tenant_limits")
+def test_limits(tenants: Tenants, labels: str, tenant: str | None, used: int, allowed: bool) -> None:
     """Q-15, Q-16: limits minus use minus need must not be negative. The use is counted once in a pass."""
     tenants.use = QuotaInformation(instances=used)
-    assert {tenants.allows(*labels, tenant=tenant) for _ in range(10)} == {allowed}
+    assert {tenants.allows(*labels.split(), tenant=tenant) for _ in range(10)} == {allowed}
     assert tenants.asked == (tenant == "poor")
 
 
@@ -194,26 +183,9 @@ def test_order_of_a_tenant(tenants: Tenants, held: int, labels: int, waits: bool
     assert tenants.reserved_for(kind("small")) is None, "A-16: a reload between two looks"
 
 
-@pytest.mark.parametrize(
-    ("node", "reused", "others", "place"),
-    [
-        (("01", "poor", 1), False, "134", True),
-        (("03", "poor", 1), False, "134", True),
-        (("04", "poor", 1), False, "134", False),
-        (("05", "poor", 1), False, "134", False),
-        (("03", "poor", 6), False, "134", False),
-        (("05", "rich", 100), False, "134", True),
-        (("01", "poor", 1), True, "134", False),
-        (("01", "poor", 1), True, "14", True),
-        (("01", "poor", 1), False, "", False),
-        (("05", "rich", 1), False, "", True),
-    ],
-)
+@rows(__file__, "place_of_a_node")
 def test_place_of_a_stored_node(node: tuple[str, str, float], reused: bool, others: str, place: bool) -> None:
-    """Q-15: of several launchers that fill the same room the first has its place, by the ids of the nodes.
-
-    :param others: nodes of the tenant with one core; none = the cache does not settle.
-    """
+    """Q-15"""
     limits: dict[str, dict[str, float]] = {"poor": {"instances": 2, "cores": 6}}
     calls: list[Any] = []
 
@@ -279,26 +251,6 @@ def test_oldest_goes_and_one_in_five_minutes(pool: Evicting) -> None:
     assert len(pool.ready) == 2
     assert pool.evict(EVICTION_SECONDS - 0.1) == ["ready", "deleting", "ready"]
     assert pool.evict(0.1) == ["ready", "deleting", "deleting"]
-
-
-@pytest.mark.parametrize(
-    ("state", "since", "waits"),
-    [
-        ("deleting", 10_001.0 - EVICTION_SECONDS, 1.0),
-        ("deleting", 1e12, EVICTION_SECONDS),
-        ("deleting", None, 0.0),
-        ("deleting", 1.0, 0.0),
-        ("ready", 9_999.0, 0.0),
-    ],
-)
-def test_node_that_went_by_itself(pool: Evicting, state: str, since: float | None, waits: float) -> None:
-    """Q-9: a node of the pool that went to `deleting` lately makes room, too. A wrong clock stops nothing for ever."""
-    pool.add(100.0)
-    seen = Node("small")
-    seen.provider, seen.pool, seen.state, seen.state_time = "cloud", "main", state, since
-    pool.eviction.node_seen(seen)
-    assert pool.evict() == (["ready"] if waits else ["deleting"])
-    assert pool.evict(waits) == ["deleting"]
 
 
 def test_taken_meanwhile(pool: Evicting) -> None:
@@ -382,20 +334,6 @@ def requests_of(owner: PoolInfo) -> Iterator[NodeRequest]:
 
 
 REQUEST = next(requests_of(POOLS[1]))
-
-
-@pytest.mark.parametrize("owner_has_one", [False, True])
-def test_pool_with_a_node_helps_out_when_its_own_are_served(owner_has_one: bool) -> None:
-    """A-5: not at once: requests of its own come first; nor an owner that has a node itself."""
-    turn = Turn()
-    turn.nodes.put("n0", POOLS[0])
-    if owner_has_one:
-        turn.nodes.put("n1", POOLS[1])
-    assert turn.leaves(REQUEST)
-    assert not turn.leaves(next(requests_of(POOLS[0])))
-    assert turn.end_pass() == ([] if owner_has_one else [REQUEST.id])
-    turn.begin_pass(POOLS[0].id, POOLS)
-    assert turn.leaves(REQUEST) == owner_has_one
 
 
 def test_not_passed_over_for_ever() -> None:

@@ -3,199 +3,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
 from nodepool.config.objects import Label
-from nodepool.driver.config import ConfigPool
-from nodepool.launcher.events import MAX_EVENTS, EventRing, HoldEvents, LabelHints, ReloadEvents
-from nodepool.launcher.maintenance import MaintenanceEvents
+from nodepool.launcher.events import EventRing, LabelHints, ReloadEvents, why_held
 from nodepool.launcher.pool_registry import MaintenanceState
-from nodepool.launcher.status import ALL_SECONDS, StatsWorker, StatusWorker
+from nodepool.launcher.status import StatsWorker
 from nodepool.metrics.registry import Metric, MetricKind, Registry
 from nodepool.metrics.reports import Gauges
 from nodepool.metrics.statsd import StatsdSink, get_client
-from nodepool.model.event import Event, What
 from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
-from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock
 from tests.support.statsd_server import StatsdServer
+from tests.support.tables import rows
 from tests.unit.launcher.conftest import home
-
-PAUSE = Maintenance("provider", "cloud", Mode.PAUSE, "new switch", "alice", 5.0)
-
-# -- the record of the launcher, and what is published when
-
-
-class Reporting:
-    """A status worker with the pools ``one`` and ``two``; it is its own writer, and what it wrote is in ``calls``."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.pools = [self.pool("one"), self.pool("two")]
-        self.launcher = LauncherStatus(host="l1")
-        self.calls: list[tuple[str, str]] = []
-        self.events: list[Event] = []
-        self.looks: list[str] = []
-        report: Any = SimpleNamespace(name="l1-7", make=lambda: self.launcher)
-        writer: Any = self
-        self.worker = StatusWorker(lambda: self.pools, report, writer, self.events.append, self.clock)
-
-    def pool(self, name: str) -> Any:
-        made = SimpleNamespace(launcher_id=name, shown=PoolStatus(id=name, provider=name, state="running", since=1.0))
-        made.status = SimpleNamespace(make=lambda now: self.look(made))
-        return made
-
-    def look(self, pool: Any) -> Any:
-        self.looks.append(pool.launcher_id)
-        if pool.shown.state == "broken":
-            raise RuntimeError("no status")
-        return pool.shown
-
-    def tell(self, number: int, **changes: Any) -> None:
-        self.pools[number].shown = replace(self.pools[number].shown, **changes)
-
-    def set(self, kind: str, name: str, status: Any) -> None:
-        self.calls.append((name, status.state))
-
-    def remove(self, kind: str, name: str) -> None:
-        self.calls.append((name, "removed"))
-
-    def run(self, *changed: str) -> list[tuple[str, str]]:
-        """What a pass writes."""
-        for name in changed:
-            self.worker.changed(name)
-        self.calls = []
-        self.worker.run_once()
-        return self.calls
-
-
-def test_what_is_published() -> None:
-    """W-1, W-8: what changed alone; a pool without a pass is not looked at, but all are in a while. One that went goes.
-    An error of one stops no other; what follows from two records is an event.
-    """
-    site = Reporting()
-    assert site.run() == [("one", "running"), ("two", "running"), ("l1-7", "running")]
-    site.looks.clear()
-    for number in (0, 1):
-        site.tell(number, state="paused")
-    assert (site.run("one"), site.run("one"), site.looks) == ([("one", "paused")], [], ["one"] * 2)
-    site.clock.pass_seconds(ALL_SECONDS)
-    assert (site.run(), site.run()) == ([("two", "paused")], [])
-    site.tell(0, state="broken")
-    site.tell(1, state="unavailable", code="provider.circuit-open", text="HTTP 503", since=9.0)
-    assert site.run("one", "two") == [("two", "unavailable")]
-    assert [(event.subject, event.what, event.at) for event in site.events] == [("provider two", "unavailable", 9.0)]
-    site.launcher = replace(site.launcher, state="draining")
-    assert site.run("") == [("l1-7", "draining")]
-    site.pools = [site.pools[0], site.pool("three")]
-    assert site.run() == [("three", "running"), ("two", "removed")]
-    assert site.run() == []
-    site.worker.start()
-    site.worker.stop()
-    site.worker.join(20)
-    assert not site.worker.is_alive()
-
 
 # -- events
 
 
-def test_maintenance_events() -> None:
-    """OV-4"""
-    records: dict[tuple[str, str], Maintenance] = {}
-    tell: list[Callable[[], None]] = []
-    ring = EventRing()
-    cache = SimpleNamespace(add_listener=tell.append, snapshot=lambda: dict(records))
-    MaintenanceEvents(cast(Any, cache), ring, "l1")
-    began, drained = "provider cloud is paused by alice: new switch", "provider cloud is drained by alice: new switch"
-    for record, seen in (
-        (PAUSE, [began]),
-        (PAUSE, [began]),
-        (replace(PAUSE, until=500.0), [began]),
-        (replace(PAUSE, mode=Mode.DRAIN), [began, drained]),
-    ):
-        records["provider", "cloud"] = record
-        tell[0]()
-        assert [event.text for event in ring.last(10)] == seen
-    records.clear()
-    tell[0]()
-    assert (ring.last(10)[0].at, ring.last(10)[0].subject) == (5.0, "provider cloud")
-    assert [event.what for event in ring.last(10)] == ["maintenance began", "maintenance began", "maintenance ended"]
-
-
-class Nodes(dict[str, Node]):
-    """The part of the node cache that is asked."""
-
-    def add_listener(self, listener: Callable[[str], None]) -> None:
-        self.tell = listener
-
-    def put(self, node_id: str, **fields: Any) -> None:
-        """It changes; without fields it goes."""
-        self.pop(node_id, None)
-        if fields:
-            self[node_id] = Node("small", node_id)
-            self[node_id].load({"type": ["small"], **fields})
-        self.tell(node_id)
-
-
-@pytest.mark.parametrize(
-    ("fields", "text"),
-    [
-        ({"hold_by": "alice@desk", "comment": "disk", "hold_job": "unit"}, "by alice@desk: disk"),
-        ({"comment": "disk"}, "disk"),
-        ({"hold_by": "alice@desk"}, "by alice@desk"),
-        ({"hold_by": "alice@desk", "hold_job": "unit"}, "by alice@desk for job unit"),
-        ({"hold_job": "unit"}, "for job unit"),
-        ({}, ""),
-    ],
-)
+@rows(__file__, "holds")
 def test_nodes_on_hold(fields: dict[str, Any], text: str) -> None:
-    """OV-4: one event for each time that a node is held, with who did it and why; of other nodes there is none."""
-    nodes, ring = Nodes(), EventRing()
-    HoldEvents(cast(Any, nodes), ring, "l1")
-    for node_id, state, since in (
-        *(("01", "ready", 1e4), ("02", "hold", 2e4), ("02", "hold", 2e4), ("03", "in-use", 3e4)),
-        # Held again, with a time between, or while nothing was heard of it.
-        *(("02", "ready", 4e4), ("02", "hold", 5e4), ("02", "hold", 6e4)),
-    ):
-        nodes.put(node_id, state=state, state_time=since, **fields)
-    assert [event.at for event in ring.last(10)] == [2e4, 5e4, 6e4]
-    assert {(one.subject, one.what, one.text) for one in ring.last(10)} == {("node 02", What.HELD.value, text)}
+    """OV-4: who did it, and why."""
+    node = Node("small")
+    node.load({"state": "hold", "type": ["small"], **fields})
+    assert why_held(node) == text
 
 
-def test_nodes_that_operators_delete() -> None:
-    """OV-4: one event, by the operator; what a launcher deletes itself is none."""
-    nodes, ring = Nodes(), EventRing()
-    HoldEvents(cast(Any, nodes), ring, "l1")
-    for _ in range(2):
-        nodes.put("01", state="deleting", deleted_by="alice@desk", state_time=7.0)
-    nodes.put("02", state="deleting", state_time=7.0)
-    nodes.put("03", state="ready", deleted_by="alice@desk", state_time=7.0)
-    nodes.put("01")
-    assert [(event.at, event.actor, event.subject, event.text) for event in ring.last(10)] == [
-        (7.0, "alice@desk", "node 01", "delete by alice@desk")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("ok", "texts", "events"),
-    [
-        (True, ["provider a added", "label x changed"], ["provider a added", "label x changed"]),
-        (True, [], ["no key has another value"]),
-        (False, ["np.yaml:3: labels: unknown key"], ["np.yaml:3: labels: unknown key"]),
-        (
-            True,
-            ["label added"] * (MAX_EVENTS + 7),
-            [*["label added"] * MAX_EVENTS, "and 7 more; the log of the launcher has all"],
-        ),
-    ],
-)
+@rows(__file__, "reloads")
 def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
     """OV-4: each change is one; many of them do not push out other events."""
     ring = EventRing(100, lambda: 5.0)
@@ -213,25 +52,15 @@ def test_reload_events(ok: bool, texts: list[str], events: list[str]) -> None:
 # -- what operators hold back
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "held", "ends"),
-    [
-        (None, None, False, False),
-        (None, Mode.PAUSE, True, False),
-        (None, Mode.DRAIN, True, True),
-        (Mode.DRAIN, None, True, False),
-        (Mode.DRAIN, Mode.DRAIN, True, True),
-        (Mode.PAUSE, Mode.DRAIN, True, True),
-    ],
-)
-def test_records_of_the_launcher(before: Mode | None, after: Mode | None, held: bool, ends: bool) -> None:
+@rows(__file__, "drains")
+def test_records_of_the_launcher(before: str | None, after: str | None, held: bool, ends: bool) -> None:
     """MT-8: a drained launcher ends, but not for a record that is older than its start: that was on purpose."""
     for name in ("l1", "l1.example.com"):
         records: dict[tuple[str, str], Maintenance] = {}
         state = MaintenanceState(lambda: records, ["l1", "l1.example.com"], lambda: 1000.0)  # noqa: B023
         for mode, since in ((before, 900.0), (after, 1001.0)):
             if mode is not None:
-                records["launcher", name] = Maintenance("launcher", name, mode, since=since)
+                records["launcher", name] = Maintenance("launcher", name, Mode(mode), since=since)
             if since == 900.0:
                 state.note_start()
         assert (state.launcher is not None, state.of_pool("one", "main") is not None) == (held, held)
@@ -245,43 +74,15 @@ def test_records_of_the_launcher(before: Mode | None, after: Mode | None, held: 
 # -- hints about labels
 
 
-class Configured(ConfigPool):
-    def load(self, pool_config: Any) -> None:
-        raise NotImplementedError
-
-
 def pool(*labels: str) -> PoolInfo:
     return PoolInfo("id", "cloud", frozenset(labels), 100, False, "main")
 
 
-WINDOWS = "; no pool has windows: correct the nodeset in Zuul, or add the label"
-
-
-@pytest.mark.parametrize(
-    ("labels", "hint"),
-    [
-        ("debian-smal", "; no pool has debian-smal, did you mean 'debian-small'?"),
-        ("ubuntu-bg", "; no pool has ubuntu-bg, did you mean 'ubuntu-big'?"),
-        ("windows", WINDOWS),
-        ("debian-small windows", WINDOWS),
-        (
-            "ubuntu-big",
-            "; no pool that runs has ubuntu-big, although it is among the configured labels: add it to a pool",
-        ),
-        ("fedora", "; no pool that runs has fedora; nodepool status says why the provider that has it is not served"),
-        ("debian-small debian-large", ""),
-        (
-            "debian-large centos debian-large",
-            "; no pool has all of centos, debian-large: the nodes of a request come from one pool",
-        ),
-        ("", ""),
-    ],
-)
+@rows(__file__, "hints")
 def test_hint(labels: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """J-3: of registered pools and of the configuration. Many requests cost one search, until the pools change."""
     configured = {name: Label(name) for name in ("debian-small", "ubuntu-big", "fedora")}
-    # A pool of a provider that could not be started.
-    configured["fedora"].pools.append(Configured())
+    configured["fedora"].pools.append(cast(Any, object()))
     pools = [pool("debian-small", "debian-large"), pool("centos", "debian-small")]
     hints = LabelHints(lambda: pools, lambda: configured)
     assert hints.hint(labels.split()) == hint
@@ -375,17 +176,6 @@ def test_gauges_of_the_system(stats: Stats) -> None:
     stats.add()
     stats.worker.emit_once()
     assert READY.format(1) in stats.server.drain()
-
-
-def test_gauges_of_the_launcher(stats: Stats) -> None:
-    """reference/metrics 2, 5: limits about every second, internals every 10 s, leader or not."""
-    stats.leader = False
-    assert [stats.after(seconds) for seconds in (0, 0.5, 0.5, 9)] == [
-        ["limit:3|g", "own:7|g"],
-        [],
-        ["limit:3|g"],
-        ["limit:3|g", "own:7|g"],
-    ]
 
 
 def test_leadership(stats: Stats) -> None:

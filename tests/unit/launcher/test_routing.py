@@ -7,13 +7,10 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from nodepool.launcher.supervisor import Router
-from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
-
-MINE = {"allocated_to": "200-0000000001"}
+from nodepool.model.component import PoolComponent
+from tests.support.observed import node, request
+from tests.support.tables import rows
 
 
 class Records(dict[str, Any]):
@@ -30,236 +27,98 @@ class Records(dict[str, Any]):
     def ids(self) -> list[str]:
         return list(self)
 
-    def put(self, record_id: str, record: Any = None) -> None:
-        """Change a record, or remove it, and tell."""
-        self.pop(record_id, None)
-        if record is not None:
-            self[record_id] = record
-        self.tell(record_id)
+
+class Pool(SimpleNamespace):
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
 
 
-class Pool:
-    def __init__(self, provider: str, name: str = "main", label: str = "small") -> None:
-        self.provider_name, self.pool_name, self.launcher_id = provider, name, f"{provider}-{name}"
-        self.labels = frozenset({label})
-        self.handlers: list[object] = []
-        self.heard: list[Any] = []
-        #: How often a node was a reason to make a pass.
-        self.woken = 0
-        #: Nodes whose launch is about to end.
+class Site:
+    """What `Router` is given, and what it tells."""
+
+    def __init__(self, *, limited: bool) -> None:
+        self.heard: list[str] = []
+        self.counts: list[str] = []
         self.launching: set[str] = set()
-
-    def node_changed(self, node_id: str, *, wake: bool = True) -> None:
-        self.heard.append(node_id)
-        self.woken += wake
-
-    node_gone = node_changed
-
-    def launches(self, node: Node) -> bool:
-        return node.id in self.launching
-
-    def request_changed(self, request_id: str, *, wake: bool = True) -> None:
-        self.heard.append((request_id, wake))
-
-    def wake(self) -> None:
-        self.heard.append("wake")
-
-
-class Launcher:
-    """What `Router` is given: pools ``one`` and ``three`` with the label ``small``, and ``two`` with ``big``.
-
-    ``told`` has what other workers hear: ``sweep``, ``went``, ``reset``, ``registry``, ``maintenance``, ``count``.
-    """
-
-    def __init__(self) -> None:
-        self.nodes, self.requests, self.pool_records, self.images, self.operators = (Records() for _ in range(5))
-        cache = SimpleNamespace(
-            nodes=self.nodes,
-            requests=self.requests,
-            pools=self.pool_records,
-            images=self.images,
-            maintenance=self.operators,
-        )
-        self.all = [Pool("one"), Pool("two", label="big"), Pool("three")]
-        self.limited = False
-        self.deleted: list[Any] = []
-        self.told: list[str] = []
-
-        def note(what: str) -> Callable[[], None]:
-            return lambda: self.told.append(what)
-
+        self.caches = {name: Records() for name in ("nodes", "requests", "pools", "images", "maintenance")}
+        self.pools = [self.pool("one"), self.pool("two", labels="big"), self.pool("three")]
         deletion = SimpleNamespace(
-            node_changed=self.deleted.append,
-            request_gone=lambda request_id, node_ids: self.deleted.append((request_id, sorted(node_ids))),
+            node_changed=lambda node_id: self.heard.append(f"deletion {node_id}"),
+            request_gone=lambda key, nodes: self.heard.append(f"deletion {key}: {' '.join(sorted(nodes))}"),
         )
-        cleanup = SimpleNamespace(sweep_soon=note("sweep"), launcher_went=note("went"), reset_soon=note("reset"))
+        cleanup = SimpleNamespace(
+            sweep_soon=self.note("sweep"), launcher_went=self.note("went"), reset_soon=self.note("reset")
+        )
         make: Any = Router
         make(
-            cache,
-            SimpleNamespace(changed=note("registry")),
-            SimpleNamespace(current=lambda: self.all, get=self._get),
-            *(SimpleNamespace(current=each) for each in (deletion, cleanup, SimpleNamespace(wake=note("maintenance")))),
-            has_tenant_limits=lambda: self.limited,
-            counted=lambda changed_id: self.told.append(f"count {changed_id}"),
+            SimpleNamespace(**self.caches),
+            SimpleNamespace(changed=self.note("registry")),
+            SimpleNamespace(current=lambda: self.pools, get=self.get),
+            *(SimpleNamespace(current=each) for each in (deletion, cleanup, Pool(wake=self.note("maintenance")))),
+            has_tenant_limits=lambda: limited,
+            counted=self.counts.append,
         )
 
-    def _get(self, *key: str | None) -> Pool | None:
-        return next((pool for pool in self.all if (pool.provider_name, pool.pool_name) == key), None)
+    def note(self, what: str) -> Callable[[], None]:
+        return lambda: self.heard.append(what)
 
-    def heard(self) -> list[list[Any]]:
-        return [pool.heard for pool in self.all]
+    def get(self, *key: str | None) -> Pool | None:
+        return next((pool for pool in self.pools if (pool.provider_name, pool.pool_name) == key), None)
 
-    def others(self) -> list[str]:
-        return [what for what in self.told if not what.startswith("count")]
+    def pool(self, provider: str, name: str = "main", labels: str = "small") -> Pool:
+        place = provider if name == "main" else f"{provider}/{name}"
 
+        def hear(what: str) -> Callable[..., None]:
+            return lambda key, *, wake=True: self.heard.append(f"{place} {what} {key}{'' if wake else ' later'}")
 
-def node(state: str = "ready", provider: str | None = "one", pool: str | None = "main", **fields: Any) -> Node:
-    made = Node("small")
-    made.state, made.provider, made.pool = state, provider, pool
-    for name, value in fields.items():
-        setattr(made, name, value)
-    return made
+        return Pool(
+            provider_name=provider,
+            pool_name=name,
+            launcher_id=place,
+            labels=frozenset(labels.split()),
+            handlers=[],
+            node_changed=hear("node"),
+            node_gone=hear("node"),
+            request_changed=hear("request"),
+            wake=self.note(f"{place} wake"),
+            launches=lambda node: node.key in self.launching,
+        )
 
+    def change(
+        self, kind: str, key: str, gone: bool = False, held: bool = False, empty: bool = False, **fields: Any
+    ) -> None:
+        """Something changes, or goes.
 
-def request(state: str = "requested", label: str = "small", declined_by: tuple[str, ...] = ()) -> NodeRequest:
-    made = NodeRequest()
-    made.state, made.node_types, made.declined_by = state, [label], list(declined_by)
-    return made
-
-
-@pytest.fixture
-def launcher() -> Launcher:
-    return Launcher()
-
-
-def test_nodes_that_make_a_pass(launcher: Launcher) -> None:
-    """The end of a launch, a node that is free, and one that is not there any more: there may be room, or work."""
-    pool = launcher.all[0]
-    for state in ("building", "testing", "in-use", "used", "hold", "deleting"):
-        launcher.nodes.put("1", node(state))
-    assert (len(pool.heard), pool.woken) == (6, 0)
-    for state in ("ready", "failed", "aborted"):
-        launcher.nodes.put("1", node(state))
-    launcher.nodes.put("1")
-    assert (len(pool.heard), pool.woken, launcher.heard()[1:]) == (10, 4, [[], []])
-
-
-@pytest.mark.parametrize(("state", "woken"), [("init", 0), ("building", 0), ("ready", 1), ("failed", 1)])
-def test_node_of_a_request(launcher: Launcher, state: str, woken: int) -> None:
-    """Only the end of its launch makes a pass, not who has the lock; some launches ask for it themselves."""
-    pool = launcher.all[0]
-    pool.launching.add("2")
-    for node_id in ("1", "2"):
-        launcher.nodes.put(node_id, node("init", id=node_id, version=0, **MINE))
-        launcher.nodes.put(node_id, node(state, id=node_id, version=1, **MINE))
-        launcher.nodes.tell(node_id)
-    assert (len(pool.heard), pool.woken) == (6, woken)
-    # As soon as it is free, each change counts.
-    launcher.nodes.put("1", node("ready", version=2))
-    launcher.nodes.tell("1")
-    launcher.nodes.put("2")
-    assert pool.woken == woken + 3
+        :param kind: ``serves`` and ``pool_of`` make further pools, with requests and without.
+        """
+        if kind in ("serves", "pool_of"):
+            self.pools.append(self.pool(*key.split("/")))
+            self.pools[-1].handlers = [object()] if kind == "serves" else []
+            return
+        cache = self.caches[{"record": "maintenance"}.get(kind, f"{kind}s")]
+        cache.pop(key, None)
+        for names, member in (
+            (cache.locked, held),
+            (cache.empty, empty),
+            (self.launching, fields.pop("launching", False)),
+        ):
+            (names.add if member else names.discard)(key)
+        if key and not gone:
+            made: Any = {"node": node, "request": request}.get(kind, lambda *_, **__: PoolComponent())
+            labels = fields.pop("labels", "small").split()
+            told = {"provider": "one", "version": None} if kind == "node" else {}
+            cache[key] = made(1, *labels, **{**told, "id": key, **fields})
+        cache.tell(*([] if kind == "record" else [key]))
 
 
-@pytest.mark.parametrize(("provider", "pool"), [("elsewhere", "main"), (None, None), ("one", "gone")])
-def test_node_of_another_launcher(launcher: Launcher, provider: str | None, pool: str | None) -> None:
-    launcher.nodes.put("1", node(provider=provider, pool=pool))
-    launcher.nodes.put("1")
-    assert (launcher.heard(), launcher.deleted) == ([[], [], []], [])
-
-
-def test_node_that_is_released(launcher: Launcher) -> None:
-    """X-1: one that must go, goes at once. C-4: the lock of a launch is not held: its request is anybody's.
-
-    C-8: a node without data is of no pool, so no other would hear of it.
-    """
-    launcher.nodes.locked.update(("1", "2"))
-    launcher.nodes.put("1", node("building"))
-    launcher.nodes.put("2", node("used"))
-    assert (launcher.deleted, launcher.others()) == ([], [])
-    launcher.nodes.locked.clear()
-    launcher.nodes.tell("2")
-    assert (launcher.deleted, launcher.others()) == (["2"], [])
-    launcher.nodes.tell("1")
-    assert (launcher.deleted, launcher.others()) == (["2", "1"], ["reset"])
-    launcher.nodes.empty.add("3")
-    launcher.nodes.put("3")
-    assert launcher.deleted == ["2", "1", "3"]
-
-
-@pytest.mark.parametrize("limited", [False, True])
-def test_room(launcher: Launcher, limited: bool) -> None:
-    """Q-10: a node that goes may make room for other pools of its provider that serve; A-8: for a tenant everywhere."""
-    second, idle = Pool("one", "second"), Pool("one", "idle")
-    second.handlers.append(object())
-    launcher.all += [second, idle]
-    launcher.limited = limited
-    launcher.nodes.put("1", node())
-    launcher.nodes.put("1")
-    assert (second.heard, launcher.all[2].heard) == (["wake"], ["wake"] if limited else [])
-    assert limited or idle.heard == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "wakes"),
-    [
-        (request(), [True, False, True]),
-        (request(declined_by=("one-main", "three-main")), [True, True, True]),
-        (request(label="unknown"), [True, True, True]),
-        (request("pending"), [False, False, False]),
-        (request("fulfilled"), [False, False, False]),
-        (request("failed"), [False, False, False]),
-    ],
-)
-def test_request(launcher: Launcher, changed: NodeRequest, wakes: list[bool]) -> None:
-    """A-6: pools with the labels are woken; all, when those have declined, or there are none. Others only note it."""
-    launcher.requests.put("200-1", changed)
-    assert launcher.heard() == [[("200-1", wake)] for wake in wakes]
-
-
-def test_request_that_ends(launcher: Launcher) -> None:
-    """C-9: exactly its free nodes are looked at when it goes. C-10: its `init` nodes when it is finished."""
-    launcher.requests.put("200-1", request("fulfilled"))
-    launcher.requests.put("200-2", request("pending"))
-    for node_id, owner in (("1", "200-1"), ("2", "200-1"), ("3", "200-2"), ("4", None), ("5", "200-1")):
-        launcher.nodes.put(node_id, node(allocated_to=owner))
-    launcher.nodes.put("5", node(allocated_to=None))
-    launcher.nodes.put("6", node("init", allocated_to="200-2"))
-    launcher.nodes.locked.add("2")
-    launcher.requests.put("200-1")
-    assert launcher.deleted == [("200-1", ["1"])]
-    launcher.requests.put("200-2", request("fulfilled"))
-    assert launcher.deleted[1:] == ["6"]
-    launcher.nodes.put("3")
-    launcher.nodes.put("6")
-    launcher.requests.put("200-2")
-    assert launcher.deleted[2:] == [("200-2", [])]
-
-
-def test_what_others_hear(launcher: Launcher) -> None:
-    """Min-ready and statistics hear of everything. A-4 to A-6, C-4: a pool that goes may leave lost requests.
-
-    MT-2, MT-7: of a maintenance record all pools hear at once.
-    """
-    changes: list[tuple[Callable[[], Any], str, list[str], list[Any]]] = [
-        (lambda: launcher.nodes.put("1", node("init", "elsewhere")), "", [], []),
-        (lambda: launcher.requests.put("200-1", request("failed")), "200-1", [], [("200-1", False)]),
-        (lambda: launcher.pool_records.put("p1", object()), "", ["registry"], ["wake"]),
-        (lambda: launcher.pool_records.put("p1"), "", ["registry", "went"], ["wake"]),
-        (lambda: launcher.images.tell("debian"), "", [], []),
-        (lambda: launcher.operators.tell(), "", ["maintenance"], ["wake"]),
-    ]
-    for tell, counted, others, pools in changes:
-        tell()
-        assert (sorted(launcher.told), launcher.heard()) == (sorted([f"count {counted}", *others]), [pools] * 3)
-        launcher.told.clear()
-        for pool in launcher.all:
-            pool.heard.clear()
-
-
-def test_everything_may_have_changed(launcher: Launcher) -> None:
-    """G-3: after a lost connection all is looked at, and what was interrupted is swept soon."""
-    launcher.nodes.tell("")
-    launcher.requests.tell("")
-    assert launcher.all[0].heard == ["", ("", True)]
-    assert (launcher.deleted, launcher.others()) == ([""], ["sweep"])
+@rows(__file__, "routing")
+def test_what_is_heard(limited: bool, changes: list[dict[str, Any]], heard: list[str]) -> None:
+    """A-4, A-5, A-6, A-8, C-4, C-8, C-9, C-10, G-3, MT-2, MT-7, Q-10, X-1. Those who count hear of everything."""
+    site = Site(limited=limited)
+    for change in changes:
+        site.heard.clear()
+        site.counts.clear()
+        (kind, key), *fields = change.items()
+        site.change(kind, key, **dict(fields))
+    assert site.heard == heard
+    assert site.counts == [key if kind == "request" else ""]

@@ -63,29 +63,6 @@ def test_dead_threads(launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: 
     assert len(znodes.pools()) == 2
 
 
-def test_broken_file(launcher: StillLauncher, caplog: pytest.LogCaptureFixture) -> None:
-    """G-8: refused, with one line, and nothing is different; of a broken section only its provider is as before."""
-    nodepool = launcher.nodepool
-
-    def state() -> tuple[Any, ...]:
-        return dict(nodepool.providers.running), nodepool.pool_threads.current()
-
-    before, config = state(), nodepool.configuration.current
-    phases: list[str] = []
-    nodepool.configuration.on_reload = phases.append
-    rewrite(launcher, max_hold_age="long")
-    assert "The configuration is refused" in caplog.text
-    assert (nodepool.configuration.current, state()) == (config, before)
-    assert phases == ["reloading", "serving; the changed configuration file is refused"]
-    launcher.local.settings["providers"][0]["pools"][0]["labels"].append({"name": "unknown"})
-    rewrite(launcher, max_hold_age=1)
-    assert "Provider one runs on with its old section" in caplog.text
-    assert state() == before
-    caplog.clear()
-    nodepool.run_once()
-    assert caplog.text == ""
-
-
 def test_reload_that_fails_half_way(launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
     """G-8: the file is in effect when all of it is; until then the launcher says what is not, and tries again."""
     nodepool, apply = launcher.nodepool, Providers.apply

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,6 @@ from nodepool.launcher.deletion import (
     CleanupWorker,
 )
 from nodepool.launcher.pool.intake import START_SECONDS
-from nodepool.model.request import NodeRequest
 from nodepool.plan.nodes import STALLED_SECONDS
 from nodepool.plan.triage import PoolInfo
 from tests.support.local_launcher import fake_provider
@@ -82,18 +80,6 @@ def test_launcher_that_went(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> 
         assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
     sweeps.run(LATER_SECONDS[0] - SOON_SECONDS)
     assert sweeps.state(ids[0]) == "requested"
-    # Another one leaves in the middle of a look: it is not forgotten.
-    values = sweeps.launcher.nodepool.cache.requests.values
-
-    def goes_meanwhile() -> list[NodeRequest]:
-        sweeps.worker.launcher_went()
-        return values()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sweeps.launcher.nodepool.cache.requests, "values", goes_meanwhile)
-        assert sweeps.run(LATER_SECONDS[-1] - LATER_SECONDS[0]) == pytest.approx(LOST_SECONDS)
-    sweeps.run(SOON_SECONDS)
-    assert sweeps.run() == pytest.approx(LATER_SECONDS[0] - SOON_SECONDS)
 
 
 @pytest.mark.parametrize(("held_after", "seconds", "free"), [(False, SWEEP_SECONDS, False), (True, 1.0, True)])
@@ -196,32 +182,6 @@ def test_what_is_left_of_locks(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) 
         assert znodes.children(root) == [request_id]
     sweeps.run(SWEEP_SECONDS)
     assert znodes.children("/nodepool/nodes") == [bad]
-
-
-@pytest.mark.parametrize(
-    ("fields", "goes"),
-    [
-        ({"state": "ready", "age": 501}, True),
-        ({"state": "ready", "age": 501, "allocated_to": "200-0000000000"}, False),
-        ({"state": "ready", "age": 400}, False),
-        ({"state": "ready", "age": 501, "type": ["other"]}, False),
-        ({"state": "ready", "age": 501, "type": ["other", "small"]}, True),
-        ({"state": "ready", "age": 501, "provider": "elsewhere"}, False),
-        ({"state": "hold", "age": 1001}, True),
-        ({"state": "hold", "age": 900}, False),
-        ({"state": "hold", "age": 900, "hold_expiration": "100"}, True),
-        ({"state": "hold", "age": 900, "hold_expiration": "no number"}, False),
-        ({"state": "hold", "age": 1001, "provider": "elsewhere"}, False),
-        ({"state": "testing", "age": 10_000}, False),
-    ],
-)
-def test_ages(sweeps: Sweeps, fields: dict[str, Any], goes: bool) -> None:
-    """C-5, C-6, C-7"""
-    node_id, other = (sweeps.znodes.add_node(**fields, state_time=time.time() - fields["age"]) for _ in range(2))
-    with locked(sweeps.znodes, f"nodes/{other}/lock"):
-        sweeps.launcher.settle()
-        sweeps.worker.expire_nodes()
-    assert [state == "deleting" for state, _ in sweeps.found(node_id, other)] == [goes, False]
 
 
 # -- leaks

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from nodepool.model import reasons
 from nodepool.model.config_keys import (
     ANY_MAPPING,
     FLAG,
@@ -37,25 +36,7 @@ from nodepool.model.config_keys import (
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
 from nodepool.model.maintenance import MODES, Maintenance, Mode, znode_name
 from nodepool.model.quota import QuotaInformation, Shortage, first_shortage
-from nodepool.model.reasons import (
-    IMAGE_MISSING,
-    POOL_DISABLED,
-    POOL_PAUSED,
-    Reason,
-    ReasonCode,
-    ReasonText,
-    hidden_limit,
-    images_missing,
-    in_order,
-    joined,
-    launch_failed,
-    pool_paused,
-    quota_used_up,
-    reason_of,
-    tenant_limit,
-    tenant_order,
-    too_small,
-)
+from nodepool.model.reasons import Reason, ReasonCode, ReasonText
 from nodepool.model.record import InvalidRecord, as_json, plain, read
 from nodepool.model.status import (
     AbsentProvider,
@@ -73,6 +54,8 @@ from nodepool.model.status import (
     UploadStatus,
     WaitingStatus,
 )
+from tests.support.observed import like
+from tests.support.tables import rows
 
 REFERENCE = Path(__file__).parents[3] / "doc" / "source" / "reference"
 
@@ -110,54 +93,25 @@ def test_every_type() -> None:
             as_json(odd)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        *(([], "a list, not an object"), ({"text": 1}, "text is a int"), ({"count": True}, "count is a bool")),
-        *(({"count": 1.5}, "count is a float"), ({"seconds": float("nan")}, "seconds is a float")),
-        *(({"seconds": True}, "seconds is a bool"), ({"inner": "x"}, "a str, not an object")),
-        *(({"inner": {"name": 1}}, "name is a int"), ({"names": "abc"}, "names is a str")),
-        *(
-            ({"by_name": [1]}, "by_name is a list"),
-            ({"by_name": {"a": 1}}, "a int"),
-            ({"flag": None}, "flag is a NoneType"),
-        ),
-    ],
-)
+@rows(__file__, "other_types")
 def test_another_type_is_refused(data: Any, message: str) -> None:
     with pytest.raises(InvalidRecord, match=message):
         read(Outer, data)
 
 
-EVENT = Event(1763809000.5, "lab/rack-1", "host zuul@node9:22", "down", "", "cannot connect")
-RECORDS = [
-    EVENT,
-    LauncherStatus(
-        host="l1",
-        absent=(AbsentProvider("cloud-2", "openstack", "no such cloud", 1763809000, 1763809060),),
-        tenant_limits={"t1": {"cores": 80}},
-        reload=ReloadStatus(1763809100, False, "unknown key"),
-        events=(EVENT,),
-    ),
-    PoolStatus(
-        limits=(LimitStatus("cloud", "cores", 80, 72, 8, 1763809101), LimitStatus("pool", "instances", None, 3)),
-        labels={"gpu": LabelStatus("label.broken", "no flavor", 1763808000)},
-        waiting=(WaitingStatus(("a",), None, "t1", 12, 1.0, "room.instances", "20 of 20", {"limit": 20}, 2.0),),
-        requests=(RequestStatus("200-0000000001", "launching", "served.launching", "", {}, 1),),
-        launches=LaunchesStatus(5, 31, 2, FailedLaunch("error.status", "no host", 1763809050, "0000000123", "gpu")),
-        hosts=(HostStatus("zuul@node9:22", False, "cannot connect", 1.0, 2.0, None, 2, ("0000000005",)),),
-    ),
-]
+KINDS = {kind.__name__: kind for kind in (Event, LauncherStatus, PoolStatus)}
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
-def test_reports_are_written_and_read(record: Any) -> None:
+@rows(__file__, "reports")
+def test_reports_are_written_and_read(kind: str, data: dict[str, Any]) -> None:
     """zookeeper 9: of another version, too."""
-    for one in (record, type(record)()):
-        assert type(record).of_record({**json.loads(json.dumps(one.to_dict())), "new": [1]}) == one
+    record = KINDS[kind].of_record(data)
+    for one in (record, KINDS[kind]()):
+        assert KINDS[kind].of_record({**json.loads(json.dumps(one.to_dict())), "new": [1]}) == one
+    assert like(record.to_dict(), data) == data
     first = next(name for name, value in record.to_dict().items() if isinstance(value, int | float))
     with pytest.raises(InvalidRecord, match=f"{first} is a list"):
-        type(record).of_record({first: []})
+        KINDS[kind].of_record({first: []})
 
 
 def test_documentation_has_each_key() -> None:
@@ -208,7 +162,7 @@ def test_events() -> None:
     assert second.joined_to(first) == Event(2, "c/main", "request 2", "failed", "x", "text", 3)
     for change in ({"actor": "c/two"}, {"subject": "node 1"}, {"what": "declined"}, {"code": "y"}, {"text": "z"}):
         assert not Event(**{**vars(second), **change}).repeats(first)
-    assert (EVENT.kind, Event().kind) == ("host", "")
+    assert (first.kind, Event().kind) == ("request", "")
     longer = "x" * (MAX_TEXT + 1)
     assert [clipped(text) for text in ("a\n  b", longer[1:], longer)] == ["a b", longer[1:], longer[4:] + "..."]
 
@@ -259,8 +213,6 @@ def test_words() -> None:
 
 # -- quotas (reference/driver 12)
 
-AMOUNTS = st.dictionaries(st.sampled_from(["cores", "instances", "ram", "volumes", "L-1216C47A"]), st.integers(0, 1000))
-
 
 def compute(info: QuotaInformation) -> dict[str, float]:
     found: dict[str, float] = info.quota["compute"]
@@ -292,33 +244,13 @@ def test_resources_of_a_record() -> None:
     assert compute(QuotaInformation.from_resources(odd)) == {"cores": 2, "ram": 0, "instances": 0, "gpu": 1.5}
 
 
-@given(AMOUNTS, AMOUNTS)
-def test_subtract_undoes_add(first: dict[str, float], second: dict[str, float]) -> None:
-    info = QuotaInformation.from_resources(first)
-    assert info.get_resources() == {"cores": 0, "instances": 0, "ram": 0, **first}
-    other = QuotaInformation.from_resources(second)
-    info.add(other)
-    info.subtract(other)
-    assert {name: amount for name, amount in compute(info).items() if amount} == {n: a for n, a in first.items() if a}
-
-
-@pytest.mark.parametrize(
-    ("need", "expected"),
-    [
-        ({"cores": 2, "ram": 99}, None),
-        ({"cores": 3}, Shortage("cores", 10, 8, 3)),
-        ({"instances": 1}, Shortage("instances", 4, 4, 1)),
-        ({"disk": 1}, None),
-        ({"gpu": 1}, Shortage("gpu", 0, 0, 1)),
-    ],
-)
-def test_first_shortage(need: dict[str, float], expected: Shortage | None) -> None:
+@rows(__file__, "first_shortage")
+def test_first_shortage(need: dict[str, float], expected: list[Any] | None) -> None:
     """What has no limit is never short."""
     limits = QuotaInformation(cores=10, instances=4, ram=math.inf, gpu=0)
     limits.default = math.inf
-    assert (
-        first_shortage(limits, QuotaInformation(cores=8, instances=4, ram=1000), QuotaInformation(**need)) == expected
-    )
+    used = QuotaInformation(cores=8, instances=4, ram=1000)
+    assert first_shortage(limits, used, QuotaInformation(**need)) == (expected and Shortage(*expected))
 
 
 # -- reasons
@@ -336,54 +268,30 @@ def test_reference_has_each_code() -> None:
     assert page.count("\n~~~") == len(sections)
 
 
-CAUSE = quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
+CAUSE = reasons.quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
 
 
-RESOURCES = {"cores": "cores", "instances": "instances", "ram": "MiB of ram", "gb": "gb"}
+@rows(__file__, "reasons")
+def test_reasons(make: str, given: list[Any], numbers: dict[str, float], code: str, text: str) -> None:
+    """A-13, E-4, J-3: of the limit, what is used, and what is needed; those with a cause have its numbers and text."""
+    arguments = [CAUSE if value == "CAUSE" else value for value in given]
+    found = getattr(reasons, make)(*arguments, **numbers)
+    assert (found.code.value, found.text) == (code, text)
+    assert numbers.items() <= json.loads(json.dumps(found.numbers)).items()
+    assert "CAUSE" not in given or found.numbers in (CAUSE.numbers, {"place": given[0], "total": given[1]})
 
 
-def test_reasons_with_numbers() -> None:
-    """A-13, E-4: of the limit, what is used, and what is needed; those with a cause have its numbers and text."""
-    for (name, words), code in zip(RESOURCES.items(), ("cores", "instances", "ram", "resource"), strict=True):
-        for needed, more in ((1, ""), (1.5, ", 1.5 more needed")):
-            found = quota_used_up("x", name, limit=20, used=20.0, needed=needed)
-            assert (found.code.value, found.text) == (f"room.{code}", f"quota: 20 of 20 {words} of x in use{more}")
-            assert json.loads(json.dumps(found.numbers)) == {"limit": 20, "used": 20, "needed": needed}
-    small = too_small("pool main", "ram", limit=4096, needed=8192)
-    assert small.text == "it would exceed quota: 8192 MiB of ram needed, the limit of pool main is 4096"
-    assert (small.code, small.numbers) == (ReasonCode.QUOTA_TOO_SMALL, {"limit": 4096, "needed": 8192})
-    caused = [pool_paused("200-7", CAUSE), tenant_order("poor", CAUSE)]
-    assert [one.code.value for one in caused] == ["wait.pool-paused", "wait.tenant-order"]
-    assert all(CAUSE.text in one.text and one.numbers == CAUSE.numbers for one in caused)
-    hidden = hidden_limit("small", 12, 12, "VcpuLimitExceeded")
-    assert (hidden.code, hidden.numbers) == (ReasonCode.ROOM_HIDDEN, {"limit": 12, "used": 12, "needed": 1})
-    limits = [tenant_limit("poor", "cores", limit=10, used=used, needed=4 if used == 8 else 1) for used in (10, 8)]
-    assert [one.text.removeprefix("tenant poor ") for one in limits] == [
-        *("is at its limit of 10 cores", "uses 8 of 10 cores, 4 more needed"),
-    ]
-    assert {one.code for one in limits} == {ReasonCode.ROOM_TENANT}
-
-
-def test_other_reasons() -> None:
-    """J-3: each cause once; texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
-    failed = launch_failed({"1": "no flavor", "2": "", "3": "no flavor", "4": "no network"})
-    assert failed.text == "node 1, 2, 3, 4 failed to launch: no flavor; no network"
-    assert (failed.code, failed.numbers) == (ReasonCode.LAUNCH_FAILED, {"nodes": 4})
-    assert launch_failed({"1": ""}).text == "node 1 failed to launch"
-    missing = images_missing(["big", "small"], {"small": "no usable image", "other": "-"})
-    assert missing.text == "images are not available: label(s) big, small; small: no usable image"
-    assert images_missing(["big"], {}).text == "images are not available: label(s) big"
-    assert reason_of(ReasonText(POOL_DISABLED)) is POOL_DISABLED
-    assert reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
-    two = joined([IMAGE_MISSING, POOL_DISABLED])
-    assert (two.code, two.text) == (IMAGE_MISSING.code, f"{IMAGE_MISSING.text}; {POOL_DISABLED.text}")
-    assert joined([IMAGE_MISSING]) is IMAGE_MISSING
-    assert joined([]).code is ReasonCode.DRIVER_DECLINED
-    places = {1: "1st", 2: "2nd", 3: "3rd", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st"}
-    orders = {place: in_order(place, 30, None) for place in places}
-    assert {place: found.text.partition(" ")[0] for place, found in orders.items()} == places
-    assert orders[3].numbers == {"place": 3, "total": 30}
-    assert in_order(3, 14, POOL_PAUSED).text == f"3rd of 14 requests in front of the limit: {POOL_PAUSED.text}"
+def test_texts_of_drivers() -> None:
+    """J-3: texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
+    assert reasons.reason_of(ReasonText(reasons.POOL_DISABLED)) is reasons.POOL_DISABLED
+    assert reasons.reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
+    two = reasons.joined([reasons.IMAGE_MISSING, reasons.POOL_DISABLED])
+    assert (two.code, two.text) == (
+        reasons.IMAGE_MISSING.code,
+        f"{reasons.IMAGE_MISSING.text}; {reasons.POOL_DISABLED.text}",
+    )
+    assert reasons.joined([reasons.IMAGE_MISSING]) is reasons.IMAGE_MISSING
+    assert reasons.joined([]).code is ReasonCode.DRIVER_DECLINED
 
 
 # -- declarations of configuration keys
@@ -418,30 +326,19 @@ class Section(Base):
 
 def section(**data: Any) -> Section:
     made = Section()
-    made.read_keys({name.replace("_", "-"): value for name, value in data.items()})
+    made.read_keys(data)
     return made
 
 
 DEFAULTS = {"name": "s", "wait": 2.0, "meta": {}, "listen": 80, "tags": set[str]()}
 
 
-@pytest.mark.parametrize(
-    ("data", "changes"),
-    [
-        ({}, {}),
-        ({"wait": None, "meta": "", "web": {"port": None}}, {}),
-        (
-            {"wait": 3, "meta": {"k": 1}, "web": {"port": 8080}, "tags": ["a", "b"], "unknown": 1},
-            {"wait": 3.0, "meta": {"k": 1}, "listen": 8080, "tags": {"a", "b"}},
-        ),
-        # Not: without effect, sections, keys of others, keys of a base that the section does not have or use.
-        ({"old": True, "items": [{"name": "i"}], "max_servers": 3, "cleared": "y", "zones": ["z"]}, {}),
-    ],
-)
+@rows(__file__, "keys_that_are_read")
 def test_keys_that_are_read(data: dict[str, Any], changes: dict[str, Any]) -> None:
     """G-4: what is not given has its default; what a key sets counts for equality, and nothing else."""
     found = section(name="s", **data)
-    assert (vars(found), found.cleared, type(found.wait)) == ({**DEFAULTS, **changes}, "fixed", float)
+    expected = {**DEFAULTS, **changes, "tags": set(changes.get("tags", ()))}
+    assert (vars(found), found.cleared, type(found.wait)) == (expected, "fixed", float)
     assert (found == section(name="s")) is not bool(changes)
     found.meta["new"] = 1
     assert (section(name="s").meta, Section().meta, Section().wait, Base().wait) == ({}, {}, 2.0, 1.0)
@@ -455,16 +352,3 @@ def test_names_of_keys() -> None:
     assert section_class(Section, "items") is Item
     with pytest.raises(TypeError, match="tags of Section is no list of sections"):
         section_class(Section, "tags")
-
-
-def test_keys_from_elsewhere() -> None:
-    """A base class may read its own first; a default may come from another object."""
-    first = Section()
-    first.read_keys({"name": "s", "wait": 5, "meta": {"a": 1}}, Item)
-    assert vars(first) == {"name": "s", "zones": None}
-    outer, inner = Item(), Item()
-    outer.read_keys({"name": "o", "zones": ["a"]})
-    inner.owner = outer
-    for given_zones, zones in (({}, ["a"]), ({"zones": ["b"]}, ["b"])):
-        inner.read_keys({"name": "i", **given_zones})
-        assert (inner.zones, outer.zones) == (zones, ["a"])

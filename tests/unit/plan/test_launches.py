@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import itertools
+import builtins
 import math
 from dataclasses import replace
 
@@ -11,32 +11,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
-    ConnectionTimeoutException,
-    IPAddTimeoutException,
-    LaunchKeyscanException,
-    LaunchNetworkException,
-    LaunchNodepoolException,
-    LaunchStatusException,
-    QuotaException,
-    RuntimeConfigurationException,
-    ServerCreateTimeoutException,
-    TimeoutException,
-    ZKConnectionError,
-)
+from nodepool import exceptions
+from nodepool.exceptions import CapacityException, QuotaException
 from nodepool.model.status import LaunchStatus
-from nodepool.plan.attention import LEAST_SECONDS, UNKNOWN_SECONDS, described, is_slow, slow, summary
+from nodepool.plan.attention import described, is_slow, slow, summary
 from nodepool.plan.launch import (
     PACE,
     TABLE,
-    Abort,
-    Fail,
     Failure,
     LearnedLimit,
-    Retry,
-    SearchDepth,
     after_failure,
     answer_was_lost,
     classify,
@@ -50,6 +33,7 @@ from nodepool.plan.launch import (
 )
 from nodepool.plan.launch import PROBE as LIMIT_PROBE
 from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, AgedAnswer, Backoff, CircuitBreaker
+from tests.support.tables import rows
 
 NOW = 1763809000.0
 
@@ -60,39 +44,20 @@ class NoSubnet(CapacityException):
     statsd_key = "error.subnet"
 
 
-@pytest.mark.parametrize(
-    ("error", "key", "kind"),
-    [
-        (CapacityException(), "capacity", Failure.CAPACITY),
-        (NoSubnet(), "subnet", Failure.CAPACITY),
-        (LaunchNodepoolException(), "nodepool", Failure.SETUP),
-        (LaunchStatusException(), "status", Failure.INSTANCE),
-        (LaunchNetworkException(), "network", Failure.INSTANCE),
-        (LaunchKeyscanException(), "keyscan", Failure.INSTANCE),
-        (ZKConnectionError(), "zksession", Failure.ZOOKEEPER),
-        (TimeoutException(), "unknown", None),
-        (ConnectionTimeoutException(), "ssh", None),
-        (IPAddTimeoutException(), "ipadd", None),
-        (ServerCreateTimeoutException(), "servercreatetimeout", Failure.INSTANCE),
-        (RuntimeConfigurationException(), "unknown", Failure.CONFIGURATION),
-        (CloudUnavailableException(), None, Failure.CLOUD),
-        (ConnectionResetError(), "unknown", Failure.CLOUD),
-        (TimeoutError(), "unknown", Failure.CLOUD),
-        (KeyError("id"), "unknown", Failure.UNKNOWN),
-        (KeyboardInterrupt(), "unknown", None),
-    ],
-)
-def test_failures(error: BaseException, key: str | None, kind: Failure | None) -> None:
+@rows(__file__, "failures")
+def test_failures(error: str, key: str | None, kind: str | None) -> None:
     """L-9 and the table of exceptions (reference/driver 13)."""
-    assert key is None or launch_outcome(error) == ("failed", f"error.{key}")
-    assert kind is None or (isinstance(error, Exception) and classify(error) is kind)
+    raised = (getattr(exceptions, error, None) or getattr(builtins, error))()
+    assert key is None or launch_outcome(raised) == ("failed", key)
+    assert kind is None or classify(raised) is Failure(kind)
 
 
 def test_outcomes_that_are_no_failures() -> None:
-    """L-7: a quota that is used up is not an attempt that failed."""
+    """L-7: a quota that is used up is not an attempt that failed. L-9: the key of a driver."""
     assert launch_outcome(None) == ("ready", "ready")
     assert launch_outcome(QuotaException("full")) == ("aborted", "error.quota")
     assert classify(QuotaException()) is Failure.QUOTA
+    assert (launch_outcome(NoSubnet())[1], classify(NoSubnet())) == ("error.subnet", Failure.CAPACITY)
 
 
 def test_table_of_failures() -> None:
@@ -106,28 +71,10 @@ def test_table_of_failures() -> None:
     assert {kind for kind in Failure if answer_was_lost(kind)} == {Failure.CLOUD, Failure.UNKNOWN}
 
 
-@pytest.mark.parametrize(
-    ("kind", "attempt", "circuit_open", "expected"),
-    [
-        (Failure.INSTANCE, 1, False, Retry),
-        (Failure.INSTANCE, 2, False, Retry),
-        (Failure.INSTANCE, 3, False, Fail),
-        (Failure.INSTANCE, 3, True, Fail),
-        *((Failure.QUOTA, attempt, False, Abort) for attempt in (1, 3)),
-        *((kind, 1, False, Fail) for kind in (Failure.CONFIGURATION, Failure.ZOOKEEPER)),
-        *((kind, 3, True, Abort) for kind in (Failure.CLOUD, Failure.UNKNOWN)),
-    ],
-)
-def test_what_follows(kind: Failure, attempt: int, circuit_open: bool, expected: type) -> None:
-    """L-4, L-7, L-9, Q-14, F-5: of three attempts; an outage of the cloud is not the fault of the request."""
-    assert isinstance(after_failure(kind, attempt, 3, circuit_open=circuit_open), expected)
-
-
-def test_pauses_between_attempts() -> None:
-    """L-6: they grow, up to a limit."""
-    found = [after_failure(Failure.INSTANCE, attempt, 100, circuit_open=False) for attempt in (1, 2, 50)]
-    pauses = [step.delay_seconds for step in found if isinstance(step, Retry)]
-    assert 0 < pauses[0] < pauses[1] < pauses[2] < 10
+@rows(__file__, "after_a_failure")
+def test_what_follows(kind: str, attempt: int, circuit_open: bool, expected: str) -> None:
+    """L-4, L-7, L-9, Q-14, F-5"""
+    assert type(after_failure(Failure(kind), attempt, 3, circuit_open=circuit_open)).__name__ == expected
 
 
 def test_pace() -> None:
@@ -138,21 +85,11 @@ def test_pace() -> None:
     assert [pace(0, 30.0), pace(100, 0.05), pace(0, -1.0)] == [30.0, 0.05, 0.0]
 
 
-@pytest.mark.parametrize(
-    ("kind", "id_known", "others_known", "searched", "expected"),
-    [
-        *((kind, False, False, False, SearchDepth.REPEATED) for kind in (Failure.CLOUD, Failure.UNKNOWN)),
-        (Failure.CLOUD, False, False, True, SearchDepth.ONCE),
-        (Failure.CLOUD, True, False, False, SearchDepth.ONCE),
-        (Failure.CLOUD, False, True, False, SearchDepth.ONCE),
-        (Failure.INSTANCE, False, False, False, SearchDepth.ONCE),
-        (Failure.INSTANCE, True, False, False, SearchDepth.NONE),
-        *((kind, False, False, False, SearchDepth.NONE) for kind in (Failure.QUOTA, Failure.SETUP, Failure.ZOOKEEPER)),
-    ],
-)
-def test_search(kind: Failure, id_known: bool, others_known: bool, searched: bool, expected: SearchDepth) -> None:
+@rows(__file__, "search_after")
+def test_search(kind: str, known: str, expected: str) -> None:
     """L-4: the cloud is asked unless it is known what the attempt left; a lost answer may have made something late."""
-    assert search_after(kind, id_known=id_known, others_known=others_known, searched=searched) is expected
+    facts = {name: name == known for name in ("id_known", "others_known", "searched")}
+    assert search_after(Failure(kind), **facts).value == expected
 
 
 def test_zone_of_the_next_attempt() -> None:
@@ -173,22 +110,9 @@ BUILDING = LaunchStatus(
 AGE = "(the launch began 1 min ago, usually it takes 4 s; launch-timeout ends the attempt in 58 min)"
 
 
-@pytest.mark.parametrize(
-    ("launched", "in_step", "step", "usual", "expected"),
-    [
-        (LEAST_SECONDS - 1, 1, "build", 4.0, False),
-        (LEAST_SECONDS + 1, 1, "build", 4.0, True),
-        (75, 75, "build", 60.0, False),
-        (241, 1, "build", 60.0, True),
-        (UNKNOWN_SECONDS - 1, 50, "build", None, False),
-        (UNKNOWN_SECONDS + 1, 50, "build", None, True),
-        (61, 61, "call", None, True),
-        (61, 59, "call", None, False),
-        (61, 61, "call", 600.0, True),
-    ],
-)
+@rows(__file__, "slow_launches")
 def test_what_takes_long(launched: float, in_step: float, step: str, usual: float | None, expected: bool) -> None:
-    """E-10: four times what is usual; a call that the cloud does not answer for a minute, whatever is usual."""
+    """E-10"""
     launch = LaunchStatus("1", "small", step, begun=NOW - launched, since=NOW - in_step, usual=usual)
     assert is_slow(launch, NOW) is expected
 
@@ -210,20 +134,10 @@ def test_slow_launches_in_words() -> None:
 # -- when something is tried again
 
 
-@pytest.mark.parametrize(
-    ("backoff", "pauses"),
-    [
-        (Backoff(1.0, 5.0), [0.0, 1.0, 2.0, 4.0, 5.0, 5.0]),
-        (Backoff(2.0, 10.0, factor=1.5), [0.0, 2.0, 3.0, 4.5, 6.75, 10.0, 10.0]),
-        (Backoff(3.0, 60.0, factor=1.0), [0.0, 3.0, 3.0]),
-        (Backoff(0.0, 60.0), [0.0, 0.0, 0.0]),
-        (Backoff(90.0, 60.0), [0.0, 60.0, 60.0]),
-        (Backoff(1.0, math.inf), [0.0, 1.0, 2.0, 4.0, 8.0]),
-    ],
-)
-def test_pauses(backoff: Backoff, pauses: list[float]) -> None:
+@rows(__file__, "pauses")
+def test_pauses(backoff: list[float], expected: list[float]) -> None:
     """They grow by the factor, up to the longest."""
-    assert [backoff.pause(failures) for failures in range(len(pauses))] == pauses
+    assert [Backoff(*backoff).pause(failures) for failures in range(len(expected))] == expected
 
 
 @given(first=st.floats(0.001, 100), times=st.floats(1, 1e6), factor=st.floats(1.01, 10), failures=st.integers(1, 10**6))
@@ -283,22 +197,11 @@ def test_limit_that_a_cloud_does_not_report() -> None:
     assert [limit.allows(first, 20), limit.allows(first + 0.1, 21)] == [True, False]
 
 
-def test_probes_come_seldom_while_they_are_refused() -> None:
-    """L-7"""
-    limit, probes = LearnedLimit(), list[float]()
-    limit.refused(0.0, 20)
-    for now in (half / 2 for half in range(1, 401)):
-        if limit.allows(now, 20):
-            probes.append(now)
-            limit.refused(now + 0.1, 20)
-    pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
-    assert probes[0] == LIMIT_PROBE.first_seconds
-    assert pauses == sorted(pauses)
-    assert pauses[-1] >= LIMIT_PROBE.longest_seconds
-
-
 def test_aged_answer() -> None:
-    """One asks at a time, again when the answer is too old; an error leaves the old one, and is tried again sooner."""
+    """One asks at a time, again when the answer is too old; an error leaves the old one, and is tried again sooner.
+
+    What is out of date is asked for again, also what is being asked for meanwhile.
+    """
     answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
     error = RuntimeError("away")
     assert [answer.begin(0.0), answer.begin(1.0), answer.known] == [True, False, False]
@@ -316,17 +219,10 @@ def test_aged_answer() -> None:
     assert [answer.begin(321.9), answer.begin(322.0)] == [False, True]
     answer.answered("no", 323.0)
     assert (answer.value, answer.error) == ("no", None)
-
-
-def test_answer_that_is_out_of_date() -> None:
-    """So is what is being asked for meanwhile."""
-    answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
-    answer.begin(0.0)
-    answer.answered("yes", 0.0)
     answer.expire()
-    assert answer.begin(1.0)
+    assert answer.begin(324.0)
     answer.expire()
-    answer.answered("no", 2.0)
-    assert answer.begin(3.0)
-    answer.answered("yes", 4.0)
-    assert not answer.begin(5.0)
+    answer.answered("no", 325.0)
+    assert answer.begin(326.0)
+    answer.answered("yes", 327.0)
+    assert not answer.begin(328.0)
