@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may a pool do with a kind of waiting request, as far as the registered pools tell? (`screen`)
+"""What does a pool do with a waiting request? All rules of acceptance, in the order in which they hold.
 
-Then why a request failed, and which of several pools tries first. `nodepool.launcher.pool.view` decides the rest.
+`triage_kind` judges all requests of a kind; `triage` goes on with the first one of a kind that passed. Before them come
+what they ask: may this pool serve a kind at all (`screen`), why did a request fail, and which pool tries first.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.model.reasons import Reason, ReasonCode
+from nodepool.model.reasons import FIRST_CHOICE, NO_LAUNCHES, SIBLING_SERVES, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
+from nodepool.plan.nodes import ReadyNodes
 from nodepool.plan.queue import RequestKind
 
 # May this pool serve a kind of request? (rules A-2 to A-6, A-15)
@@ -226,5 +228,220 @@ class Launch:
     """The request is to be locked; its handler takes ready nodes and launches the others."""
 
 
+class KindView(Protocol):
+    """What `triage_kind` reads of a pool. Nothing blocks."""
+
+    @property
+    def launches(self) -> bool:
+        """Does the provider make machines?"""
+        ...
+
+    @property
+    def ready(self) -> ReadyNodes: ...
+
+    def screened(self, kind: RequestKind) -> Verdict:
+        """`plan.assignment.screen` for this pool and the registered pools of now."""
+        ...
+
+    def held(self, kind: RequestKind) -> Reason | None:
+        """Which maintenance record keeps the pool from serving such requests; None = there is none."""
+        ...
+
+    def driver_agreed(self, kind: RequestKind) -> bool:
+        """Did the driver say a moment ago that it could serve such requests?"""
+        ...
+
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        """What requests for these labels wait for, in a provider that launches nothing."""
+        ...
+
+
+class HeadView(Protocol):
+    """What `triage` reads for one request; each answer is worked out when it is asked for.
+
+    What the driver says may raise anything.
+    """
+
+    @property
+    def launches(self) -> bool:
+        """Does the provider make machines?"""
+        ...
+
+    @property
+    def ready(self) -> ReadyNodes: ...
+
+    @property
+    def sibling_serves(self) -> bool:
+        """Is another pool of this launcher about to fulfil the request?"""
+        ...
+
+    @property
+    def turn_of_another(self) -> bool:
+        """Is another pool the first choice for the request, and has that one not had its turn?"""
+        ...
+
+    @property
+    def max_concurrency(self) -> float:
+        """Launches that may run in the provider; 0 = none ever, below 0 = no limit."""
+        ...
+
+    @property
+    def paused(self) -> bool:
+        """Does a request of this pool wait for room?"""
+        ...
+
+    @property
+    def why_paused(self) -> Reason:
+        """What the request waits for that pauses the pool."""
+        ...
+
+    @property
+    def launches_running(self) -> int:
+        """In the provider, over all of its pools."""
+        ...
+
+    @property
+    def provider_paused(self) -> str | None:
+        """Why the provider launches nothing now; None = it does."""
+        ...
+
+    @property
+    def basic_objection(self) -> Reason | None:
+        """Why the driver can never serve the request, even with ready nodes."""
+        ...
+
+    @property
+    def objection(self) -> Reason | None:
+        """Why the driver can never serve the request."""
+        ...
+
+    @property
+    def tenant_limited(self) -> bool:
+        """Has the tenant of the request any limits?"""
+        ...
+
+    @property
+    def tenant_order(self) -> Reason | None:
+        """Another request of the tenant comes first, and waits for room in its limits."""
+        ...
+
+    def tenant_shortage(self, nodes: Sequence[Node] | None = None) -> Reason | None:
+        """Why the tenant may not have the request served now.
+
+        :param nodes: that it gets; None = new ones.
+        """
+        ...
+
+    def no_ready_node(self, labels: Sequence[str]) -> Reason:
+        """What requests for these labels wait for, in a provider that launches nothing."""
+        ...
+
+    @property
+    def shortage(self) -> Reason | None:
+        """What is used up that the first node of the request needs; None = only an attempt can tell."""
+        ...
+
+
 KindVerdict = Consider | Leave | Decline | Wait
 HeadVerdict = Leave | Decline | Wait | Fulfil | Launch
+
+
+def triage_kind(kind: RequestKind, view: KindView) -> KindVerdict:
+    """Judge all waiting requests of a kind. `Consider`: `triage` has the word."""
+    # Is it for this pool at all? (A-2 to A-6)
+    verdict = view.screened(kind)
+    if not isinstance(verdict, Consider):
+        return verdict
+    # What an operator holds back waits; it is not declined either (MT-3, MT-5).
+    held = view.held(kind)
+    if held is not None:
+        return Wait(held)
+    # A-7, in short: nothing to decline, and no node for it now.
+    if not view.launches and not view.ready.could_serve(kind.labels) and view.driver_agreed(kind):
+        return Wait(view.no_ready_node(kind.labels))
+    return verdict
+
+
+def triage(kind: RequestKind, head: NodeRequest, view: HeadView) -> HeadVerdict:
+    """Judge the first request of a kind that `triage_kind` lets pass.
+
+    `Leave` is about this request only, `Decline` and `Wait` about all of the kind.
+    """
+    # One pool works on it, not all that could.
+    if view.sibling_serves:
+        return Leave(SIBLING_SERVES)
+    if _could_begin(head, view) and view.turn_of_another:
+        return Leave(FIRST_CHOICE)
+    # What can never be served is declined, also while nothing is accepted (A-9, A-13, A-22).
+    never = _never(view)
+    if never is not None:
+        return Decline(never)
+    # Is there room for another request? (A-8 to A-10)
+    no_room = _no_room(kind, view)
+    if no_room is not None:
+        return no_room
+    # Ready nodes first (A-20, N-1, N-4).
+    if not head.node_types:
+        return Fulfil(())
+    chosen = _ready_nodes(head, view)
+    if chosen is not None:
+        if not view.launches or not view.tenant_limited:
+            return Fulfil(chosen)
+        if view.tenant_shortage(chosen) is None:
+            # What is fulfilled in one write cannot be taken back when others filled the limit at the same time.
+            return Launch()
+    # Else it takes a launch (A-7).
+    if not view.launches:
+        return Wait(view.no_ready_node(kind.labels))
+    if view.provider_paused is not None:
+        return Wait(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, view.provider_paused))
+    # What keeps nodes ready must not pause the pool: it waits in the queue (Q-7, M-7).
+    shortage = view.shortage if kind.min_ready else None
+    if shortage is not None:
+        return Wait(shortage) if view.objection is None else Decline(view.objection)
+    return Launch()
+
+
+def _could_begin(head: NodeRequest, view: HeadView) -> bool:
+    """Could this pool do something for a request now? A quick first look."""
+    if head.reuse and view.ready.could_serve(head.node_types):
+        return True
+    return view.launches and not view.paused and view.provider_paused is None
+
+
+def _is_full(view: HeadView) -> bool:
+    limit = view.max_concurrency
+    return limit > 0 and view.launches_running >= limit
+
+
+def _never(view: HeadView) -> Reason | None:
+    """Why the pool can never serve the request."""
+    if view.max_concurrency == 0:
+        return NO_LAUNCHES
+    # A handler that launches asks for all of it itself; here only where it will not be run.
+    runs = view.launches and not view.paused and not _is_full(view) and view.provider_paused is None
+    return view.basic_objection if runs else view.objection
+
+
+def _no_room(kind: RequestKind, view: HeadView) -> Wait | None:
+    if view.paused:
+        return Wait(view.why_paused)
+    if _is_full(view):
+        limit = view.max_concurrency
+        text = f"max-concurrency of {limit:g} launches is reached"
+        return Wait(Reason(ReasonCode.WAIT_MAX_CONCURRENCY, text, {"limit": limit, "used": view.launches_running}))
+    order = view.tenant_order
+    if order is not None:
+        return Wait(order)
+    shortage = view.tenant_shortage()
+    return None if shortage is None else Wait(shortage, first_of_tenant=True)
+
+
+def _ready_nodes(head: NodeRequest, view: HeadView) -> Sequence[Node] | None:
+    """A ready node for each position of the request; None = there are not enough."""
+    if not head.reuse or not view.ready.could_serve(head.node_types):
+        return None
+    chosen = view.ready.choose(head.node_types)
+    if len(chosen) < len(head.node_types):
+        return None
+    return [chosen[position] for position in range(len(head.node_types))]

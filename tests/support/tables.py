@@ -33,11 +33,3 @@ def rows(file: str, name: str) -> pytest.MarkDecorator:
     if len(names) == 1:
         return pytest.mark.parametrize(names[0], [value for (value,) in values])
     return pytest.mark.parametrize(names, values)
-
-
-def table(file: str, name: str) -> Any:
-    """A table as it stands there.
-
-    :param file: of the test, ``__file__``.
-    """
-    return _tables(Path(file).parent)[name]

@@ -23,7 +23,7 @@ from nodepool.driver.handler import allocate
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.guard import Guard
 from nodepool.launcher.pool import desk
-from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView, triage, triage_kind
+from nodepool.launcher.pool.view import GRACE_SECONDS, PoolView, RequestView
 from nodepool.logconfig import get_annotated_logger
 from nodepool.model import states
 from nodepool.model.reasons import (
@@ -47,6 +47,8 @@ from nodepool.plan.triage import (
     Leave,
     Wait,
     decline,
+    triage,
+    triage_kind,
 )
 from nodepool.tracing import spans
 from nodepool.zk import paths

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a pass of a pool sees.
 
-First what is seen of a pool and of one request (`PoolView`, `RequestView`), and what follows (`triage`). Then where it
-comes from: the pool and its configuration, free nodes, the turns of pools, and the limits of tenants.
+First what `plan.triage` reads of a pool and of one request (`PoolView`, `RequestView`), then where it comes from: the
+pool and its configuration, free nodes, the turns of pools, and the limits of tenants.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from nodepool.logconfig import OnBehalfOf
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import (
-    FIRST_CHOICE,
-    NO_LAUNCHES,
     NO_READY_NODE,
-    SIBLING_SERVES,
     Reason,
     ReasonCode,
     joined,
@@ -37,15 +34,7 @@ from nodepool.plan import maintenance as plan_maintenance
 from nodepool.plan.nodes import ReadyNodes, is_free
 from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.plan.triage import (
-    Consider,
-    Decline,
-    Fulfil,
-    HeadVerdict,
-    KindVerdict,
-    Launch,
-    Leave,
     PoolInfo,
-    Wait,
     able_pools,
     first_choice,
     screen,
@@ -78,7 +67,7 @@ MakeHandler = Callable[["NodeRequest"], "NodeRequestHandler"]
 
 
 class PoolView:
-    """What `triage_kind` reads of a pool. Owned by the pool worker's thread.
+    """`plan.triage.KindView` of a pool. Owned by the pool worker's thread.
 
     A kind is judged against every registered pool. With hundreds of kinds waiting (requests that combine labels) that
     would be most of a pass, although the registry changes seldom: verdicts are kept until it does.
@@ -173,7 +162,7 @@ class PoolView:
 
 
 class RequestView:
-    """What `triage` reads for one request, worked out when it is asked for. A driver may raise anything."""
+    """`plan.triage.HeadView` of one request."""
 
     # Not `cached_property`: in Python 3.11 each of them takes a lock, and there is a view for each request.
     __slots__ = (
@@ -273,110 +262,6 @@ class RequestView:
 
 def _reason(texts: Sequence[str]) -> Reason | None:
     return joined([reason_of(text) for text in texts]) if texts else None
-
-
-# What becomes of a waiting request: all rules of acceptance, in the order in which they hold.
-
-
-def triage_kind(kind: RequestKind, view: PoolView) -> KindVerdict:
-    """Judge all waiting requests of a kind. `Consider`: `triage` has the word."""
-    # Is it for this pool at all? (A-2 to A-6)
-    verdict = view.screened(kind)
-    if not isinstance(verdict, Consider):
-        return verdict
-    # What an operator holds back waits; it is not declined either (MT-3, MT-5).
-    held = view.held(kind)
-    if held is not None:
-        return Wait(held)
-    # A-7, in short: nothing to decline, and no node for it now.
-    if not view.launches and not view.ready.could_serve(kind.labels) and view.driver_agreed(kind):
-        return Wait(view.no_ready_node(kind.labels))
-    return verdict
-
-
-def triage(kind: RequestKind, head: NodeRequest, view: RequestView) -> HeadVerdict:
-    """Judge the first request of a kind that `triage_kind` lets pass.
-
-    `Leave` is about this request only, `Decline` and `Wait` about all of the kind.
-    """
-    # One pool works on it, not all that could.
-    if view.sibling_serves:
-        return Leave(SIBLING_SERVES)
-    if _could_begin(head, view) and view.turn_of_another:
-        return Leave(FIRST_CHOICE)
-    # What can never be served is declined, also while nothing is accepted (A-9, A-13, A-22).
-    never = _never(view)
-    if never is not None:
-        return Decline(never)
-    # Is there room for another request? (A-8 to A-10)
-    no_room = _no_room(kind, view)
-    if no_room is not None:
-        return no_room
-    # Ready nodes first (A-20, N-1, N-4).
-    if not head.node_types:
-        return Fulfil(())
-    chosen = _ready_nodes(head, view)
-    if chosen is not None:
-        if not view.launches or not view.tenant_limited:
-            return Fulfil(chosen)
-        if view.tenant_shortage(chosen) is None:
-            # What is fulfilled in one write cannot be taken back when others filled the limit at the same time.
-            return Launch()
-    # Else it takes a launch (A-7).
-    if not view.launches:
-        return Wait(view.no_ready_node(kind.labels))
-    if view.provider_paused is not None:
-        return Wait(Reason(ReasonCode.PROVIDER_CIRCUIT_OPEN, view.provider_paused))
-    # What keeps nodes ready must not pause the pool: it waits in the queue (Q-7, M-7).
-    shortage = view.shortage if kind.min_ready else None
-    if shortage is not None:
-        return Wait(shortage) if view.objection is None else Decline(view.objection)
-    return Launch()
-
-
-def _could_begin(head: NodeRequest, view: RequestView) -> bool:
-    """Could this pool do something for a request now? A quick first look."""
-    if head.reuse and view.ready.could_serve(head.node_types):
-        return True
-    return view.launches and not view.paused and view.provider_paused is None
-
-
-def _is_full(view: RequestView) -> bool:
-    limit = view.max_concurrency
-    return limit > 0 and view.launches_running >= limit
-
-
-def _never(view: RequestView) -> Reason | None:
-    """Why the pool can never serve the request."""
-    if view.max_concurrency == 0:
-        return NO_LAUNCHES
-    # A handler that launches asks for all of it itself; here only where it will not be run.
-    runs = view.launches and not view.paused and not _is_full(view) and view.provider_paused is None
-    return view.basic_objection if runs else view.objection
-
-
-def _no_room(kind: RequestKind, view: RequestView) -> Wait | None:
-    if view.paused:
-        return Wait(view.why_paused)
-    if _is_full(view):
-        limit = view.max_concurrency
-        text = f"max-concurrency of {limit:g} launches is reached"
-        return Wait(Reason(ReasonCode.WAIT_MAX_CONCURRENCY, text, {"limit": limit, "used": view.launches_running}))
-    order = view.tenant_order
-    if order is not None:
-        return Wait(order)
-    shortage = view.tenant_shortage()
-    return None if shortage is None else Wait(shortage, first_of_tenant=True)
-
-
-def _ready_nodes(head: NodeRequest, view: RequestView) -> Sequence[Node] | None:
-    """A ready node for each position of the request; None = there are not enough."""
-    if not head.reuse or not view.ready.could_serve(head.node_types):
-        return None
-    chosen = view.ready.choose(head.node_types)
-    if len(chosen) < len(head.node_types):
-        return None
-    return [chosen[position] for position in range(len(head.node_types))]
 
 
 # `PassContext`: who a pool is, and the provider and configuration that a pass of it works with.

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from nodepool.launcher.pool.view import triage, triage_kind
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.nodes import ReadyNodes
@@ -29,6 +28,8 @@ from nodepool.plan.triage import (
     declined_state,
     first_choice,
     screen,
+    triage,
+    triage_kind,
     why_failed,
 )
 from tests.support.observed import node, request
