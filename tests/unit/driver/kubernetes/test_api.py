@@ -22,23 +22,22 @@ from kubernetes.client import models
 
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
-    CloudNotFound,
-    CloudQuota,
     CloudRefused,
     CloudSetup,
     LoginRefused,
-    NotFoundByProxy,
 )
 from nodepool.driver.framework.rate import SPREAD_SECONDS, HeldTime, TimeLimit, working_for
 from nodepool.driver.kubernetes.access import IDENTITY_SECONDS
 from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, pieces
 from nodepool.driver.kubernetes.connection import LOOK_SECONDS, ClusterConnection
-from nodepool.driver.kubernetes.errors import InvalidObject, NoTokenYet, NotYet, error_of, exists
+from nodepool.driver.kubernetes.errors import error_of, exists
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
-from nodepool.plan.launch import Failure, classify
+from nodepool.plan.launch import classify
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import RecordingServer, Sent
+from tests.support.tables import rows
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 POD = {"metadata": {"name": "a", "namespace": "n", "uid": "1"}}
@@ -111,83 +110,39 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
             pool.clear()
 
 
-def page(*names: str, **meta: Any) -> dict[str, Any]:
-    return {"kind": "PodList", "metadata": meta, "items": [{"metadata": {"name": name}} for name in names]}
+def answer_of(row: Any) -> bytes:
+    """An error, a body as it is, or a page with the names of its objects."""
+    if isinstance(row, str):
+        return raw(200, row.encode())
+    if "reason" in row:
+        return refused(**row)
+    if isinstance(row.get("status"), int):
+        body = row.get("body", "")
+        return raw(row["status"], body.encode() if isinstance(body, str) else body)
+    if row.keys() & {"items", "kind"}:
+        return raw(200, row)
+    found = [{"metadata": {"name": name}} for name in row.pop("names", ())]
+    return raw(200, {"kind": "PodList", "metadata": row, "items": found})
 
 
-@pytest.mark.parametrize(
-    ("answers", "names", "version"),
-    [
-        # docs, "API concepts": retrieving large results sets in chunks; the last page has continue "" or none
-        ([page("a", **{"continue": "x", "remainingItemCount": 1}), page("b", resourceVersion="7")], "ab", "7"),
-        # apimachinery, ListOptions.limit: "up to zero items", and only ``continue`` says whether there are more
-        ([page(**{"continue": "x"}), page("b", resourceVersion="7")], "b", "7"),
-        ([page("a", **{"continue": ""}, resourceVersion="7")], "a", "7"),
-        # openshift-apiserver, pkg/project/util, ConvertNamespaceList: a list without projects is null. Of its own
-        # kinds the API server never says so (apiserver, storage/etcd3/store.go and storage/cacher/cacher.go).
-        ([{"items": None, "metadata": {"resourceVersion": "7"}}], "", "7"),
-        ([{"items": [], "metadata": None}], "", ""),
-        # client-go, tools/pager, FullListIfExpired: 410 between pages
-        (
-            [
-                page("a", **{"continue": "x"}),
-                refused(410, "Expired", "The provided continue parameter is too old", metadata={"continue": "y"}),
-                page("a", "b", resourceVersion="9"),
-            ],
-            "ab",
-            "9",
-        ),
-        # A proxy that answers 200 says nothing of objects: nodes must not count as deleted.
-        *(([body], None, "") for body in (b"", b"{}", b"null", b'{"items": {}}', b'{"items": [{}]}', NGINX)),
-        ([{"kind": "Status", "status": "Success"}], None, ""),
-        # A list without an end.
-        ([page("a", **{"continue": "x"})], None, ""),
-    ],
-)
+@pytest.mark.parametrize(("answers", "names", "version"), table("kubernetes", "lists"))
 def test_lists(cluster: Cluster, answers: list[Any], names: str | None, version: str) -> None:
     """KU-10: what is a list, and what is none."""
-    cluster.answers(*(each if b"HTTP" in bytes(str(each), "utf-8")[:9] else raw(200, each) for each in answers))
+    cluster.answers(*map(answer_of, answers))
     if names is None:
         with pytest.raises(CloudAway):
             cluster.client.list("/api/v1/pods")
         return
     found, seen = cluster.client.list("/api/v1/pods")
-    assert ("".join(pod["metadata"]["name"] for pod in found), seen, len(cluster.sent)) == (
-        names,
-        version,
-        len(answers),
-    )
+    assert ("".join(pod["metadata"]["name"] for pod in found), seen) == (names, version)
+    assert len(cluster.sent) == len(answers)
     if len(answers) == 3:
         assert cluster.sent[-1].first == "GET /api/v1/pods HTTP/1.1"
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        # apiserver, endpoints/handlers/delete.go: 200 or 202, with a Status or the object
-        (raw(200, {"kind": "Status", "status": "Success"}), None),
-        (raw(202, POD), None),
-        # of aggregated APIs and proxies
-        (raw(200), None),
-        (raw(204), None),
-        # a deletion is under way
-        (refused(409, "Conflict", "The system is ensuring all content is removed from this namespace"), None),
-        # apimachinery, api/errors: NewNotFound
-        (refused(404, "NotFound", 'namespaces "n" not found'), CloudNotFound),
-        # net/http, NotFound, for a path that the API server does not know
-        (raw(404, b"404 page not found\n"), CloudRefused),
-        # of an ingress or load balancer: nothing is known of the object
-        (raw(404, NGINX), NotFoundByProxy),
-        (raw(404), NotFoundByProxy),
-        (raw(404, b"default backend - 404"), NotFoundByProxy),
-        (raw(503, NGINX), CloudAway),
-        (raw(429, b"Too many requests, please try again later."), CloudAway),
-        # NamespaceLifecycle of the API server: no missing right
-        (refused(403, "Forbidden", "unable to create new content because it is being terminated"), CloudRefused),
-    ],
-)
-def test_deletions(cluster: Cluster, answer: bytes, kind: type[Exception] | None) -> None:
-    cluster.answers(answer)
+@pytest.mark.parametrize(("answer", "kind"), table("kubernetes", "deletions"))
+def test_deletions(cluster: Cluster, answer: dict[str, Any], kind: type[Exception] | None) -> None:
+    cluster.answers(answer_of(answer))
     if kind is None:
         delete(cluster.client, "/api/v1/namespaces/n", "1")
         # 201 without a body: what was made is looked at, as one that was there.
@@ -277,32 +232,13 @@ def error(status: int, reason: str, message: str) -> Exception:
     return error_of("Provider p: POST /x", status, json.dumps(body).encode())
 
 
-@pytest.mark.parametrize(
-    ("status", "reason", "message", "kind", "follows"),
-    [
-        (403, "Forbidden", 'pods "a" is forbidden: exceeded quota: q, requested: pods=1', CloudQuota, Failure.QUOTA),
-        (403, "Forbidden", 'pods "a" is forbidden: failed quota: q: must specify cpu', CloudQuota, None),
-        (403, "Forbidden", "maximum cpu usage per Container is 1, but limit is 2", CloudQuota, None),
-        (403, "Forbidden", "user x cannot create more than 3 project(s).", CloudQuota, None),
-        (403, "Forbidden", 'User "x" cannot create resource "pods"', CloudSetup, Failure.SETUP),
-        (403, "Forbidden", 'pods "a" is forbidden: error looking up service account a/default', NotYet, None),
-        (500, "ServerTimeout", 'No API token found for service account "default", retry', NoTokenYet, None),
-        (404, "NotFound", 'namespaces "a" not found', CloudNotFound, None),
-        (401, "Unauthorized", "Unauthorized", LoginRefused, None),
-        (409, "AlreadyExists", "there is one", CloudRefused, None),
-        (409, "Conflict", "not of a name", CloudRefused, None),
-        (410, "Expired", "too old resource version", CloudRefused, None),
-        (422, "Invalid", "spec.containers[0].image: Required value", InvalidObject, Failure.CONFIGURATION),
-        (429, "TooManyRequests", "slow down", CloudAway, None),
-        (503, "ServiceUnavailable", "no", CloudAway, None),
-    ],
-)
-def test_errors(status: int, reason: str, message: str, kind: Any, follows: Failure | None) -> None:
+@rows(__file__, "errors")
+def test_errors(status: int, reason: str, message: str, kind: str, follows: str | None) -> None:
     """KU-2, KU-10: quotas and limits wait; rights are named with a remedy; what never works ends the label."""
     found = error(status, reason, message)
-    assert type(found) is kind
+    assert type(found).__name__ == kind
     assert message in str(found)
-    assert follows in (None, classify(found))
+    assert follows in (None, classify(found).name)
     if type(found) is CloudAway:
         assert found.maybe_done is (status != 429), "what was surely not done is not looked for"
     assert (isinstance(found, CloudRefused) and exists(found)) is (reason == "AlreadyExists")
@@ -310,27 +246,10 @@ def test_errors(status: int, reason: str, message: str, kind: Any, follows: Fail
     assert "Bad Gateway here" in str(error_of("head", 502, b"<html>Bad\nGateway here"))
 
 
-@pytest.mark.parametrize(
-    ("model", "fields"),
-    [
-        (models.V1ObjectMeta, "name namespace uid labels deletionTimestamp finalizers resourceVersion"),
-        (models.V1ListMeta, "continue resourceVersion"),
-        (models.V1NamespaceStatus, "phase conditions"),
-        (models.V1PodStatus, "phase reason message conditions containerStatuses initContainerStatuses"),
-        (models.V1ContainerState, "waiting terminated"),
-        (models.V1ContainerStateTerminated, "exitCode reason message"),
-        (models.V1PodSpec, "nodeName restartPolicy containers initContainers overhead"),
-        (models.V1Secret, "data type"),
-        (models.V1NodeSpec, "unschedulable taints"),
-        (models.V1NodeStatus, "allocatable conditions"),
-        (models.V1ResourceQuotaSpec, "hard scopes scopeSelector"),
-        (models.V1ResourceQuotaStatus, "hard used"),
-        (models.V1Status, "code reason message"),
-    ],
-)
-def test_fields_are_those_of_the_api(model: Any, fields: str) -> None:
+@pytest.mark.parametrize(("model", "fields"), table("kubernetes", "fields"))
+def test_fields_are_those_of_the_api(model: str, fields: str) -> None:
     """What the driver reads, in the words of the package ``kubernetes``, which is made of the API's own description."""
-    assert set(fields.split()) <= set(model.attribute_map.values())
+    assert set(fields.split()) <= set(getattr(models, model).attribute_map.values())
 
 
 # -- watches --
