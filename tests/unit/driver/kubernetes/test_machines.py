@@ -34,7 +34,6 @@ from nodepool.driver.kubernetes.records import (
     Verdict,
     of_pod,
     token_view,
-    why_terminating,
 )
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, NotFound
@@ -42,6 +41,7 @@ from nodepool.logconfig import ContextLogger
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.wait import wait_for
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.kubernetes.stand_in import METADATA, StandIn, label_of
 
 LOG = ContextLogger(logging.getLogger("test"))
@@ -103,34 +103,8 @@ def waiting(reason: str, message: str = "") -> list[dict[str, Any]]:
     return [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
 
 
-#: In steps: a watch lists, a list that began when "begin" was done; a list of all; events; a launch of that name.
-Steps = list[tuple[Any, ...]]
-
-
-@pytest.mark.parametrize(
-    ("steps", "uid", "gone"),
-    [
-        ([("watch", "old")], "old", False),
-        ([("watch", "old"), ("end", "old")], None, True),
-        # The next attempt has the same name; the end of the last one's namespace may be shown late.
-        ([("watch", "old"), ("launch", "new"), ("end", "old")], None, False),
-        ([("watch", "old"), ("launch", ""), ("end", "old"), ("made", "new")], None, False),
-        ([("watch", "old"), ("launch", "new"), ("end", "old"), ("seen", "new")], "new", False),
-        ([("watch", "old"), ("list", "new"), ("end", "old")], "new", False),
-        ([("watch", "old"), ("watch", "new")], "new", False),
-        # What the list of a watch lacks was deleted, also if something of its content was shown since the list began...
-        ([("watch", "old"), ("begin",), ("pod",), ("watch",)], None, True),
-        # ... but not one that another list, or an event, has shown since.
-        ([("watch", "old"), ("begin",), ("list", "new"), ("watch",)], "new", False),
-        ([("begin",), ("seen", "new"), ("watch", "old")], "new", False),
-        ([("begin",), ("seen", "new"), ("watch",)], "new", False),
-        # What cannot be understood is left out, and nothing else.
-        ([("watch", "old", {"metadata": {}})], "old", False),
-        # The end of a secret that is shown late brings nothing back.
-        ([("watch", "old"), ("secret",), ("end", "old"), ("no secret",)], None, True),
-    ],
-)
-def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: Steps, uid: str | None, gone: bool) -> None:
+@pytest.mark.parametrize(("steps", "uid", "gone"), table("kubernetes", "known_namespaces"))
+def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: list[list[Any]], uid: str | None, gone: bool) -> None:
     """KU-10, KU-11, KU-12: no call is made to know that a namespace is there, or is not."""
     begun = 0.0
     for what, *uids in steps:
@@ -439,56 +413,6 @@ def share(cloud: KubeCloud, client: StandIn) -> None:
     cloud.shares_accounts = True
 
 
-RELEASED = "namespaces serviceaccounts secrets roles rolebindings"
-SHARED = "namespaces clusterroles rolebindings pods secrets"
-
-
-@pytest.mark.parametrize(
-    ("shared", "keys", "answers", "made", "account", "role"),
-    [
-        (False, {}, {}, f"{RELEASED} pods", "zuul-worker", "zuul-restricted"),
-        (False, {"type": "namespace"}, {}, RELEASED, "zuul-worker", "zuul"),
-        # Names are keys: what is sent again finds what was made.
-        (False, {}, {PLACES: EXISTS, f"{PATH}/secrets": EXISTS}, f"{RELEASED} pods", "zuul-worker", "zuul-restricted"),
-        # The API takes the pod when the account is there; a secret that came before the account would be deleted.
-        (True, {}, {}, SHARED, "default", "nodepool-zuul-restricted"),
-        (True, {}, {CLUSTER_ROLES: EXISTS}, SHARED, "default", "nodepool-zuul-restricted"),
-        (True, {}, {CLUSTER_ROLES: FORBIDDEN}, SHARED.replace("roles", "roles roles"), "default", "zuul-restricted"),
-        # What a job runs in its namespace, and a pod whose spec we do not change, get no rights by it.
-        (True, {"type": "namespace"}, {}, None, "zuul-worker", "nodepool-zuul"),
-        (True, {"spec": {"containers": []}}, {}, None, "zuul-worker", "nodepool-zuul-restricted"),
-    ],
-)
-def test_objects_of_a_node(
-    cloud: KubeCloud, client: StandIn, shared: bool, keys: Any, answers: Any, made: str | None, account: str, role: str
-) -> None:
-    """KU-2, KU-3, KU-4, KU-5: one call for each object and none to wait for it; shared roles are made once."""
-    if shared:
-        share(cloud, client)
-    client.answers.update({("POST", path): answer for path, answer in answers.items()})
-    client.answers["GET", f"{CLUSTER_ROLES}/nodepool-zuul-restricted"] = {"rules": POD_RULES}
-    assert creation(cloud, **keys).create(KEY) == "main-7"
-    bodies = {path.rpartition("/")[2]: body for method, path, body in client.calls if method == "POST"}
-    assert made in (None, " ".join(bodies))
-    (subject,) = bodies["rolebindings"]["subjects"]
-    assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "main-7"}
-    reference = bodies["rolebindings"]["roleRef"]
-    kind = "ClusterRole" if role.startswith("nodepool") else "Role"
-    assert reference == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
-    annotation = bodies["secrets"]["metadata"]["annotations"]
-    assert annotation == {"kubernetes.io/service-account.name": account}
-    if "pods" in bodies:
-        automount = bodies["pods"]["spec"].get("automountServiceAccountToken")
-        assert automount is (False if account == "default" else None)
-        assert bodies["pods"]["spec"] == keys.get("spec", bodies["pods"]["spec"])
-    if shared:
-        rules = NAMESPACE_RULES if keys.get("type") == "namespace" else POD_RULES
-        assert bodies["clusterroles"]["rules"] == rules
-        client.calls.clear()
-        creation(cloud, **keys).create(KEY)
-        assert CLUSTER_ROLES not in [path for _, path, _ in client.calls]
-
-
 def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud, client: StandIn) -> None:
     """KU-9, KU-12: what a launcher that is killed may leave is named in its node before anything is made."""
     machine = creation(cloud)
@@ -691,56 +615,16 @@ def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, err
 
 # -- what the status of a pod means --
 
-ENDED = [{"name": "c", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
-UNSCHEDULABLE = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "message": "0/3 nodes are available: 3 Insufficient cpu.",
-}
 
-
-@pytest.mark.parametrize(
-    ("status", "verdict"),
-    [
-        *((each, Verdict()) for each in ({}, None, {"phase": "Unknown", "conditions": None})),
-        # A container's state as ``V1ContainerState``, whose three parts may be null.
-        *(
-            ({"phase": "Running", "containerStatuses": [{"name": "c", "state": state}]}, Verdict(ready=True))
-            for state in ({"running": {"startedAt": "2024"}, "terminated": None, "waiting": None}, {}, None)
-        ),
-        ({"containerStatuses": waiting("ContainerCreating")}, Verdict()),
-        # What cannot mend itself, what may in some seconds, and what waits.
-        *(
-            ({"containerStatuses": waiting(*words)}, Verdict(problem=f"container c: {': '.join(words)}", fatal=True))
-            for words in (
-                ("ErrImagePull", 'rpc error: image "x": not found'),
-                ("ErrImagePull", "pull access denied, authentication required"),
-                *(("InvalidImageName",), ("ErrImageNeverPull",), ("CrashLoopBackOff",)),
-            )
-        ),
-        *(
-            (
-                {"containerStatuses": waiting(reason, "x")},
-                Verdict(problem=f"container c: {reason}: x", later=reason == "CreateContainerConfigError"),
-            )
-            for reason in ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError")
-        ),
-        ({"conditions": [UNSCHEDULABLE]}, Verdict(problem=f"Unschedulable: {UNSCHEDULABLE['message']}")),
-        # A container that ends is a node that failed, at once.
-        ({"phase": "Failed", "containerStatuses": ENDED}, "exit code 3"),
-        ({"phase": "Running", "containerStatuses": ENDED}, "exit code 3"),
-        ({"phase": "Failed", "reason": "Evicted", "message": "no disk"}, "Evicted; no disk"),
-    ],
-)
-def test_verdicts(status: Any, verdict: Verdict | str) -> None:
+@pytest.mark.parametrize(("status", "verdict"), table("kubernetes", "verdicts"))
+def test_verdicts(status: Any, verdict: dict[str, Any] | str) -> None:
     """KU-4, KU-9, KU-10: a pod that runs is a node; else the cluster's own words."""
     found = of_pod({"spec": {"restartPolicy": "Never"}, "status": status})
     if isinstance(verdict, str):
         assert found.fatal
         assert verdict in found.problem
     else:
-        assert found == verdict
+        assert found == Verdict(**verdict)
 
 
 def test_pod_of_a_launch() -> None:
@@ -772,15 +656,3 @@ def test_pod_of_a_launch() -> None:
     ):
         with pytest.raises(LaunchStatusException, match=words):
             judge.look(pod)
-
-
-def test_namespace_that_stays(cloud: KubeCloud) -> None:
-    """KU-11: the finalizer that holds it is named."""
-    text = "Some content has finalizers remaining: example.com/hold in 1 resource instances"
-    condition = {"type": "NamespaceFinalizersRemaining", "status": "True", "reason": "Some", "message": text}
-    assert "example.com/hold" in why_terminating({"metadata": {}, "status": {"conditions": [condition]}})
-    assert why_terminating({}) == ""
-    cloud.changed(PLACE, place("new", deletionTimestamp="now", finalizers=["x/y"]), gone=False)
-    record = cloud.inventory.get("main-7")
-    assert record is not None
-    assert (record.terminating, record.status) == (True, "Terminating: finalizers x/y")
