@@ -259,14 +259,14 @@ class Heard(Listener):
     """:ivar stop: called after a change."""
 
     def __init__(self) -> None:
-        self.events: list[Any] = []
+        self.events: list[str] = []
         self.stop: Callable[[], None] = lambda: None
 
     def listed(self, kind: str, found: list[Any], started: float) -> None:
-        self.events.append(["listed", *(item["metadata"]["name"] for item in found)])
+        self.events.append(" ".join(["listed", *(item["metadata"]["name"] for item in found)]))
 
     def changed(self, kind: str, found: dict[str, Any], gone: bool) -> None:
-        self.events.append(("gone" if gone else "changed", found["metadata"]["name"]))
+        self.events.append(f"{'gone' if gone else 'changed'} {found['metadata']['name']}")
         self.stop()
 
     def heard(self, kind: str) -> None:
@@ -279,107 +279,49 @@ class Heard(Listener):
 LIST = raw(200, {"items": [], "metadata": {"resourceVersion": "5"}})
 
 
-def line(kind: str, found: Any) -> bytes:
-    return json.dumps({"type": kind, "object": found}).encode() + b"\n"
-
-
-def status(**fields: Any) -> bytes:
-    return line("ERROR", {"kind": "Status", **fields})
-
-
-@pytest.mark.parametrize(
-    ("events", "changes", "again"),
-    [
-        # apimachinery, watch.EventType; a bookmark has a version alone
-        ([line("ADDED", POD), line("DELETED", POD)], [("changed", "a"), ("gone", "a")], False),
-        (
-            [line("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": "9"}}), line("MODIFIED", POD)],
-            ["heard", ("changed", "a")],
-            False,
-        ),
-        ([line("WHAT_COMES_NEXT", POD)], [], False),
-        # 410 as an event: all is listed again
-        ([status(code=410, reason="Expired", message="too old")], [], True),
-        ([status(code="410", reason="Gone")], [], True),
-        ([status(message="no code")], [], False),
-        *(([bad], [], False) for bad in (line("ADDED", None), b'"text"\n', line("ADDED", {"metadata": None}), b"<h>")),
-    ],
-)
-def test_events(cluster: Cluster, events: list[bytes], changes: list[Any], again: bool) -> None:
+@rows(__file__, "events")
+def test_events(cluster: Cluster, events: list[str], changes: list[str], again: bool) -> None:
     """KU-10: no event ends the thread, and none makes an error of ours."""
     heard = Heard()
     watch = Watch(cluster.client, "pod", "/api/v1/pods", "", heard)
-    cluster.answers(LIST, raw(200, b"".join(events)), LIST)
+    cluster.answers(LIST, raw(200, "".join(f"{line}\n" for line in events).encode()), LIST)
     watch.turn()
-    assert heard.events == [["listed"], *changes]
+    assert heard.events == ["listed", *changes]
     watch.turn()
-    assert heard.events.count(["listed"]) == 1 + again
+    assert heard.events.count("listed") == 1 + again
 
 
 def test_watch_that_is_put_off(cluster: Cluster) -> None:
     """CM-5: what waits for its events waits while it waits for its turn."""
     heard, held = Heard(), HeldTime(cluster.clock)
     watch = Watch(cluster.client, "pod", "/api/v1/pods", "", heard, held=(held,))
-    cluster.answers(LIST, raw(429, b"", "Retry-After: 60"), raw(200, line("ADDED", POD)))
+    event = json.dumps({"type": "ADDED", "object": POD}) + "\n"
+    cluster.answers(LIST, raw(429, b"", "Retry-After: 60"), raw(200, event.encode()))
     heard.stop = watch.stop
     watch.start()
     watch.join()
-    assert heard.events[-1] == ("changed", "a")
+    assert heard.events[-1] == "changed a"
     assert cluster.times[2] >= cluster.times[1] + 60
     assert held.seconds == pytest.approx(cluster.times[2] - cluster.times[1])
 
 
-def event(kind: str, name: str, version: str) -> dict[str, Any]:
-    return {"type": kind, "object": {"metadata": {"name": name, "resourceVersion": version}}}
-
-
-EXPIRED = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
-NO = CloudAway("no")
-FORBIDDEN = CloudSetup("no", 403)
-
-
-@pytest.mark.parametrize(
-    ("lists", "streams", "pauses", "heard", "versions"),
-    [
-        # One list; each watch begins where the one before ended, also after a bookmark.
-        (
-            [["one"]],
-            [[event("ADDED", "two", "6"), event("BOOKMARK", "", "9")], [event("DELETED", "one", "11")], []],
-            "000",
-            [["listed", "one"], ("changed", "two"), "heard", ("gone", "one")],
-            ["5", "9", "11"],
-        ),
-        # The API has forgotten the version: all is listed again, at once.
-        (
-            [[], ["one"]],
-            [[EXPIRED], [event("ADDED", "two", "9")]],
-            "00",
-            [["listed"], ["listed", "one"], ("changed", "two")],
-            ["5", "6"],
-        ),
-        # An API that ends each watch at once, or finds each version too old, is not asked without a pause.
-        ([[]] * 5, [[EXPIRED]] * 3 + [[event("ADDED", "a", "6")], [EXPIRED]], "0<<00", None, None),
-        ([[]], [[], [], [], [event("ADDED", "a", "6")], []], "0<<00", None, None),
-        # A broken stream is resumed after a pause that grows; what was seen is not seen again.
-        (
-            [[]],
-            [[event("ADDED", "one", "6"), NO], [NO], [NO]],
-            "<<<",
-            [["listed"], ("changed", "one")],
-            ["5", "6", "6"],
-        ),
-        # KU-3: an account without the right is logged once, and asked again later: the right may be given.
-        ([FORBIDDEN, FORBIDDEN, []], [[]], "RR0", ["refused", ["listed"], "allowed"], ["7"]),
-    ],
-)
+@rows(__file__, "watches")
 def test_watches(lists: list[Any], streams: list[Any], pauses: str, heard: Any, versions: Any) -> None:
     """KU-3, KU-10: where watches resume, when they list again, and after which pause ("<": longer than the last)."""
+    errors = {"away": CloudAway("no"), "forbidden": CloudSetup("no", 403)}
+    expired = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
+
+    def event(row: Any) -> Any:
+        if isinstance(row, str):
+            return expired if row == "expired" else errors[row]
+        return {"type": row[0], "object": {"metadata": {"name": row[1], "resourceVersion": row[2]}}}
+
     client, listener = StandIn(), Heard()
     client.lists = [
-        found if isinstance(found, Exception) else ([{"metadata": {"name": name}} for name in found], str(5 + number))
+        errors[found] if isinstance(found, str) else ([{"metadata": {"name": name}} for name in found], str(5 + number))
         for number, found in enumerate(lists)
     ]
-    client.streams = list(streams)
+    client.streams = [[event(row) for row in stream] for stream in streams]
     watch = Watch(client, "pod", "/api/v1/pods", "a=b", listener)
     last = 0.0
     for wanted in pauses:

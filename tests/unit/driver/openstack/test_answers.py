@@ -99,50 +99,18 @@ def test_changes_that_were_listed_before() -> None:
     assert listed(server("b"))[0] is not b
 
 
-@pytest.mark.parametrize("absent", [True, False])
-@pytest.mark.parametrize(
-    ("ask", "nothing"),
-    [
-        (Api.volume_limits, {}),
-        (Api.volumes, []),
-        (Api.networks, None),
-        (Api.security_groups, None),
-        (Api.networks_with_gateway, frozenset()),
-        (Api.ports, []),
-        (Api.floating_ips, []),
-    ],
-)
-def test_absent_services_are_features_that_are_off(ask: Callable[[Api], Any], nothing: Any, absent: bool) -> None:
-    """Not in the catalog, or only there: EndpointNotFound of keystoneauth1 comes with the first call then."""
-    transport = FastTransport(ServiceAbsent("no endpoint"))
-    if absent:
-        transport.has = lambda service: False  # type: ignore[method-assign]
-    assert ask(Api(transport)) == nothing
-
-
-@pytest.mark.parametrize(
-    ("ask", "nothing"),
-    [
-        (Api.floating_ips, []),
-        (Api.zones, []),
-        (lambda api: api.console("s"), None),
-        (lambda api: api.has_key_pair("k"), False),
-        (Api.import_methods, []),
-        (lambda api: api.image_failures("i"), ""),
-    ],
-)
-def test_what_a_cloud_does_not_have(ask: Callable[[Api], Any], nothing: Any) -> None:
-    assert ask(Api(FastTransport(Response(404, {"itemNotFound": {"message": "x", "code": 404}})))) == nothing
-
-
-def test_groups_gateways_and_zones() -> None:
-    groups = [{"id": "g1", "name": "a"}, {"id": "g2"}]
-    subnets = [{"id": "1", "network_id": "n1", "gateway_ip": "10.0.0.1"}, {"id": "2", "network_id": "n2"}]
-    zones = [{"zoneName": "a", "zoneState": {"available": True}}, {"zoneName": "b", "zoneState": {}}, {}, 3]
-    answer = {"security_groups": groups, "subnets": subnets, "availabilityZoneInfo": zones}
-    api = Api(FastTransport(Response(200, answer)))
-    assert api.security_groups() == {"g1", "a", "g2"}
-    assert (set(api.networks_with_gateway()), api.zones()) == ({"n1"}, ["a"])
+@pytest.mark.parametrize(("what", "arguments", "missing", "nothing"), table("openstack", "absent"))
+@pytest.mark.parametrize("in_catalog", [True, False])
+def test_what_a_cloud_does_not_have(
+    what: str, arguments: list[str], missing: str, nothing: Any, in_catalog: bool
+) -> None:
+    """What is absent is a feature that is off: a service, in the catalog too, or what a service answers 404 to."""
+    answer = Response(404, {"itemNotFound": {"message": "x"}}) if missing == "object" else ServiceAbsent("no endpoint")
+    transport = FastTransport(answer)
+    if missing == "service":
+        transport.has = lambda service: in_catalog  # type: ignore[method-assign]
+    found = getattr(Api(transport), what)(*arguments)
+    assert (list(found) if isinstance(found, frozenset) else found) == nothing
 
 
 def test_ids_cannot_leave_their_place() -> None:
