@@ -27,7 +27,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.uploads import ImageContent, UploadGivenUp, difference
-from nodepool.driver.openstack.views import Image
+from nodepool.driver.openstack.api import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff

@@ -14,12 +14,11 @@ from typing import Any
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.cloud import OpenStackCloud
+from nodepool.driver.openstack.cloud import OpenStackCloud, OpenStackInstance
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.instance import OpenStackInstance
-from nodepool.driver.openstack.transport import CloudAnswer, Transport
+from nodepool.driver.openstack.transport import Transport
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
@@ -106,7 +105,7 @@ class StubTransport:
     def has(self, service: str) -> bool:
         return service in self.services
 
-    def call(self, service: str, method: str, path: str, what: str, **given: Any) -> CloudAnswer:
+    def call(self, service: str, method: str, path: str, what: str, **given: Any) -> Any:
         body, query, arguments = (given.get(key) for key in ("body", "query", "arguments"))
         given.get("permit", lambda: None)()
         self.calls.append((method, path))
@@ -118,7 +117,7 @@ class StubTransport:
             answer = answer(body if arguments is None else arguments, dict(query or {}))
         if isinstance(answer, Exception):
             raise answer
-        return CloudAnswer(200, answer, {})
+        return answer
 
     def close(self) -> None:
         self.stopped.set()
@@ -230,7 +229,7 @@ class FastTransport(Transport):
         return answer() if callable(answer) else answer
 
     def get(self, service: str = "compute") -> Any:
-        return self.call(service, "GET", "/servers", "listing servers").data
+        return self.call(service, "GET", "/servers", "listing servers")
 
 
 class Site:

@@ -26,12 +26,10 @@ from openstack.network.v2.network import Network as SdkNetwork
 from openstack.network.v2.port import Port as SdkPort
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.openstack.api import REMEMBERED_SERVERS, Api
+from nodepool.driver.openstack.api import REMEMBERED_SERVERS, Api, Flavor, FloatingIp, Network, Port, Server, limit
+from nodepool.driver.openstack.cloud import CloudNetworks, classify
 from nodepool.driver.openstack.clouds import settings_of
-from nodepool.driver.openstack.errors import ServiceAbsent
-from nodepool.driver.openstack.instance import CloudNetworks, classify
-from nodepool.driver.openstack.transport import CloudAnswer
-from nodepool.driver.openstack.views import Flavor, FloatingIp, Network, Port, Server, limit
+from nodepool.driver.openstack.transport import ServiceAbsent
 from nodepool.exceptions import LaunchError
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.openstack.support import FastTransport, Response, StubTransport, server
@@ -218,8 +216,8 @@ class OddTransport(StubTransport):
         super().__init__()
         self.answer = answer
 
-    def call(self, *_: object, **__: object) -> CloudAnswer:
-        return CloudAnswer(200, self.answer, {})
+    def call(self, *_: object, **__: object) -> Any:
+        return self.answer
 
 
 @settings(max_examples=300, deadline=None)

@@ -23,7 +23,6 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.http.connections import QuickAnswer
 from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
-from nodepool.driver.openstack.errors import ServiceAbsent
 from nodepool.driver.openstack.service_client import (
     ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
@@ -31,7 +30,7 @@ from nodepool.driver.openstack.service_client import (
     StatsdCounts,
     operation_name,
 )
-from nodepool.driver.openstack.transport import Transport, close, make_http_client
+from nodepool.driver.openstack.transport import ServiceAbsent, Transport, close, make_http_client
 from nodepool.exceptions import LaunchStatusException
 from nodepool.metrics.statsd import client_of
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
@@ -80,7 +79,7 @@ def test_absent_services(clock: Any) -> None:
 
 def test_call() -> None:
     transport = FastTransport(Response(204))
-    assert transport.call("compute", "POST", "/x", "doing", body={"a": 1}, query={"q": "1"}).data == {}
+    assert transport.call("compute", "POST", "/x", "doing", body={"a": 1}, query={"q": "1"}) == {}
     assert transport.asked == [("POST", "/x", {"json": {"a": 1}, "params": {"q": "1"}, "raise_exc": False})]
 
 

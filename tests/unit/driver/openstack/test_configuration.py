@@ -27,8 +27,8 @@ import yaml
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.driver.openstack.adapter import OpenStackAdapter, unheeded
+from nodepool.driver.openstack.cloud import CloudNetworks
 from nodepool.driver.openstack.clouds import CloudProblem, Clouds, host_has_ipv6, settings_of, statsd_of
-from nodepool.driver.openstack.instance import CloudNetworks
 from nodepool.driver.openstack.transport import Transport, close, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import Sent

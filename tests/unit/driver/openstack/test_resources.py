@@ -16,9 +16,8 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, NotFoundByProxy
 from nodepool.driver.openstack.adapter import OLD_VOLUMES_SECONDS, Leaks
-from nodepool.driver.openstack.api import Api
+from nodepool.driver.openstack.api import Api, Image
 from nodepool.driver.openstack.images import Content, OpenStackImages, wrong
-from nodepool.driver.openstack.views import Image
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.openstack.support import METADATA, StubCloud, StubTransport, label_section, server
