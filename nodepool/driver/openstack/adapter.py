@@ -29,7 +29,7 @@ from nodepool.driver.openstack.cloud import (
 )
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH, risks_of, section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.images import OpenStackImages, TaskUploads, checksum_properties
+from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
 from nodepool.driver.statemachine import Adapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
@@ -195,19 +195,17 @@ class OpenStackAdapter(Adapter):
         md5: str | None = None,
         sha256: str | None = None,
     ) -> str:
-        given = metadata or {}
+        marks = metadata or {}
         # U-4: what says whose it is wins over everything.
-        ours = {key: value for key, value in given.items() if key.startswith("nodepool_")}
+        ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
         checksums = checksum_properties(image_name, md5, sha256)
-        properties = {**checksums, **given, **provider_image.meta, **self._vendor_properties, **ours}
+        properties = {**checksums, **marks, **provider_image.meta, **self._vendor_properties, **ours}
         timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
         known = {"md5": md5, "sha256": sha256}
+        given = (image_name, filename, wanted, properties, known, timeout)
         if self.config.image_by_task:
-            tasks = TaskUploads(self.config.name, self.cloud.api)
-            region = self.cloud.transport.region
-            return tasks.upload(region, image_name, filename, wanted, properties, known, timeout)
-        by_import = self.config.image_by_import
-        return self._images.upload(image_name, filename, wanted, properties, known, timeout, by_import)
+            return self._images.upload_by_task(self.cloud.transport.region, *given)
+        return self._images.upload(*given, self.config.image_by_import)
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)

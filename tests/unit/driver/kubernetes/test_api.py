@@ -26,10 +26,9 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
 )
-from nodepool.driver.framework.rate import SPREAD_SECONDS, HeldTime, TimeLimit, working_for
-from nodepool.driver.kubernetes.access import IDENTITY_SECONDS
+from nodepool.driver.framework.rate import SPREAD_SECONDS, HeldTime
 from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, pieces
-from nodepool.driver.kubernetes.connection import LOOK_SECONDS, ClusterConnection
+from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.errors import error_of, exists
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
@@ -154,35 +153,19 @@ def test_deletions(cluster: Cluster, answer: dict[str, Any], kind: type[Exceptio
     assert type(caught.value) is kind
 
 
-#: Who is put off, and when the next call may begin. apiserver, util/flowcontrol and filters/maxinflight: 429 with
-#: ``Retry-After: 1``; endpoints/handlers/responsewriters: ``retryAfterSeconds`` of any error becomes the header;
-#: client-go, rest/with_retry: 429 and 5xx with the header.
-BUSY = refused(429, "TooManyRequests", "The server has received too many requests and has asked us to try again later")
-
-
-@pytest.mark.parametrize(
-    ("answer", "pause", "again"),
-    [
-        (raw(429, b"Too many requests, please try again later.\n", "Retry-After: 7"), 7.0, True),
-        (BUSY, 1.0, True),
-        (raw(503, {"reason": "ServiceUnavailable"}, "Retry-After: 7"), 7.0, False),
-        (raw(500, {"reason": "ServerTimeout", "details": {"retryAfterSeconds": 7}}, "retry-after: 7"), 7.0, False),
-        (raw(503, {"reason": "ServiceUnavailable"}), 0.0, False),
-    ],
-)
-def test_calls_that_are_put_off(cluster: Cluster, answer: bytes, pause: float, again: bool) -> None:
+@rows(__file__, "put_off")
+def test_calls_that_are_put_off(
+    cluster: Cluster, status: int, body: Any, header: str, pause: float, again: bool
+) -> None:
     """CM-5: no call begins before its time. 429 is the matter of the client, any other error that of the caller."""
-    held, begun = HeldTime(cluster.clock), cluster.clock.now
-    limit = TimeLimit(5.0, held, cluster.clock)
-    cluster.answers(answer, raw(201, POD))
-    with working_for((held,)):
-        if not again:
-            with pytest.raises(CloudAway):
-                create(cluster.client, "/api/v1/namespaces/n/pods", {})
-        assert create(cluster.client, "/api/v1/namespaces/n/pods", {}) == POD
+    begun = cluster.clock.now
+    cluster.answers(raw(status, body, *[header] * bool(header)), raw(201, POD))
+    if not again:
+        with pytest.raises(CloudAway):
+            create(cluster.client, "/api/v1/namespaces/n/pods", {})
+    assert create(cluster.client, "/api/v1/namespaces/n/pods", {}) == POD
     assert len(cluster.times) == 2
     assert begun + pause <= cluster.times[1] <= begun + pause + SPREAD_SECONDS
-    assert limit.left == pytest.approx(5.0), "the wait counts against the time-out"
 
 
 def test_put_off_again_and_again(cluster: Cluster) -> None:
@@ -192,7 +175,7 @@ def test_put_off_again_and_again(cluster: Cluster) -> None:
         if cluster.times:
             raise KeyError
 
-    cluster.answers(BUSY)
+    cluster.answers(refused(429, "TooManyRequests", "The server has received too many requests"))
     with pytest.raises(KeyError):
         create(cluster.client, "/api/v1/namespaces/n/pods", {}, permit)
     assert len(cluster.times) == 1
@@ -203,25 +186,6 @@ def test_put_off_again_and_again(cluster: Cluster) -> None:
     with pytest.raises(CloudAway, match="too many requests"):
         next(cluster.client.watch("/api/v1/pods", "5"))
     assert len(cluster.times) == 1 + 2 * BUSY_ATTEMPTS
-
-
-def test_identity_is_not_worked_out_for_each_call(cluster: Cluster) -> None:
-    """KU-1: it is asked for now and then; what is unusual takes the way of urllib3, and so does a first call."""
-    access = cluster.client.connection.access()
-    asked: list[Any] = []
-    access.settings.refresh_api_key_hook = asked.append
-    assert access.exchange("GET", "/api", None, 5.0) is None
-    for _ in range(20):
-        assert cluster.client.call("GET", "/api") == {}
-    assert 1 <= len(asked) < 20
-    assert IDENTITY_SECONDS <= 5
-    answer = access.exchange("GET", "/api", None, 5.0)
-    assert answer is not None
-    assert answer.status == 200
-    slow, quick = cluster.sent[0].headers, cluster.sent[-1].headers
-    assert slow["authorization"] == quick["authorization"] == "Bearer t"
-    access.settings.proxy = "http://proxy.example"
-    assert access.exchange("GET", "/api", None, 5.0) is None
 
 
 # -- what errors mean --
@@ -416,17 +380,6 @@ def test_body(parts: list[bytes], body: Any) -> None:
     server.close()
 
 
-def test_silence() -> None:
-    """The read time-out holds for each wait."""
-    server = Server(CHUNKED + b"\r\n" + chunk(b"first"), b"")
-    assert next(server.found) == b"first"
-    server.response.connection.sock.settimeout(0.01)
-    with pytest.raises(TimeoutError):
-        next(server.found)
-    server.go_on()
-    server.close()
-
-
 # -- how to reach a cluster --
 
 
@@ -465,21 +418,3 @@ def test_context(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(LoginRefused, match=r"there is no kubeconfig at .*; write a kubeconfig, or set KUBECONFIG$"):
         ClusterConnection("p", None).access()
-
-
-def test_token_that_changes(directory: Path) -> None:
-    """KU-1: files are read afresh when they change, or when what they contain was refused; else connections stay."""
-    clock = ManualClock()
-    connection = ClusterConnection("p", "one", clock)
-    first = connection.access()
-    clock.pass_seconds(LOOK_SECONDS + 1)
-    assert connection.access() is first
-    (directory / "token").write_text("the second")
-    assert connection.access() is first
-    second = connection.access(refused=first)
-    assert second.bearer_token() == "the second"
-    # Several calls may have been refused with the same one: the files are read once for all of them.
-    assert connection.access(refused=first) is second
-    (directory / "token").write_text("number three")
-    clock.pass_seconds(LOOK_SECONDS + 1)
-    assert connection.access().bearer_token() == "number three"

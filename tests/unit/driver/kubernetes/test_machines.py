@@ -11,19 +11,14 @@ from typing import Any, Final
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CloudSetup
-from nodepool.driver.kubernetes.adapter import KubeDeletion, KubernetesAdapter
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes.client import CLUSTER_ROLES
-from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, KIND, DefaultAccounts, KubeCloud, SharedRoles
+from nodepool.driver.kubernetes.cloud import KIND, DefaultAccounts, KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import (
-    ACCOUNT_SECONDS,
     MENDING_SECONDS,
-    NOT_YET,
-    NOT_YET_TIMES,
     NamespaceCreation,
     PodJudge,
 )
-from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
 from nodepool.driver.kubernetes.records import (
     PLACE,
@@ -39,8 +34,6 @@ from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, NotFound
 from nodepool.logconfig import ContextLogger
 from tests.support.manual_clock import ManualClock
-from tests.support.manual_executor import ManualExecutor
-from tests.support.wait import wait_for
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.kubernetes.stand_in import METADATA, StandIn, label_of
 
@@ -221,50 +214,6 @@ def deleted(client: StandIn) -> list[str]:
     return [body["preconditions"]["uid"] for method, _, body in client.calls if method == "DELETE"]
 
 
-@pytest.mark.parametrize("found", [True, False])
-def test_end_of_the_attempt_before_ends_no_deletion(
-    cloud: KubeCloud, client: StandIn, monkeypatch: pytest.MonkeyPatch, found: bool
-) -> None:
-    """KU-10, KU-11: another launcher has made a namespace since; and nothing is kept of one that no watch ever saw."""
-    if found:
-        cloud.listed(PLACE, [place("old")], 0.0)
-        cloud.changed(PLACE, place("old"), gone=True)
-    else:
-        client.answers["DELETE", PATH] = CloudNotFound("gone meanwhile", 404)
-    # Orders are made in this thread; the inventory asks by itself only what the test does not say.
-    monkeypatch.setattr(cloud, "others", ManualExecutor())
-    monkeypatch.setattr(cloud.inventory, "_start", lambda: None)
-    deletion = KubeDeletion(cloud, "main-7", LOG)
-    deletion.advance()
-    assert deleted(client) == ["place-new"]
-    if found:
-        assert not deletion.complete
-        cloud.changed(PLACE, place("new"), gone=False)
-        cloud.changed(PLACE, place("new"), gone=True)
-    deletion.advance()
-    assert deletion.complete
-    assert not cloud.made_anew("main-7", "older")
-
-
-def test_late_deletions(client: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KU-12: of a stray, or of a leak that a list had: a namespace of the next attempt is not deleted in its place."""
-    cloud, others = KubeCloud("cluster", client), ManualExecutor(eager=False)
-    monkeypatch.setattr(cloud, "others", others)
-    cloud.creations.given_up(cloud.creations.begin(KEY))
-    adapter = KubernetesAdapter(label_of().pool.provider, client)
-    client.lists = [([place("old")], "1")]
-    (leak,) = adapter.listResources()
-    client.answers["DELETE", PATH] = OTHER_UID
-    for one in (cloud, adapter.cloud):
-        one.changed(PLACE, place("old"), gone=False)
-        one.changed(PLACE, place("new"), gone=False)
-    others.run()
-    adapter.deleteResource(leak)
-    assert deleted(client) == ["place-old"] * 2
-    cloud.stop()
-    adapter.stop()
-
-
 # -- without watches --
 
 
@@ -297,18 +246,6 @@ def test_looks_depend_on_the_age_of_a_launch(cloud: KubeCloud, client: StandIn) 
     clock.pass_seconds(5.0)
     assert look().token is not None
     assert [path for _, path, _ in client.calls][-2:] == [f"{PATH}/pods/pod", f"{PATH}/secrets/zuul-worker"]
-    before = len(client.calls)
-    # OS-1, OS-5: rights in one namespace have not come, or were taken away: that disturbs no other launch.
-    client.answers["GET", f"{PATH}/pods/pod"] = NO_RIGHT
-    clock.pass_seconds(60.0)
-    assert look().uid == "place-new"
-    cloud.over("main-7")
-    clock.pass_seconds(60.0)
-    look()
-    assert len(client.calls) == before + 1
-    for kind in (POD, SECRET):
-        cloud.refused(kind, None)
-    assert not cloud.inventory.lists
 
 
 # -- the next attempt has the names of the last one --
@@ -372,32 +309,6 @@ def test_whatever_is_told_first(client: StandIn) -> None:
     assert count == 210
 
 
-@pytest.mark.parametrize("how", ["list", "asked", "ending"])
-def test_what_is_told_in_another_way(client: StandIn, how: str) -> None:
-    """KU-3, KU-10, KU-11: the namespace by a list; pod and token by calls; the end of the last one before its end."""
-    launch = Launch(client)
-    if how == "ending":
-        launch.cloud.changed(PLACE, place("old", deletionTimestamp="now"), gone=False)
-        launch.cloud.changed(POD, pod("old", "Failed"), gone=False)
-        assert launch.look() is None
-        launch.cloud.changed(PLACE, place("new"), gone=False)
-        assert launch.look() is None
-    elif how == "asked":
-        for kind in (POD, SECRET):
-            launch.cloud.refused(kind, NO_RIGHT)
-        client.answers["GET", f"{PATH}/pods/pod"] = pod("new")
-        client.answers["GET", f"{PATH}/secrets/zuul-worker"] = secret("new")
-        launch.cloud.changed(PLACE, place("old"), gone=True)
-        launch.cloud.changed(PLACE, place("new"), gone=False)
-    if how != "asked":
-        launch.cloud.changed(POD, pod("new"), gone=False)
-        launch.cloud.changed(SECRET, secret("new"), gone=False)
-    client.lists = [([place("new")], "2")]
-    launch.cloud.inventory.refresh(complete=True)
-    assert launch.look() == NEW
-    launch.cloud.stop()
-
-
 # -- what is made --
 
 
@@ -424,81 +335,6 @@ def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud,
     with pytest.raises(LaunchStatusException, match="somebody else"):
         creation(cloud).create(KEY)
     assert [method for method, *_ in client.calls] == ["POST", "GET"]
-
-
-def test_not_yet(cloud: KubeCloud, client: StandIn) -> None:
-    """KU-2: what the cluster makes by itself a moment later is waited for, without a thread; at last it is an error."""
-    refusal = NotYet("error looking up service account")
-    client.answers["POST", f"{PATH}/pods"] = [refusal, refusal, pod("new")]
-    machine = creation(cloud)
-    clock = machine.clock = ManualClock()
-    machine.advance()
-    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
-    assert machine.next_advance_seconds is not None
-    assert 0 < machine.next_advance_seconds <= NOT_YET.longest_seconds
-    assert "service account" in machine.waits_for
-    before = len(client.calls)
-
-    def is_made() -> bool:
-        clock.pass_seconds(machine.next_advance_seconds or 0.0)
-        machine.advance()
-        return bool(machine.state == machine.BUILDING)
-
-    wait_for("it is made", is_made)
-    # What was made before is not sent again.
-    assert {path for _, path, _ in client.calls[before:]} == {f"{PATH}/pods"}
-    other = creation(cloud)
-    assert all(other.put_off(refusal) is not None for _ in range(NOT_YET_TIMES))
-    assert other.put_off(refusal) is None
-
-
-ACCOUNT: dict[str, Any] = {"metadata": {"name": "default", "namespace": "main-7"}}
-WITH_TOKEN = {**ACCOUNT, "secrets": [{"name": "default-dockercfg-x"}, {"name": "default-token-y"}]}
-
-
-@pytest.mark.parametrize(
-    ("keys", "first", "told", "sent"),
-    [
-        ({}, {}, [], None),
-        ({}, {}, [ACCOUNT], 1),
-        # An old cluster refuses the pod once; then none is sent before the account has a token.
-        ({}, {f"{PATH}/pods": [NoTokenYet("No API token found"), pod("new")]}, [ACCOUNT, WITH_TOKEN], 2),
-        # The account was shown before: its namespace was there, or its answer was lost.
-        ({}, {PLACES: [CloudAway("no answer"), EXISTS]}, [ACCOUNT], 1),
-        ({}, {PLACES: EXISTS}, [], 1),
-        # Nothing waits for it.
-        ({"spec": {"serviceAccountName": "builder", "containers": []}}, {}, [], 1),
-        ({"type": "namespace"}, {}, [], 0),
-    ],
-)
-def test_account_is_waited_for(
-    cloud: KubeCloud, client: StandIn, keys: Any, first: Any, told: list[Any], sent: int | None
-) -> None:
-    """KU-2, KU-5: the pod is not sent before the cluster has made the account of its namespace; then it is at once."""
-    cloud.accounts.listed("account", [], 0.0)
-    client.answers.update({("POST", path): answer for path, answer in first.items()})
-    if first.get(PLACES) is EXISTS:
-        cloud.accounts.changed("account", ACCOUNT, gone=False)
-    machine = creation(cloud, **keys)
-    clock = machine.clock = ManualClock()
-    machine.advanced_at = clock.now
-    for account in told:
-        with pytest.raises((NotYet, CloudAway)) as refused:
-            machine.create(KEY)
-        if isinstance(refused.value, NotYet):
-            assert machine.put_off(refused.value) == ACCOUNT_SECONDS
-        cloud.accounts.changed("account", account, gone=False)
-        if "secrets" not in account and len(told) > 1:
-            with pytest.raises(NoTokenYet) as no_token:
-                machine.create(KEY)
-            machine.put_off(no_token.value)
-    if sent is None:
-        # A watch may be dead: after a while the pod is sent all the same.
-        with pytest.raises(NotYet) as not_told:
-            machine.create(KEY)
-        clock.pass_seconds(machine.put_off(not_told.value) or 0.0)
-    assert machine.create(KEY) == "main-7"
-    assert [path for _, path, _ in client.calls].count(f"{PATH}/pods") == (1 if sent is None else sent)
 
 
 @pytest.fixture
@@ -589,28 +425,6 @@ def test_which_shared_role_is_used(client: StandIn, post: Any, get: Any, require
     for _ in range(3):
         assert shared.name_of(True) == ("nodepool-zuul-restricted" if name else None)
     assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == 1
-
-
-@pytest.mark.parametrize("error", [FORBIDDEN, CloudNotFound("no", 404, '404 NotFound: clusterroles "x" not found')])
-def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, error: CloudRefused) -> None:
-    """KU-3: one with rights that we do not have is not used for a while; one that was deleted is made again."""
-    share(cloud, client)
-    clock = ManualClock()
-    shared = cloud.shared_roles = SharedRoles(client, required=False, clock=clock)
-    client.answers["POST", BINDINGS] = [error, {"metadata": {"uid": "b"}}]
-    first = creation(cloud)
-    with pytest.raises(CloudRefused) as refused:
-        first.create(KEY)
-    assert first.refused(refused.value) is refused.value
-    creation(cloud).create(KEY)
-    kinds = [body["roleRef"]["kind"] for _, path, body in client.calls if path == BINDINGS]
-    assert kinds == ["ClusterRole", "Role" if error is FORBIDDEN else "ClusterRole"]
-    assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == (1 if error is FORBIDDEN else 2)
-    clock.pass_seconds(AGAIN_SECONDS + 1)
-    assert shared.name_of(True) == "nodepool-zuul-restricted"
-    required = SharedRoles(client, required=True)
-    required.binding_refused(FORBIDDEN)
-    assert required.name_of(True) == "nodepool-zuul-restricted"
 
 
 # -- what the status of a pod means --

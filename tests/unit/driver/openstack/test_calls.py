@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import json
-import socket
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +21,11 @@ from openstack.proxy import Proxy
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.framework.http.connections import QuickAnswer
 from nodepool.driver.openstack.api import Api
-from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
+from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.service_client import (
     ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
     ServiceLimits,
-    StatsdCounts,
     operation_name,
 )
 from nodepool.driver.openstack.transport import ServiceAbsent, Transport, close, make_http_client
@@ -75,12 +73,6 @@ def test_absent_services(clock: Any) -> None:
         transport.call("block-storage", "GET", "/volumes", "listing volumes")
     away = FastTransport(exceptions.EndpointNotFound("none"))
     assert (away.has("image"), away.asked) == (True, []), "only the catalog is looked at"
-
-
-def test_call() -> None:
-    transport = FastTransport(Response(204))
-    assert transport.call("compute", "POST", "/x", "doing", body={"a": 1}, query={"q": "1"}) == {}
-    assert transport.asked == [("POST", "/x", {"json": {"a": 1}, "params": {"q": "1"}, "raise_exc": False})]
 
 
 # -- pace --
@@ -326,22 +318,6 @@ def test_names_of_calls(service: str, paths: list[str]) -> None:
     proxy: Any = Proxy(Session())
     for path in paths:
         assert operation_name(path) == "_".join(proxy._extract_name(f"https://cloud/v2.1{path}", service, "p1"))
-
-
-def test_statsd_server_whose_name_is_not_known_at_first(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
-    """It is looked for again once in a while; calls do not wait for that each time."""
-    tries: list[float] = []
-
-    def look_up(*_: object, **__: object) -> None:
-        tries.append(clock.now)
-        raise socket.gaierror("unknown")
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    counts = StatsdCounts(StatsdPlace("statsd.example.com", 8125, "openstack.api"))
-    for _ in range(100):
-        counts.count("compute", "GET", "/servers", "200", 0.1)
-        clock.pass_seconds(2.0)
-    assert len(tries) == 1 + 3
 
 
 def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:

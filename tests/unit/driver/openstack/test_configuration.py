@@ -8,15 +8,12 @@ in the file: a cloud can be used, or the problem says why not, without a secret.
 
 from __future__ import annotations
 
-import errno
 import json
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import openstack
@@ -28,7 +25,7 @@ from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import OpenStackDriver
 from nodepool.driver.openstack.adapter import OpenStackAdapter, unheeded
 from nodepool.driver.openstack.cloud import CloudNetworks
-from nodepool.driver.openstack.clouds import CloudProblem, Clouds, host_has_ipv6, settings_of, statsd_of
+from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of, statsd_of
 from nodepool.driver.openstack.transport import Transport, close, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import Sent
@@ -139,26 +136,6 @@ def test_metrics(region_of: Any, monkeypatch: pytest.MonkeyPatch, environ: Any, 
         # Its client has no public name for the address.
         place = (found.host.replace("localhost", "127.0.0.1"), found.port)
         assert (place, found.prefix) == (sdk._addr[:2], region.get_statsd_prefix())
-
-
-@pytest.mark.parametrize(
-    ("address", "found"),
-    [("fd00::2", True), ("2001:db8::2", True), ("fe80::2", False), ("::1", False), ("10.0.0.2", False), (None, False)],
-)
-def test_ipv6_of_the_host(monkeypatch: pytest.MonkeyPatch, address: str | None, found: bool) -> None:
-    """O-12: as openstacksdk tells it; also where a sandbox forbids the question."""
-    pytest.importorskip("psutil", reason="openstacksdk 3 asks another library")
-
-    def addresses() -> Any:
-        if address is None:
-            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return {"eth0": [SimpleNamespace(family=family, address=address)]}
-
-    monkeypatch.undo()
-    monkeypatch.setattr("psutil.net_if_addrs", addresses)
-    assert host_has_ipv6() is found
-    monkeypatch.undo()
 
 
 # -- what is not done, or cannot work --

@@ -68,27 +68,6 @@ def test_what_is_not_configured_is_not_sent(make_cloud: MakeCloud, settings: dic
     assert (sorted(sent), sent["imageRef"]) == (["flavorRef", "imageRef", "metadata", "name"], "upload-1")
 
 
-@pytest.mark.parametrize("volume", [False, True])
-def test_news_of_a_server(make_cloud: MakeCloud, volume: bool) -> None:
-    """L-3: the id is there as soon as the cloud gave it. That it is built wakes no launch, but for its volume."""
-    cloud = make_cloud(label_section(**VOLUME) if volume else None)
-    cloud.stub.answers["POST", "/volumes/v1/metadata"] = {}
-    launch = cloud.creation()
-    assert (launch.external_id, launch.state, launch.complete) == ("s1", "building", False)
-    woken: list[str] = []
-    launch.wake = lambda: woken.append(launch.state)
-    for status, wakes in (("BUILD", volume), ("ERROR", True), ("ACTIVE", True)):
-        woken.clear()
-        cloud.show(server(status=status, **(ATTACHED if volume else {})))
-        assert bool(woken) is wakes, status
-    instance = launch.advance()
-    assert instance is not None
-    assert instance.getQuotaInformation().get_resources() == {**OURS, **(WITH_VOLUME if volume else {})}
-    assert not launch.waiting
-    # O-6: it is marked as ours as soon as it shows.
-    assert cloud.stub.sent("POST") == ["/servers", *["/volumes/v1/metadata"][: int(volume)]]
-
-
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize(("fault", "kind", "failure", "key"), table("openstack", "faults"))
 def test_error_status(
@@ -310,21 +289,6 @@ def test_images(cloud: StubCloud) -> None:
     assert (facts.image_id(image), cloud.stub.count("GET", "/images")) == ("given", 3)
 
 
-def test_networks(cloud: StubCloud) -> None:
-    """Names or ids, in the order of the label; ambiguous ones are errors with a remedy."""
-    networks = [{"id": "n1", "name": "internal"}, {"id": "n2", "name": "x"}, {"id": "n3", "name": "x"}]
-    cloud.stub.answers["GET", "/networks"] = {"networks": networks}
-    label = only_label(cloud.config)
-    label.networks = ["n2", "internal"]
-    assert cloud.facts.network_ids(label) == ["n2", "n1"]
-    label.networks = ["x"]
-    with pytest.raises(LaunchNodepoolException, match="label small: the cloud has 2 networks named 'x'; use ids in"):
-        cloud.facts.network_ids(label)
-    cloud.facts.clear()
-    cloud.stub.services = {"compute", "image"}
-    assert cloud.facts.network_ids(label) == ["x"], "without a network service"
-
-
 # -- lists --
 
 LISTS = ("GET", "/servers/detail")
@@ -370,18 +334,7 @@ def test_list_after_another(
     assert lists.changes_since(at(30)) == at(29 if since and kind is None else 25)
 
 
-@pytest.mark.parametrize(
-    ("listed", "late"),
-    [
-        ([], False),
-        ([server(updated=at(30))], False),
-        ([server(updated=at(20))], False),
-        ([server(updated=at(28))], True),
-        ([server("new", updated=at(28))], True),
-        ([server("new", updated=at(30))], False),
-        ([server("deleted before the list of all", status="DELETED", updated=at(28))], False),
-    ],
-)
+@pytest.mark.parametrize(("listed", "late"), table("openstack", "late_changes"))
 def test_change_that_a_narrow_list_does_not_show(
     lists: ServerLists, cloud: StubCloud, listed: list[dict[str, Any]], late: bool
 ) -> None:
@@ -389,7 +342,7 @@ def test_change_that_a_narrow_list_does_not_show(
     cloud.stub.answers[LISTS] = {"servers": [server(updated=at(20))]}
     lists.list(None)
     cloud.clock.pass_seconds(WIDE_SECONDS)
-    cloud.stub.answers[LISTS] = {"servers": listed}
+    cloud.stub.answers[LISTS] = {"servers": [server(**one) for one in listed]}
     lists.list(lists.changes_since(at(30)))
     assert lists.changes_since(at(30)) == at(25 if late else 29)
     cloud.clock.pass_seconds(LATE_SECONDS)
@@ -451,26 +404,14 @@ def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
         made.getQuotaForLabel(label)
 
 
-def test_labels(adapter: MakeAdapter, transport: StubTransport, caplog: pytest.LogCaptureFixture) -> None:
-    """O-7: a label without its cloud image is not ready, which is logged once. While the cloud is away it is."""
+def test_records_and_consoles(adapter: MakeAdapter, transport: StubTransport) -> None:
+    """reference/configuration 7: only labels with console-log. reference/zookeeper 5: whatever ``external_id`` is."""
     made = adapter()
     label: Any = only_label(made.config)
-    assert made.labelReady(label)
-    label.cloud_image.image_name = "nope"
-    assert [made.labelReady(label) for _ in range(3)] == [False] * 3
-    assert caplog.text.count("label small: the cloud has no usable image 'nope'; correct cloud-image") == 1
-    label.cloud_image.image_name = "other"
-    transport.answers["GET", "/images"] = CloudAway("500")
-    assert [made.labelReady(label) for _ in range(2)] == [True] * 2
-    assert caplog.text.count("Label small: its image could not be looked up: 500") == 1
-    label.cloud_image = None
-    assert made.labelReady(label)
-    # reference/configuration 7: only labels with console-log.
     transport.answers["POST", "/servers/s1/action"] = {"output": "panic"}
     for wanted, console in ((True, "panic"), (False, None)):
         label.console_log = wanted
         assert made.getConsoleLog(label, "s1") == console
-    # reference/zookeeper 5: ``external_id`` is what was stored. There is nothing to delete; leaks are found.
     for odd in ({"a": 1}, ["s1"], 7, True, None):
         machine = made.getDeleteStateMachine(odd, LOG)
         machine.advance()

@@ -111,17 +111,6 @@ def test_ports(make_cloud: MakeCloud) -> None:
     assert len(cloud.stub.sent("DELETE")) == 4
 
 
-def test_floating_ips(make_cloud: MakeCloud) -> None:
-    """D-7: attached to nothing, and forwarding nothing, in two checks."""
-    cloud = make_cloud(**{"clean-floating-ips": True})
-    free, forwards = {"id": "free"}, {"id": "forwards", "port_forwardings": [{"internal_port": 22}]}
-    cloud.stub.answers["GET", "/floatingips"] = {"floatingips": [free, {"id": "used", "port_id": "p"}, forwards]}
-    sweep = Leaks(cloud)
-    for deleted in ([], ["/floatingips/free"]):
-        list(sweep.resources())
-        assert (cloud.stub.sent("DELETE"), sweep.suspected()) == (deleted, not deleted)
-
-
 def test_resources(make_cloud: MakeCloud) -> None:
     """D-3, D-4: volumes that are not in use, and unfinished images, with their metadata; the framework decides."""
     cloud = make_cloud(label_section(**{"boot-from-volume": True}))
@@ -175,24 +164,6 @@ def test_marks(cloud: StubCloud, first: Any, marks: int) -> None:
     sent = [call for call in cloud.stub.calls if call[0] in ("POST", "DELETE")]
     assert sent == [*[MARK] * marks, ("DELETE", "/servers/s1")]
     assert {"metadata": METADATA} in cloud.stub.bodies
-
-
-def test_marks_later(cloud: StubCloud) -> None:
-    """O-6, D-2: trouble does not keep the server; the next look marks it. What is refused is not tried again."""
-    cloud.show(with_volumes("v1"))
-    cloud.stub.answers[MARK] = CloudAway("503")
-    cloud.delete_instance("s1")
-    assert cloud.stub.sent("DELETE") == ["/servers/s1"]
-    cloud.show()
-    sweep = Leaks(cloud)
-    assert sweep.suspected()
-    cloud.stub.answers[MARK] = {}
-    list(sweep.resources())
-    assert (cloud.stub.count(*MARK), sweep.suspected()) == (2, False)
-    cloud.stub.answers["POST", "/volumes/v2/metadata"] = CloudRefused("403", 403)
-    cloud.volumes.begin(["v2"], METADATA)
-    list(sweep.resources())
-    assert len(cloud.stub.sent("POST")) == 3
 
 
 @pytest.mark.parametrize(
