@@ -21,8 +21,7 @@ from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient, core
-from nodepool.driver.kubernetes.errors import OtherOfTheName
+from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient, OtherOfTheName, core
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
 from nodepool.driver.kubernetes.records import (
     PLACE,

@@ -19,13 +19,20 @@ from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.adapter import KubernetesAdapter
-from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient
+from nodepool.driver.kubernetes.adapter import (
+    KubernetesAdapter,
+    Right,
+    RightsCheck,
+    guarded,
+    quotas,
+    reach,
+    rights,
+    told_rights,
+)
+from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient, NotYet
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.errors import NotYet
-from nodepool.driver.kubernetes.preflight import Right, RightsCheck, guarded, quotas, reach, rights, told_rights
-from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, place_view
+from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, TokenView, place_view
 from nodepool.model.quota import QuotaInformation
 
 # `ProjectCloud`: projects of one provider, and what is in them.
@@ -172,10 +179,10 @@ class ProjectCreation(NamespaceCreation):
 
     def not_yet(self, error: Exception) -> bool:
         # A moment passes until we may work in a project that was made for us.
-        return super().not_yet(error) or (self.has_place and isinstance(error, CloudSetup))
+        return super().not_yet(error) or (self._left is not None and isinstance(error, CloudSetup))
 
-    def instance(self, record: KubeRecord) -> KubeInstance:
-        found = super().instance(record)
+    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
+        found = super().instance(record, token)
         # OS-4
         found.host_id = None
         return found
@@ -201,7 +208,7 @@ class OpenShiftAdapter(KubernetesAdapter):
             return super().getQuotaLimits()
         # One may be going at this moment.
         quotas = next(filter(None, (applied(self.client, record.id) for record in known[:ASKED])), [])
-        counted = {record.id: self._use_of(record).quota["compute"] for record in known}
+        counted = {record.id: self._need_by(record.metadata).quota["compute"] for record in known}
         found = of_all(quotas, counted)
         if any(not label.is_pod for pool in self.config.pools.values() for label in pool.labels.values()):
             # How many pods a job makes in its project is not known: the number of pods does not limit that of nodes.

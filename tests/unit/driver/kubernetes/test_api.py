@@ -27,9 +27,8 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.framework.rate import SPREAD_SECONDS, HeldTime
-from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, pieces
+from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, error_of, exists, pieces
 from nodepool.driver.kubernetes.connection import ClusterConnection
-from nodepool.driver.kubernetes.errors import error_of, exists
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
 from nodepool.plan.launch import classify

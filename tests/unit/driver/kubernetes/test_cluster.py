@@ -18,9 +18,8 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.kubernetes import KubernetesDriver
-from nodepool.driver.kubernetes.adapter import KubeDeletion
+from nodepool.driver.kubernetes.adapter import RBAC_GROUP, KubeDeletion
 from nodepool.driver.kubernetes.client import REVIEWS
-from nodepool.driver.kubernetes.preflight import RBAC_GROUP
 from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshift.adapter import ProjectCloud, of_pods
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudSetup
-from nodepool.driver.kubernetes.errors import NotYet
+from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.objects import made_of
 from nodepool.driver.openshift.adapter import (
     FORGOTTEN_SECONDS,
