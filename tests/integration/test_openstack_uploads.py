@@ -187,6 +187,17 @@ def test_lost_answers(uploads: Uploads, operation: str) -> None:
     assert uploads.calls("upload_image") == 1
 
 
+@pytest.mark.parametrize("operation", ["get_image", "delete_image"])
+def test_away_meanwhile(uploads: Uploads, operation: str) -> None:
+    """O-15: so long as the cloud does not say what became of an image, or does not delete it, it is asked again."""
+    uploads.file.write_bytes(DATA * 5)
+    broken = {"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": operation == "delete_image"}
+    away = {"operation": f"image.{operation}", "kind": "503", "count": 2}
+    uploads.simulator.change(image_uploads=[broken], errors=[away])
+    found = uploads.upload()
+    assert [image["id"] for image in uploads.images()] == [found]
+
+
 def test_expired_token(uploads: Uploads) -> None:
     """A new one is fetched, and all data are sent with it."""
     uploads.upload()
@@ -288,6 +299,9 @@ def test_deletion_of_a_protected_one(uploads: Uploads) -> None:
     uploads.meta = {"protected": True}
     found = uploads.upload()
     assert uploads.images()[0]["protected"] is True
+    uploads.simulator.change(errors=[{"operation": "image.update_image", "kind": "403", "count": 1}])
+    with pytest.raises(ImageCreateException, match="is protected, and cannot be unprotected"):
+        uploads.adapter.deleteImage(found)
     uploads.adapter.deleteImage(found)
     assert uploads.images() == []
 

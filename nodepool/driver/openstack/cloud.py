@@ -414,8 +414,11 @@ class FloatingIps:
             wanted = self._nat_networks()
             found = [(port, fixed) for port, fixed in found if port.network in wanted]
             if len({port.network for port, _ in found}) != 1:
+                marked = self._cloud.nat_destination
+                gateway = "not exactly one of them is on a network with a gateway"
+                why = f"none of them is on network {marked}" if marked is not None else gateway
                 raise LaunchNetworkException(
-                    f"provider {self.provider}: server {server.id} has several ports, and {self._why_none()}; mark the "
+                    f"provider {self.provider}: server {server.id} has several ports, and {why}; mark the "
                     "network whose port shall get the floating IP with nat_destination: true in clouds.yaml"
                 )
         return found[0] if found else None
@@ -426,11 +429,6 @@ class FloatingIps:
         if marked is None:
             return self._facts.gateways.get()
         return {network.id for network in self._facts.networks.get() or [] if marked in (network.id, network.name)}
-
-    def _why_none(self) -> str:
-        if self._cloud.nat_destination is None:
-            return "not exactly one of them is on a network with a gateway"
-        return f"none of them is on network {self._cloud.nat_destination}"
 
     def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
         route = (source.id, port.network)
@@ -493,17 +491,11 @@ class FloatingIps:
             ports = {port.id for port in self._api.ports(device=server_id)}
             ids.update(floating.id for floating in near if floating.port in ports)
         for floating_id in ids:
-            self.delete(floating_id)
+            with contextlib.suppress(CloudNotFound):
+                self._api.delete_floating_ip(floating_id)
         with self._lock:
             self._made.pop(server_id, None)
         return len(ids)
-
-    def delete(self, floating_id: str) -> None:
-        """Delete one; blocks. One that is gone is no error."""
-        try:
-            self._api.delete_floating_ip(floating_id)
-        except CloudNotFound:
-            log.debug("Floating IP %s is gone already", floating_id)
 
     # -- leaks --
 

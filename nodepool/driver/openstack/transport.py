@@ -14,7 +14,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
@@ -32,7 +32,7 @@ from nodepool.driver.framework.cloud_errors import (
     retry_after,
     without_login,
 )
-from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
+from nodepool.driver.framework.rate import BucketSize, RateClasses
 from nodepool.driver.openstack.clouds import statsd_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Transport:
         provider: str,
         region: CloudRegion | Any,
         interval: float,
-        make_client: Callable[[Any, str], HttpClient] | None = None,
+        make_client: Callable[[Any, str], Any] | None = None,
         renew: Callable[[Any], Any] = lambda region: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -86,14 +86,18 @@ class Transport:
         size = BucketSize(burst=1, rate=1 / interval if interval > 0 else 0)
         self._classes = RateClasses({}, size, clock, self._sleep)
         self._lock = threading.Lock()
-        self._clients: dict[str, HttpClient] = {}
+        self._clients: dict[str, Any] = {}
         self._absent_until: dict[str, float] = {}
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
         self.stopped.set()
+        self._drop_clients()
+
+    def _drop_clients(self) -> None:
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
+            self._absent_until.clear()
         for client in clients:
             close(client)
 
@@ -108,12 +112,8 @@ class Transport:
         if region is None:
             return
         log.info("Provider %s: clouds.yaml has changed, trying the new settings", self.provider)
-        with self._lock:
-            self.region = region
-            clients, self._clients = list(self._clients.values()), {}
-            self._absent_until.clear()
-        for client in clients:
-            close(client)
+        self.region = region
+        self._drop_clients()
 
     def has(self, service: str) -> bool:
         """Has the catalog this service? Asks the cloud the first time; an absent one is looked for again after a while.
@@ -136,7 +136,7 @@ class Transport:
             return False
         return True
 
-    def _client(self, service: str) -> HttpClient:
+    def _client(self, service: str) -> Any:
         with self._lock:
             client = self._clients.get(service)
         if client is None:
@@ -188,7 +188,9 @@ class Transport:
         # How long data take says nothing of the cloud; a list of changes is shorter than a list of all.
         name = "" if "data" in given else " ".join([what, *given.get("params", ())])
         for _ in range(BUSY_ATTEMPTS):
-            with self._turn(service, what, name) as call:
+            if self.stopped.is_set():
+                raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
+            with self._classes.call(service, name) as call:
                 permit()
                 response = self._guarded(what, service, lambda: self._request(service, method, path, given))
                 status: int = response.status_code
@@ -294,11 +296,6 @@ class Transport:
 
     # -- pace --
 
-    def _turn(self, service: str, what: str, name: str) -> contextlib.AbstractContextManager[Call]:
-        if self.stopped.is_set():
-            raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-        return self._classes.call(service, name)
-
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
             raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
@@ -338,13 +335,7 @@ DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 POOL_SIZE: Final = 32
 
 
-class HttpClient(Protocol):
-    """What is used of a keystoneauth adapter."""
-
-    def request(self, url: str, method: str, **arguments: Any) -> Any: ...
-
-
-def make_http_client(region: CloudRegion, service: str) -> HttpClient:
+def make_http_client(region: CloudRegion, service: str) -> Any:
     """A keystoneauth adapter as openstacksdk sets it up, without the SDK's own layer around each call.
 
     Logs in. Raises ServiceAbsent, and what keystoneauth raises.
@@ -367,8 +358,7 @@ def make_http_client(region: CloudRegion, service: str) -> HttpClient:
         )
         if found is None:
             raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    client: HttpClient = region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
-    return client
+    return region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
 
 
 def _session_of(region: CloudRegion) -> Any:
@@ -386,7 +376,7 @@ def _session_of(region: CloudRegion) -> Any:
     return session
 
 
-def close(client: HttpClient) -> None:
+def close(client: Any) -> None:
     """Close the connections of a client that are not in use."""
     requests_session = getattr(getattr(client, "session", None), "session", None)
     if requests_session is not None:

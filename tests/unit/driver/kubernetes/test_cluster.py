@@ -135,6 +135,27 @@ def give(simulator: KubernetesSimulator, role: dict[str, Any]) -> None:
     bind(simulator, role["metadata"]["name"])
 
 
+def works(driver: str, *labels: str, **keys: Any) -> None:
+    """A node of each label is made, seen by the sweep and deleted; limits are read; ``nodepool check`` is content."""
+    with adapter_of(driver, context=USER, **keys) as adapter:
+        found = list(adapter.preflight())
+        assert [result for result in found if not result.ok] == []
+        adapter.getQuotaLimits()
+        for number, label in enumerate(labels, 1):
+            machine = creation_of(adapter, driver, f"000000000{number}", label)
+            assert drive(machine).connection_port["token"]
+            assert machine.external_id in [resource.id for resource in adapter.listResources()]
+            drive(adapter.getDeleteStateMachine(machine.external_id, LOG))
+
+
+@pytest.mark.parametrize("keys", [{}, {"shared-roles": False}, {"cluster-room": True}], ids=str)
+def test_documented_role(simulator: KubernetesSimulator, keys: dict[str, Any]) -> None:
+    """KU-2, KU-3: the role of the documentation, as it is for these keys, is enough."""
+    given = {key.replace("-", "_"): value for key, value in keys.items()}
+    give(simulator, documented_role(**given, accounts=True))
+    works("kubernetes", "pod", "space", **keys)
+
+
 def test_each_rule_is_needed(simulator: KubernetesSimulator) -> None:
     """KU-3: ``nodepool check`` misses each rule that is taken out."""
     role = documented_role()

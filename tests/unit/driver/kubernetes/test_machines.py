@@ -13,7 +13,7 @@ import pytest
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes.client import CLUSTER_ROLES
-from nodepool.driver.kubernetes.cloud import KIND, DefaultAccounts, KubeCloud, SharedRoles
+from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, KIND, DefaultAccounts, KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import (
     MENDING_SECONDS,
     NamespaceCreation,
@@ -425,6 +425,28 @@ def test_which_shared_role_is_used(client: StandIn, post: Any, get: Any, require
     for _ in range(3):
         assert shared.name_of(True) == ("nodepool-zuul-restricted" if name else None)
     assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == 1
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, CloudNotFound("no", 404, '404 NotFound: clusterroles "x" not found')])
+def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, error: CloudRefused) -> None:
+    """KU-3: one with rights that we do not have is not used for a while; one that was deleted is made again."""
+    cloud.shares_accounts = True
+    clock = ManualClock()
+    shared = cloud.shared_roles = SharedRoles(client, required=False, clock=clock)
+    client.answers["POST", BINDINGS] = [error, {"metadata": {"uid": "b"}}]
+    first = creation(cloud)
+    with pytest.raises(CloudRefused) as refused:
+        first.create(KEY)
+    assert first.refused(refused.value) is refused.value
+    creation(cloud).create(KEY)
+    kinds = [body["roleRef"]["kind"] for _, path, body in client.calls if path == BINDINGS]
+    assert kinds == ["ClusterRole", "Role" if error is FORBIDDEN else "ClusterRole"]
+    assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == (1 if error is FORBIDDEN else 2)
+    clock.pass_seconds(AGAIN_SECONDS + 1)
+    assert shared.name_of(True) == "nodepool-zuul-restricted"
+    required = SharedRoles(client, required=True)
+    required.binding_refused(FORBIDDEN)
+    assert required.name_of(True) == "nodepool-zuul-restricted"
 
 
 # -- what the status of a pod means --

@@ -26,7 +26,7 @@ from openstack.network.v2.network import Network as SdkNetwork
 from openstack.network.v2.port import Port as SdkPort
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.openstack.api import Api, Flavor, FloatingIp, Network, Port, Server, limit
+from nodepool.driver.openstack.api import Api, FloatingIp, Network, Port, Server, limit
 from nodepool.driver.openstack.cloud import CloudNetworks, classify
 from nodepool.driver.openstack.clouds import settings_of
 from nodepool.driver.openstack.transport import ServiceAbsent
@@ -117,13 +117,6 @@ def test_servers(data: dict[str, Any]) -> None:
 def test_times(written: str | None, read: str) -> None:
     """They are compared as texts: those with and without fractions would be in the wrong order."""
     assert Server.of({"id": "s", "updated": written}).updated == read
-
-
-@pytest.mark.parametrize("form", [int, str, float])
-def test_numbers(form: Callable[[int], Any]) -> None:
-    """openstack.compute.v2.flavor has ``ram`` and ``vcpus`` of the type int, whatever is sent."""
-    data = {"id": "1", "name": "m1", "vcpus": form(4), "ram": 8192 if form is str else form(8192)}
-    assert Flavor.of(data) == Flavor("1", "m1", 4, 8192)
 
 
 PORT = Port("a", "n", "ACTIVE", "compute:nova", "s", ("10.0.0.3",))

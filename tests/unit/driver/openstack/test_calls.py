@@ -3,12 +3,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +15,19 @@ from keystoneauth1.discover import normalize_version_number
 from keystoneauth1.session import Session
 from openstack.proxy import Proxy
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds
 from nodepool.driver.openstack.service_client import (
     ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
-    ServiceLimits,
     operation_name,
 )
 from nodepool.driver.openstack.transport import ServiceAbsent, Transport, close, make_http_client
 from nodepool.exceptions import LaunchStatusException
-from nodepool.metrics.statsd import client_of
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, Sent
-from tests.support.statsd_server import StatsdServer
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.openstack.support import FastTransport, MakeSite, Response, Site
 
@@ -187,14 +180,6 @@ def test_token_is_refused(site: Site, method: str) -> None:
     assert site.last.headers["x-auth-token"] == new
 
 
-def test_token_that_is_nearly_over(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O-20: keystoneauth renews it before the call."""
-    old = site.last.headers["x-auth-token"]
-    monkeypatch.setattr(type(site.client.session.auth.auth_ref), "will_expire_soon", lambda *_, **__: True)
-    assert site.is_quick()
-    assert site.last.headers["x-auth-token"] != old
-
-
 def with_header(line: bytes) -> bytes:
     return OK.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
 
@@ -253,63 +238,11 @@ def test_errors_are_not_learned_from(make_site: MakeSite) -> None:
         assert not any(site.is_quick() for _ in range(3))
 
 
-def test_as_often_as_clouds_yaml_says(make_site: MakeSite, clock: ManualClock) -> None:
-    """O-14: ``rate_limit``: each call takes one turn, also a quick one."""
-    with make_site(rate_limit={"compute": 0.5}) as site:
-        begun = clock.now
-        site.learn()
-        assert site.is_quick()
-        site.call(params={"limit": "1"})
-        assert clock.now - begun == pytest.approx(2 * 4, abs=2.1)
-        assert len(site.service.sent) == 4
-
-
-def test_as_many_calls_at_once_as_clouds_yaml_says() -> None:
-    """O-14: ``concurrency``."""
-    turns = ServiceLimits("compute", 0.0, 2)
-    inside: list[int] = []
-    seen: list[int] = []
-
-    def call(number: int) -> None:
-        with turns:
-            inside.append(number)
-            seen.append(len(inside))
-            inside.remove(number)
-
-    with turns, ThreadPoolExecutor(8) as pool:
-        list(pool.map(call, range(200)))
-    assert max(seen) == 1
-
-
 # -- in a simulated cloud --
 
 
 def make(service: str = "compute") -> Any:
     return make_http_client(Clouds().region(CLOUD_NAME, None), service)
-
-
-def test_calls_are_counted_where_clouds_yaml_says(clouds_yaml: Path) -> None:
-    """With openstacksdk's names, by the quick calls as well; its own socket is closed: an open one is a warning."""
-    with OpenStackSimulator() as simulator, StatsdServer() as server:
-        place: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "prefix": "nodepool.task.north-1"}
-        simulator.write_clouds_yaml(clouds_yaml, metrics={"statsd": place})
-        transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
-        api = Api(transport)
-        with closing(client_of("127.0.0.1", server.port)):
-            api.servers()
-            for _ in range(2):
-                with pytest.raises(CloudNotFound):
-                    api.delete_server("none")
-            found = server.drain()
-        transport.close()
-    del transport, api
-    gc.collect()
-    assert all(line.startswith("nodepool.task.north-1.compute.") for line in found)
-    names = [line.removeprefix("nodepool.task.north-1.compute.").partition(":")[0] for line in found]
-    for name, timing in (("GET.servers_detail", 1), ("DELETE.server", 2)):
-        status = "200" if timing == 1 else "404"
-        assert (names.count(f"{name}.{status}"), names.count(f"{name}.attempted")) == (2 * timing, timing)
-    assert sum(line.endswith("|ms") for line in found) == 3
 
 
 @pytest.mark.parametrize(("service", "paths"), table("openstack", "metrics"))

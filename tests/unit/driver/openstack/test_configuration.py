@@ -30,7 +30,7 @@ from nodepool.driver.openstack.transport import Transport, close, make_http_clie
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import Sent
 from tests.unit.driver.azure.tables import table
-from tests.unit.driver.openstack.support import MakeSite, StubClouds, load, only_label, section
+from tests.unit.driver.openstack.support import MakeSite, load, section
 
 Settings = dict[str, Any]
 SECRET = "pass-W0RD"
@@ -77,22 +77,6 @@ def test_calls(make_site: MakeSite, path: str, settings: Settings, version: str 
         first = f"GET {path % {'project_id': site.client.get_project_id()}}/servers/1 HTTP/1.1"
         calls = [sent for sent in site.service.sent if "servers" in sent.first]
         assert {(sent.first, sent.headers.get("openstack-api-version")) for sent in calls} == {(first, version)}
-
-
-@pytest.mark.parametrize(
-    ("settings", "wanted"),
-    [
-        # cloud_region.get_session, get_requests_verify_args. Without api_timeout no call waits for ever.
-        ({}, (60.0, True, None)),
-        ({"api_timeout": 2.5, "insecure": "true"}, (2.5, False, None)),
-        ({"cacert": __file__, "cert": __file__, "key": __file__}, (60.0, __file__, (__file__, __file__))),
-    ],
-)
-def test_session(make_site: MakeSite, settings: Settings, wanted: tuple[Any, ...]) -> None:
-    """The connections of quick calls have them from the session."""
-    with make_site(**settings) as site:
-        session = site.client.session
-        assert (session.timeout, session.verify, session.cert) == wanted
 
 
 @pytest.mark.parametrize(("settings", "found"), table("openstack", "catalog"))
@@ -229,21 +213,6 @@ def test_no_key_is_forgotten() -> None:
     found = {name for file in files for names in read.findall(file.read_text("utf-8")) for name in names}
     known = {name for names in table("openstack", "keys").values() for name in names}
     assert found - {""} - known == set()
-
-
-def test_what_follows() -> None:
-    """reference/configuration 7: what comes from the pool, the top-level image, and clouds.yaml."""
-    plain = {"name": "small", "diskimage": "fedora", "min-ram": 1}
-    pool = {"networks": ["internal"], "host-key-checking": False, "max-volumes": 3}
-    images = [{"name": "fedora", "config-drive": True}]
-    config, whole = load(section(plain, pool=pool, diskimages=images), StubClouds(image_format="raw"))
-    label, image = only_label(config), config.diskimages["fedora"]
-    assert (label.networks, label.host_key_checking, label.config_drive) == (["internal"], False, True)
-    assert (image.username, image.python_path, image.shell_type) == ("builder", "/py", "csh")
-    assert (config.image_type, whole.diskimages["fedora"].image_types, config.uses_volumes) == ("raw", {"raw"}, True)
-    other, _ = load(section(pool={"availability-zones": [""]}))
-    assert (only_label(other).pool.azs, other.image_type, other.uses_volumes) == ([None], "qcow2", False)
-    assert load(section(plain), StubClouds(auth={"password": "new"}))[0] != load(section(plain))[0]
 
 
 @pytest.mark.parametrize(("change", "text"), table("openstack", "bad_sections"))

@@ -404,6 +404,13 @@ def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
         made.getQuotaForLabel(label)
 
 
+def test_image_while_the_cloud_is_away(adapter: MakeAdapter, transport: StubTransport) -> None:
+    """O-7: a label counts as ready; its launch will show."""
+    made = adapter()
+    transport.answers["GET", "/images"] = CloudAway("500")
+    assert made.labelReady(only_label(made.config))
+
+
 def test_records_and_consoles(adapter: MakeAdapter, transport: StubTransport) -> None:
     """reference/configuration 7: only labels with console-log. reference/zookeeper 5: whatever ``external_id`` is."""
     made = adapter()

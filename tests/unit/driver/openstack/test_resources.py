@@ -120,9 +120,14 @@ def test_resources(make_cloud: MakeCloud) -> None:
     images = {"images": [{"id": "i1", **METADATA}, {"id": "i2"}]}
     unfinished = {"status": "saving", "visibility": "private"}
     cloud.stub.answers["GET", "/images"] = lambda body, query: images if query == unfinished else {"images": []}
-    volume, image = Leaks(cloud).resources()
+    sweep = Leaks(cloud)
+    volume, image = sweep.resources()
     assert ((volume.id, volume.usable), (image.id, image.usable)) == (("v1", True), ("i1", False))
-    assert all(found.metadata.items() >= METADATA.items() for found in (volume, image))
+    cloud.stub.answers |= {("DELETE", path): {} for path in ("/volumes/v1", "/images/i1")}
+    for found in (volume, image):
+        assert found.metadata.items() >= METADATA.items()
+        sweep.delete(found)
+    assert cloud.stub.sent("DELETE") == ["/volumes/v1", "/images/i1"]
 
 
 # -- volumes --
@@ -183,6 +188,17 @@ def test_the_search_marks_what_was_not_marked(cloud: StubCloud, shown: dict[str,
     list(Leaks(cloud).resources())
     cloud.delete_instance("s1")
     assert len(cloud.stub.sent("POST")) == marks
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_server_that_is_in_no_list(make_cloud: MakeCloud, known: bool) -> None:
+    """O-6: after a restart nothing is known of it. Only the answer to the deletion counts."""
+    cloud = make_cloud(label_section(**{"boot-from-volume": True}))
+    cloud.stub.answers[MARK] = {}
+    if known:
+        cloud.stub.answers["GET", "/servers/s1"] = {"server": with_volumes("v1")}
+    cloud.delete_instance("s1")
+    assert (cloud.stub.count(*MARK), cloud.stub.sent("DELETE")) == (int(known), ["/servers/s1"])
 
 
 @pytest.mark.parametrize(
