@@ -26,7 +26,7 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
 )
-from nodepool.driver.framework.rate import SPREAD_SECONDS, HeldTime
+from nodepool.driver.framework.rate import SPREAD_SECONDS
 from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, error_of, exists, pieces
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
@@ -252,20 +252,6 @@ def test_events(cluster: Cluster, events: list[str], changes: list[str], again: 
     assert heard.events == ["listed", *changes]
     watch.turn()
     assert heard.events.count("listed") == 1 + again
-
-
-def test_watch_that_is_put_off(cluster: Cluster) -> None:
-    """CM-5: what waits for its events waits while it waits for its turn."""
-    heard, held = Heard(), HeldTime(cluster.clock)
-    watch = Watch(cluster.client, "pod", "/api/v1/pods", "", heard, held=(held,))
-    event = json.dumps({"type": "ADDED", "object": POD}) + "\n"
-    cluster.answers(LIST, raw(429, b"", "Retry-After: 60"), raw(200, event.encode()))
-    heard.stop = watch.stop
-    watch.start()
-    watch.join()
-    assert heard.events[-1] == "changed a"
-    assert cluster.times[2] >= cluster.times[1] + 60
-    assert held.seconds == pytest.approx(cluster.times[2] - cluster.times[1])
 
 
 @rows(__file__, "watches")

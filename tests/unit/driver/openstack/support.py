@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import threading
@@ -23,6 +24,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.recording_server import RecordingServer, Sent
+from tests.unit.driver.azure.tables import table
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 METADATA = {"nodepool_node_id": "0000000042", "nodepool_pool_name": "main", "nodepool_provider_name": "cloud-a"}
@@ -49,15 +51,8 @@ def label_section(**more: Any) -> dict[str, Any]:
 
 def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A provider section with one pool and one label."""
-    return {
-        "name": "cloud-a",
-        "driver": "openstack",
-        "cloud": "example",
-        "diskimages": [{"name": "fedora"}],
-        "cloud-images": [{"name": "debian", "username": "debian"}],
-        "pools": [{"name": "main", "labels": [label or label_section()], **(pool or {})}],
-        **more,
-    }
+    pools = [{"name": "main", "labels": [label or label_section()], **(pool or {})}]
+    return copy.deepcopy({**table("openstack", "things")["section"], "pools": pools, **more})
 
 
 def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackProviderConfig, Config]:
@@ -88,17 +83,10 @@ class StubTransport:
     def __init__(self) -> None:
         self.stopped = threading.Event()
         self.services = {"compute", "network", "image", "block-storage"}
-        self.answers: dict[tuple[str, str], Any] = {
-            ("GET", "/servers/detail"): {"servers": []},
-            ("GET", "/flavors/detail"): {"flavors": [{"id": "f1", "name": "m1", "vcpus": 2, "ram": 4096}]},
-            ("GET", "/images"): lambda body, query: {
-                "images": [{"id": "i1", "name": "debian", "status": "active"}] if query.get("name") == "debian" else []
-            },
-            ("GET", "/networks"): {"networks": [{"id": "n1", "name": "internal"}]},
-            ("POST", "/servers"): {"server": {"id": "s1"}},
-            ("DELETE", "/servers/s1"): {},
-            ("GET", "/floatingips"): {"floatingips": []},
-        }
+        shown = copy.deepcopy(table("openstack", "things")["answers"])
+        self.answers: dict[tuple[str, str], Any] = {tuple(call.split()): answer for call, answer in shown.items()}
+        images = self.answers["GET", "/images"]
+        self.answers["GET", "/images"] = lambda body, query: images if query.get("name") == "debian" else {"images": []}
         self.calls: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
 
@@ -169,18 +157,7 @@ class StubCloud(OpenStackCloud):
 
 def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[str, Any]:
     """A server as Nova shows it."""
-    return {
-        "id": server_id,
-        "name": "np0000000042",
-        "status": status,
-        "metadata": METADATA,
-        "addresses": {"internal": [{"addr": "10.0.0.5", "version": 4, "OS-EXT-IPS:type": "fixed"}]},
-        "flavor": {"id": "f1"},
-        "OS-EXT-AZ:availability_zone": "nova",
-        "hostId": "h1",
-        "updated": "2026-01-01T12:00:00Z",
-        **more,
-    }
+    return {**table("openstack", "things")["server"], "id": server_id, "status": status, "metadata": METADATA, **more}
 
 
 class Stopped(threading.Event):
