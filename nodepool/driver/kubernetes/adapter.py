@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the framework asks of a cluster of Kubernetes (reference/driver 9).
 
-First `KubernetesAdapter`, then the deletion of what was made for a node.
+First `KubernetesAdapter`, then the deletion of what was made for a node, then what ``nodepool check`` finds out.
 """
 
 from __future__ import annotations

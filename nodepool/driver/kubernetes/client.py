@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to the API of a cluster, as JSON.
 
-First the client, then answers that go on for minutes, then paths of the API and calls that several parts make.
+First the client, then answers that go on for minutes, then paths of the API and calls that several parts make, then
+errors.
 """
 
 from __future__ import annotations
@@ -258,7 +259,12 @@ class KubeClient:
             if data is not None:
                 headers["Content-Type"] = "application/json"
             timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
-            options = {"timeout": timeout, "preload_content": not stream, "retries": False, "redirect": False}
+            options: dict[str, Any] = {
+                "timeout": timeout,
+                "preload_content": not stream,
+                "retries": False,
+                "redirect": False,
+            }
             response = pool.request(method, access.host + target, body=data, headers=headers, **options)
         except (NewConnectionError, ConnectTimeoutError, ProxyError, SSLError) as error:
             raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None

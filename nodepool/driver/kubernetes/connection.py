@@ -3,6 +3,8 @@
 
 A kubeconfig says it, or the launcher's own pod.
 
+First how a kubeconfig is read, then what it says (`ClusterAccess`).
+
 Files with certificates and tokens are read again when they change, and when the cluster refuses the credentials.
 """
 

@@ -528,10 +528,9 @@ class Preflight:
 
     def _groups(self, pool: OpenStackPool) -> Iterator[str]:
         there = self._cloud.api.security_groups() if pool.security_groups else None
-        for group in pool.security_groups if there is not None else ():
-            if group not in there:
-                remedy = "correct security-groups of the pool, or make the group"
-                yield f"the project has no security group {group!r}; {remedy}"
+        for group in [] if there is None else [group for group in pool.security_groups if group not in there]:
+            remedy = "correct security-groups of the pool, or make the group"
+            yield f"the project has no security group {group!r}; {remedy}"
 
     def _flavor(self, label: OpenStackLabel) -> Iterator[str]:
         if choose_flavor(self._cloud.facts.flavors.get(), label.flavor_name, label.min_ram) is None:

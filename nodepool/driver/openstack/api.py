@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls that the driver makes. All block; errors are those of `nodepool.driver.openstack.transport`."""
+"""The calls that the driver makes, then what services say.
+
+All calls block; errors are those of `nodepool.driver.openstack.transport`.
+"""
 
 from __future__ import annotations
 
@@ -509,7 +512,8 @@ class FloatingIp(NamedTuple):
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> FloatingIp:
         keys = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
-        return cls(*(str(data.get(key) or "") for key in keys), bool(data.get("port_forwardings")))
+        found, address, port, fixed = (str(data.get(key) or "") for key in keys)
+        return cls(found, address, port, fixed, bool(data.get("port_forwardings")))
 
 
 class Volume(NamedTuple):

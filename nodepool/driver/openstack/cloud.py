@@ -2,7 +2,7 @@
 """What the parts of one OpenStack provider share.
 
 First the API, its servers and what is known of the cloud (`OpenStackCloud`), then how servers are listed, then volumes,
-then floating IPs.
+then floating IPs, then what seldom changes, then a server and its addresses.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """One call to one service: pace (O-14), plain JSON, and errors that can be told apart.
 
 SDK objects are left out on purpose: to make one of each server in each list costs more than all the rest of a launch.
-After the call comes the session of openstacksdk as an HTTP client.
+After the call comes the session of openstacksdk as an HTTP client, then what can go wrong.
 """
 
 from __future__ import annotations

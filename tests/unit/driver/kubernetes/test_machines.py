@@ -26,6 +26,7 @@ from nodepool.driver.kubernetes.records import (
     SECRET,
     KubeRecord,
     PodView,
+    TokenView,
     Verdict,
     of_pod,
     token_view,
@@ -279,7 +280,7 @@ class Launch(NamespaceCreation):
         super().__init__(cloud, label_of(), METADATA, None, LOG)
         self.create(KEY)
 
-    def instance(self, record: KubeRecord) -> Any:
+    def instance(self, record: KubeRecord, token: TokenView | None = None) -> Any:
         return record
 
     def look(self) -> tuple[str, str, str] | None:

@@ -42,7 +42,8 @@ def test_no_answer(
     with pytest.raises(kind) as caught:
         FastTransport(getattr(exceptions, name)(said, **more)).get()
     assert type(caught.value) is kind
-    assert caught.value.maybe_done is maybe_done
+    error: Any = caught.value
+    assert error.maybe_done is maybe_done
     assert text in str(caught.value)
     assert "pass-W0RD" not in str(caught.value)
 
