@@ -35,7 +35,6 @@ from nodepool.driver.framework.cloud_errors import (
 from nodepool.driver.framework.http.rest_calls import PROXY
 from nodepool.driver.framework.rate import BucketSize, RateClasses
 from nodepool.driver.kubernetes.connection import ApiAnswer, ClusterAccess, ClusterConnection
-from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeClient")
@@ -258,14 +257,9 @@ class KubeClient:
             headers = {"Accept": "application/json", **access.headers()}
             if data is not None:
                 headers["Content-Type"] = "application/json"
-            timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
-            options: dict[str, Any] = {
-                "timeout": timeout,
-                "preload_content": not stream,
-                "retries": False,
-                "redirect": False,
-            }
-            response = pool.request(method, access.host + target, body=data, headers=headers, **options)
+            url, timeout = access.host + target, urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
+            options: dict[str, Any] = {"timeout": timeout, "retries": False, "redirect": False}
+            response = pool.request(method, url, body=data, headers=headers, preload_content=not stream, **options)
         except (NewConnectionError, ConnectTimeoutError, ProxyError, SSLError) as error:
             raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None
         except (HTTPError, OSError) as error:
@@ -393,26 +387,12 @@ PROJECT_REQUESTS: Final = "/apis/project.openshift.io/v1/projectrequests"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 NODES: Final = "/api/v1/nodes"
 CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
-_OPENSHIFT_RBAC: Final = "/apis/authorization.openshift.io/v1/namespaces"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 
 
 def core(plural: str, place: str | None = None) -> str:
     """Path of a kind of the core group, in a namespace or (None) in all of them."""
     return f"{NAMESPACES}/{place}/{plural}" if place else f"/api/v1/{plural}"
-
-
-def rbac(plural: str, place: str) -> str:
-    return f"{_RBAC}/{place}/{plural}"
-
-
-def openshift_rbac(plural: str, place: str) -> str:
-    return f"{_OPENSHIFT_RBAC}/{place}/{plural}"
-
-
-def selector_of(provider: str) -> str:
-    """Selects what is made for nodes of a provider."""
-    return f"{tags.PROVIDER_KEY}={provider}"
 
 
 def create(client: KubeClient, path: str, body: Object, permit: Callable[[], None] = lambda: None) -> Object | None:

@@ -73,7 +73,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         super().__init__(provider)
         self.client = client
         self.clock: Callable[[], float] = monotonic
-        self.selector = kubernetes_client.selector_of(provider)
+        self.selector = f"{tags.PROVIDER_KEY}={provider}"
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
         #: None = each namespace has a role of its own.

@@ -136,9 +136,9 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         shared = None if roles is None else roles.name_of(is_pod)
         found = []
         if shared is None:
-            found.append((client.rbac("roles", name), objects.role(labels, is_pod)))
+            found.append((f"{client.RBAC}/{name}/roles", objects.role(labels, is_pod)))
         binding = objects.role_binding(name, labels, is_pod, shared, account)
-        found.append((client.rbac("rolebindings", name), binding))
+        found.append((f"{client.RBAC}/{name}/rolebindings", binding))
         return found
 
     def shares_account(self) -> bool:

@@ -139,6 +139,7 @@ class ProjectCloud(KubeCloud):
 
 # `ProjectCreation`: the launch of a node in a project of its own, with or without a pod (OS-1 to OS-4).
 
+_RBAC: Final = "/apis/authorization.openshift.io/v1/namespaces"
 #: Role of the service account in its project, and the name of the binding.
 ADMIN: Final = "admin"
 BINDING: Final = "admin-0"
@@ -155,17 +156,15 @@ class ProjectCreation(NamespaceCreation):
         body = project_request(self.name, self.labels, self.label.annotations)
         made = kubernetes_client.create(self.cloud.client, kubernetes_client.PROJECT_REQUESTS, body, self.permit)
         if made is None:
-            self.check_place(self._project_of_our_name())
+            try:
+                found = self.found_place(kubernetes_client.PROJECTS)
+            except CloudSetup as error:
+                # Our rights have not come yet, or have gone with the project of the attempt before, which still ends.
+                raise NotYet(str(error)) from error
+            self.check_place(found)
         else:
             # A template of the cluster may leave out what says whose it is.
             self.place_is(made)
-
-    def _project_of_our_name(self) -> kubernetes_client.Object:
-        try:
-            return self.found_place(kubernetes_client.PROJECTS)
-        except CloudSetup as error:
-            # Our rights have not come yet, or have gone with the project of the attempt before, which is still going.
-            raise NotYet(str(error)) from error
 
     def rights_of(self, account: str) -> list[tuple[str, kubernetes_client.Object]]:
         binding = {
@@ -175,7 +174,7 @@ class ProjectCreation(NamespaceCreation):
             "roleRef": {"name": ADMIN},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.name}],
         }
-        return [(kubernetes_client.openshift_rbac("rolebindings", self.name), binding)]
+        return [(f"{_RBAC}/{self.name}/rolebindings", binding)]
 
     def not_yet(self, error: Exception) -> bool:
         # A moment passes until we may work in a project that was made for us.

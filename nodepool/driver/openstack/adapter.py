@@ -203,15 +203,16 @@ class OpenStackAdapter(Adapter):
         timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
         known = {"md5": md5, "sha256": sha256}
         given = (image_name, filename, wanted, properties, known, timeout)
-        if self.config.image_by_task:
+        # The cloud takes images only through its object storage, or wants them in its staging area, to import them.
+        if self.config.wants("image_api_use_tasks"):
             return self._images.upload_by_task(self.cloud.transport.region, *given)
-        return self._images.upload(*given, self.config.image_by_import)
+        return self._images.upload(*given, self.config.wants("image_upload_use_import"))
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
-        return self._images.list(unmarked=self.config.image_by_task)
+        return self._images.list(unmarked=self.config.wants("image_api_use_tasks"))
 
     # -- trouble --
 

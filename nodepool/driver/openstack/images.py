@@ -228,18 +228,15 @@ class OpenStackImages:
             marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
             if marked and image.id not in seen:
                 seen.add(image.id)
-                yield _listed(image)
+                yield ListedImage(
+                    image.id, image.name, {key: text for key, text in told.items() if isinstance(text, str)}
+                )
 
     def _all(self) -> Iterator[Image]:
         """Visible images; one may come twice."""
         # Lists of Glance leave out hidden images, unless they are asked for.
         for filters in ({}, {"os_hidden": "true"}):
             yield from self._api.images(limit=PAGE, **filters)
-
-
-def _listed(image: Image) -> ListedImage:
-    texts = {key: value for key, value in image.properties.items() if isinstance(value, str)}
-    return ListedImage(image.id, image.name, texts)
 
 
 # One upload to Glance: the record of an image, its data, maybe an import, and what goes wrong in between.
@@ -464,7 +461,7 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
     :raises OSError: the file cannot be read.
     """
     stored = stored_content(image)
-    if _converted(image, image_format):
+    if _text(image.properties.get("disk_format")) not in (None, image_format):
         return _wrong_conversion(image, image_format, stored, content)
     sent = ImageContent.of(content.size, **checksums)
     if stored.size == sent.size and not sent.checksums.keys() & stored.checksums.keys():
@@ -474,12 +471,6 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
         if algorithm:
             sent = ImageContent(sent.size, {algorithm: content.checksum(algorithm)})
     return difference(sent, stored)
-
-
-def _converted(image: Image, image_format: str) -> bool:
-    """Has the cloud made an image of another format of ours?"""
-    found = _text(image.properties.get("disk_format"))
-    return found is not None and found != image_format
 
 
 def _wrong_conversion(image: Image, image_format: str, stored: ImageContent, content: Content) -> str | None:

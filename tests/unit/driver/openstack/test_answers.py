@@ -134,7 +134,7 @@ def test_floating_ips(data: dict[str, Any], parts: list[Any]) -> None:
 
 @pytest.mark.parametrize(("data", "parts"), table("openstack", "ports"))
 def test_ports(data: dict[str, Any], parts: list[Any]) -> None:
-    data, wanted = {"id": "a", **data}, Port(*parts[:5], addresses=tuple(parts[5]))
+    data, wanted = {"id": "a", **data}, Port._make([*parts[:5], tuple(parts[5])])
     sdk = SdkPort.existing(**data)
     assert Api(FastTransport(Response(200, {"ports": [data]}))).ports("s") == [wanted]
     read = [value or "" for value in (sdk.network_id, sdk.status, sdk.device_owner, sdk.device_id)]
