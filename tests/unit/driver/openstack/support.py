@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nodepool.config.objects import Config, DiskImage, Label
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.http.connections import QuickAnswer
 from nodepool.driver.openstack.cloud import OpenStackCloud, OpenStackInstance
@@ -73,6 +74,12 @@ def only_label(config: OpenStackProviderConfig) -> OpenStackLabel:
     (pool,) = config.pools.values()
     (label,) = pool.labels.values()
     return label
+
+
+def answer_of(cell: Any) -> Any:
+    """What a table says: an answer, or the name of an error with its arguments."""
+    kinds = vars(cloud_errors)
+    return kinds[cell[0]](*cell[1:]) if isinstance(cell, list) and cell[0] in kinds else cell
 
 
 class StubTransport:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from openstack.cloud import _utils
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudQuota, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
 from nodepool.driver.openstack.adapter import OpenStackAdapter, ServerDeletion
 from nodepool.driver.openstack.api import Flavor, Server
 from nodepool.driver.openstack.cloud import LATE_SECONDS, WIDE_SECONDS, ServerLists, choose_flavor, missing_flavor
@@ -20,7 +20,6 @@ from nodepool.driver.statemachine.inventory import ChangesNotListed
 from nodepool.exceptions import (
     LaunchNetworkException,
     LaunchNodepoolException,
-    QuotaException,
     RuntimeConfigurationException,
 )
 from nodepool.plan.launch import Failure, classify
@@ -31,6 +30,7 @@ from tests.unit.driver.openstack.support import (
     LOG,
     StubCloud,
     StubTransport,
+    answer_of,
     label_section,
     load,
     only_label,
@@ -48,18 +48,7 @@ ATTACHED: dict[str, Any] = {"os-extended-volumes:volumes_attached": [{"id": "v1"
 # -- launches --
 
 
-@pytest.mark.parametrize(
-    ("settings", "networks"),
-    [
-        ({}, None),
-        # cloud/_compute.py, create_server: from 2.37 on a request must say that Nova may choose them.
-        ({"compute_default_microversion": "2.36"}, None),
-        ({"compute_default_microversion": "2.37"}, "auto"),
-        ({"compute_default_microversion": "latest"}, "auto"),
-        # openstacksdk's rule: without networks the ``default_interface`` is used.
-        ({"networks": [{"name": "internal", "default_interface": True}]}, [{"uuid": "n1"}]),
-    ],
-)
+@pytest.mark.parametrize(("settings", "networks"), table("openstack", "networks_that_are_sent"))
 def test_what_is_not_configured_is_not_sent(make_cloud: MakeCloud, settings: dict[str, Any], networks: Any) -> None:
     cloud = make_cloud(settings=settings)
     cloud.creation("upload-1", None)
@@ -150,22 +139,10 @@ def test_floating_ip(make_cloud: MakeCloud, monkeypatch: pytest.MonkeyPatch, row
         assert sent == {"floating_network_id": source, "port_id": "p1", "fixed_ip_address": "10.0.0.5"}
 
 
-PORT_WENT = "404 Port p1 could not be found."
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "asked"),
-    [
-        # A network without a router to the outside needs none; that is asked once in a while.
-        (CloudNotFound("404 External network is not reachable", 404), None, [1, 1, 2]),
-        # neutron_lib.exceptions.PortNotFound is a 404, too: of the network it says nothing.
-        (CloudNotFound(PORT_WENT, 404, PORT_WENT), CloudNotFound, [1, 2, 3]),
-        (CloudQuota("Quota exceeded for floatingip", 409), QuotaException, [1, 2, 3]),
-    ],
-)
-def test_no_floating_ip(cloud: StubCloud, error: Exception, kind: type[Exception] | None, asked: list[int]) -> None:
+@pytest.mark.parametrize(("error", "kind", "asked"), table("openstack", "no_floating_ip"))
+def test_no_floating_ip(cloud: StubCloud, error: list[Any], kind: type[Exception] | None, asked: list[int]) -> None:
     """O-5"""
-    with_floating_ips(cloud).stub.answers["POST", "/floatingips"] = error
+    with_floating_ips(cloud).stub.answers["POST", "/floatingips"] = answer_of(error)
     for wanted in asked:
         if kind is None:
             assert cloud.launched().interface_ip == "10.0.0.5"
@@ -218,18 +195,7 @@ def fips(cloud: StubCloud) -> StubCloud:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize(
-    ("seen", "port", "wanted"),
-    [
-        ({}, "p1", True),
-        # After a restart nothing is known of the server yet.
-        (None, "p1", True),
-        ({"addresses": {}}, "p1", True),
-        # Addresses of different networks may be equal: the port decides.
-        ({}, "p7", False),
-        ({"accessIPv4": "9.9.9.9"}, "p1", None),
-    ],
-)
+@pytest.mark.parametrize(("seen", "port", "wanted"), table("openstack", "floating_ip_deleted"))
 def test_deletion_of_a_floating_ip(
     cloud: StubCloud, seen: dict[str, Any] | None, port: str, wanted: bool | None, listed: bool
 ) -> None:
@@ -313,17 +279,14 @@ def test_wide_and_narrow_lists(lists: ServerLists, cloud: StubCloud, latest: str
 
 
 @pytest.mark.parametrize("since", [None, at(25)])
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [({"servers": []}, None), (CloudAway("503"), CloudAway), (CloudRefused("no", 400), CloudRefused)],
-)
+@pytest.mark.parametrize(("answer", "kind"), table("openstack", "lists_after_another"))
 def test_list_after_another(
     lists: ServerLists, cloud: StubCloud, since: str | None, answer: Any, kind: type[Exception] | None
 ) -> None:
     """D-2, O-8: wide after one of all, or one that failed. A cloud that refuses changes is asked for everything."""
     for wanted in (25, 29):
         assert lists.changes_since(at(30)) == at(wanted)
-    cloud.stub.answers[LISTS] = answer
+    cloud.stub.answers[LISTS] = answer_of(answer)
     if kind is None:
         lists.list(since)
     else:

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, NotFoundByProxy
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, NotFoundByProxy
 from nodepool.driver.openstack.adapter import OLD_VOLUMES_SECONDS, Leaks
 from nodepool.driver.openstack.api import Api, Image
 from nodepool.driver.openstack.images import Content, OpenStackImages, wrong
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.azure.tables import table
-from tests.unit.driver.openstack.support import METADATA, StubCloud, StubTransport, label_section, server
+from tests.unit.driver.openstack.support import METADATA, StubCloud, StubTransport, answer_of, label_section, server
 
 MakeCloud = Callable[..., StubCloud]
 
@@ -147,21 +147,11 @@ def cloud(request: pytest.FixtureRequest, make_cloud: MakeCloud) -> StubCloud:
     return made
 
 
-@pytest.mark.parametrize(
-    ("first", "marks"),
-    [
-        (None, 1),
-        ({}, 1),
-        # 404 right after Nova made it; cinder.volume.api.API._update_volume_metadata refuses it for some states.
-        (CloudNotFound("404", 404), 2),
-        (CloudRefused("Updating volume metadata is not allowed", 400), 2),
-        (CloudAway("503"), 2),
-    ],
-)
+@pytest.mark.parametrize(("first", "marks"), table("openstack", "marks"))
 def test_marks(cloud: StubCloud, first: Any, marks: int) -> None:
     """O-6: it is marked before its server is deleted, unless that was done; once."""
     if first is not None:
-        cloud.stub.answers[MARK] = first
+        cloud.stub.answers[MARK] = answer_of(first)
         cloud.volumes.begin(["v1"], METADATA)
         cloud.stub.answers[MARK] = {}
     cloud.show(with_volumes("v1"))
@@ -201,20 +191,11 @@ def test_a_server_that_is_in_no_list(make_cloud: MakeCloud, known: bool) -> None
     assert (cloud.stub.count(*MARK), cloud.stub.sent("DELETE")) == (int(known), ["/servers/s1"])
 
 
-@pytest.mark.parametrize(
-    ("answer", "ours", "lists"),
-    [
-        ({"volumes": []}, False, 2),
-        ({"volumes": [{"id": "v1", "metadata": OTHER}]}, True, 2),
-        ({"volumes": [{"id": "v1", "metadata": METADATA}]}, True, 4),
-        (CloudRefused("403", 403), False, 2),
-        (CloudAway("503"), False, 2),
-    ],
-)
+@pytest.mark.parametrize(("answer", "ours", "lists"), table("openstack", "earlier_volumes"))
 def test_volumes_of_earlier_labels(make_cloud: MakeCloud, answer: Any, ours: bool, lists: int) -> None:
     """D-2: what their servers left is found, in two looks in a row; for nothing it is not looked for often."""
     cloud = make_cloud()
-    cloud.stub.answers[LIST] = answer
+    cloud.stub.answers[LIST] = answer_of(answer)
     sweep = Leaks(cloud)
     for _ in range(3):
         list(sweep.resources())
