@@ -28,7 +28,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.rate import SPREAD_SECONDS
 from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, error_of, exists, pieces
-from nodepool.driver.kubernetes.connection import ClusterConnection
+from nodepool.driver.kubernetes.connection import LOOK_SECONDS, ClusterConnection
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
 from nodepool.plan.launch import classify
@@ -403,3 +403,15 @@ def test_context(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(LoginRefused, match=r"there is no kubeconfig at .*; write a kubeconfig, or set KUBECONFIG$"):
         ClusterConnection("p", None).access()
+
+
+def test_token_that_changes(directory: Path) -> None:
+    """KU-1: files that a kubeconfig names are read afresh when they change; else connections stay."""
+    clock = ManualClock()
+    connection = ClusterConnection("p", "one", clock)
+    first = connection.access()
+    clock.pass_seconds(LOOK_SECONDS + 1)
+    assert connection.access() is first
+    (directory / "token").write_text("the second")
+    clock.pass_seconds(LOOK_SECONDS + 1)
+    assert connection.access().bearer_token() == "the second"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +18,11 @@ from openstack.proxy import Proxy
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.clouds import Clouds
+from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
 from nodepool.driver.openstack.service_client import (
     ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
+    StatsdCounts,
     operation_name,
 )
 from nodepool.driver.openstack.transport import ServiceAbsent, Transport, close, make_http_client
@@ -246,6 +248,22 @@ def test_names_of_calls(service: str, paths: list[str]) -> None:
     proxy: Any = Proxy(Session())
     for path in paths:
         assert operation_name(path) == "_".join(proxy._extract_name(f"https://cloud/v2.1{path}", service, "p1"))
+
+
+def test_statsd_server_whose_name_is_not_known_at_first(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
+    """It is looked for again once in a while; calls do not wait for that each time."""
+    tries: list[float] = []
+
+    def look_up(*_: object, **__: object) -> None:
+        tries.append(clock.now)
+        raise socket.gaierror("unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    counts = StatsdCounts(StatsdPlace("statsd.example.com", 8125, "openstack.api"))
+    for _ in range(100):
+        counts.count("compute", "GET", "/servers", "200", 0.1)
+        clock.pass_seconds(2.0)
+    assert len(tries) == 1 + 3
 
 
 def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
