@@ -187,15 +187,22 @@ def test_lost_answers(uploads: Uploads, operation: str) -> None:
     assert uploads.calls("upload_image") == 1
 
 
-@pytest.mark.parametrize("operation", ["get_image", "delete_image"])
-def test_away_meanwhile(uploads: Uploads, operation: str) -> None:
-    """O-15: so long as the cloud does not say what became of an image, or does not delete it, it is asked again."""
+@pytest.mark.parametrize(
+    ("operation", "by_import"), [("get_image", False), ("delete_image", False), ("get_image", True)]
+)
+def test_away_meanwhile(uploads: Uploads, operation: str, by_import: bool) -> None:
+    """O-15, O-16: so long as the cloud does not say what became of an image, or does not delete it, it is asked again.
+
+    An import goes on while the cloud is away.
+    """
+    prepare(uploads, by_import)
     uploads.file.write_bytes(DATA * 5)
     broken = {"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": operation == "delete_image"}
     away = {"operation": f"image.{operation}", "kind": "503", "count": 2}
-    uploads.simulator.change(image_uploads=[broken], errors=[away])
+    uploads.simulator.change(image_uploads=[] if by_import else [broken], errors=[away])
     found = uploads.upload()
     assert [image["id"] for image in uploads.images()] == [found]
+    assert uploads.calls("stage_image" if by_import else "create_image") == (2 if operation == "delete_image" else 1)
 
 
 def test_expired_token(uploads: Uploads) -> None:
