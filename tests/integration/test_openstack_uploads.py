@@ -198,7 +198,7 @@ def test_away_meanwhile(uploads: Uploads, operation: str, by_import: bool) -> No
     prepare(uploads, by_import)
     uploads.file.write_bytes(DATA * 5)
     broken = {"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": operation == "delete_image"}
-    away = {"operation": f"image.{operation}", "kind": "503", "count": 2}
+    away = {"operation": f"image.{operation}", "kind": "500", "count": 2}
     uploads.simulator.change(image_uploads=[] if by_import else [broken], errors=[away])
     found = uploads.upload()
     assert [image["id"] for image in uploads.images()] == [found]

@@ -12,9 +12,10 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
-from nodepool.driver.kubernetes.client import CLUSTER_ROLES
+from nodepool.driver.kubernetes.client import CLUSTER_ROLES, NotYet
 from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, KIND, DefaultAccounts, KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import (
+    ACCOUNT_SECONDS,
     MENDING_SECONDS,
     NamespaceCreation,
     PodJudge,
@@ -336,6 +337,20 @@ def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud,
     with pytest.raises(LaunchStatusException, match="somebody else"):
         creation(cloud).create(KEY)
     assert [method for method, *_ in client.calls] == ["POST", "GET"]
+
+
+def test_account_that_no_watch_shows(cloud: KubeCloud) -> None:
+    """KU-2: a pod is not sent before its namespace has an account; a watch may be dead, so after a while it is."""
+    cloud.accounts.listed(KIND, [], 0.0)
+    machine = creation(cloud)
+    clock = machine.clock = ManualClock()
+    machine.advanced_at = clock.now
+    for pause in (ACCOUNT_SECONDS, 1.0):
+        with pytest.raises(NotYet) as refused:
+            machine.create(KEY)
+        assert machine.put_off(refused.value) == pause
+        clock.pass_seconds(ACCOUNT_SECONDS - 1.0 if pause > 1.0 else 1.0)
+    assert machine.create(KEY) == "main-7"
 
 
 @pytest.fixture
