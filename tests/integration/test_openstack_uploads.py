@@ -187,6 +187,24 @@ def test_lost_answers(uploads: Uploads, operation: str) -> None:
     assert uploads.calls("upload_image") == 1
 
 
+@pytest.mark.parametrize(
+    ("operation", "by_import"), [("get_image", False), ("delete_image", False), ("get_image", True)]
+)
+def test_away_meanwhile(uploads: Uploads, operation: str, by_import: bool) -> None:
+    """O-15, O-16: so long as the cloud does not say what became of an image, or does not delete it, it is asked again.
+
+    An import goes on while the cloud is away.
+    """
+    prepare(uploads, by_import)
+    uploads.file.write_bytes(DATA * 5)
+    broken = {"kind": "break", "after_bytes": 3_000_000, "count": 1, "stays": operation == "delete_image"}
+    away = {"operation": f"image.{operation}", "kind": "500", "count": 2}
+    uploads.simulator.change(image_uploads=[] if by_import else [broken], errors=[away])
+    found = uploads.upload()
+    assert [image["id"] for image in uploads.images()] == [found]
+    assert uploads.calls("stage_image" if by_import else "create_image") == (2 if operation == "delete_image" else 1)
+
+
 def test_expired_token(uploads: Uploads) -> None:
     """A new one is fetched, and all data are sent with it."""
     uploads.upload()
@@ -288,6 +306,9 @@ def test_deletion_of_a_protected_one(uploads: Uploads) -> None:
     uploads.meta = {"protected": True}
     found = uploads.upload()
     assert uploads.images()[0]["protected"] is True
+    uploads.simulator.change(errors=[{"operation": "image.update_image", "kind": "403", "count": 1}])
+    with pytest.raises(ImageCreateException, match="is protected, and cannot be unprotected"):
+        uploads.adapter.deleteImage(found)
     uploads.adapter.deleteImage(found)
     assert uploads.images() == []
 

@@ -4,12 +4,11 @@
 Where to begin to read:
 
 * ``config.py``: what stands in the configuration;
-* ``access.py``, ``connection.py``, ``client.py``: calls; ``watch.py``: what the cluster reports; ``errors.py``: what
-  can go wrong;
+* ``connection.py``, ``client.py``: calls, and what can go wrong; ``watch.py``: what the cluster reports;
 * ``objects.py``: what is made for a node; ``records.py``: what is kept of it;
 * ``create.py``: the launch; ``cloud.py``: what launches and deletions share;
-* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`;
-* ``preflight.py``: what ``nodepool check`` looks at.
+* ``adapter.py``: puts it all together for the framework in `nodepool.driver.statemachine`, with what
+  ``nodepool check`` looks at.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls to the API of a cluster, as JSON.
 
-First the client, then answers that go on for minutes, then paths of the API and calls that several parts make.
+First the client, then answers that go on for minutes, then paths of the API and calls that several parts make, then
+errors.
 """
 
 from __future__ import annotations
@@ -19,12 +20,22 @@ import httptools
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, no_answer, one_line, retry_after
-from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
-from nodepool.driver.kubernetes.access import ApiAnswer, ClusterAccess
-from nodepool.driver.kubernetes.connection import ClusterConnection
-from nodepool.driver.kubernetes.errors import OtherOfTheName, error_of, exists
-from nodepool.driver.statemachine import instance as tags
+from nodepool.driver.framework.cloud_errors import (
+    CloudAway,
+    CloudNotFound,
+    CloudQuota,
+    CloudRefused,
+    CloudSetup,
+    LoginRefused,
+    NotFoundByProxy,
+    no_answer,
+    one_line,
+    retry_after,
+)
+from nodepool.driver.framework.http.rest_calls import PROXY
+from nodepool.driver.framework.rate import BucketSize, RateClasses
+from nodepool.driver.kubernetes.connection import ApiAnswer, ClusterAccess, ClusterConnection
+from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
 log = logging.getLogger("nodepool.driver.kubernetes.KubeClient")
 
@@ -57,7 +68,7 @@ class KubeClient:
 
     What the API answers sets the pace (CM-5). A call that it puts off is made again later.
 
-    Raises what `nodepool.driver.kubernetes.errors` makes of answers, and `CloudAway` when there is none.
+    Raises what `nodepool.driver.kubernetes.client` makes of answers, and `CloudAway` when there is none.
     """
 
     def __init__(self, connection: ClusterConnection, clock: Callable[[], float] = monotonic) -> None:
@@ -176,12 +187,10 @@ class KubeClient:
             streams = list(self._streams)
         for response in streams:
             sock = getattr(getattr(response, "connection", None), "sock", None)
-            if sock is not None:
-                try:
+            # The other side may be faster.
+            with contextlib.suppress(OSError):
+                if sock is not None:
                     sock.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    # The other side was faster.
-                    continue
 
     # -- inside --
 
@@ -189,14 +198,7 @@ class KubeClient:
         return f"Provider {self.provider}: {method} {path}"
 
     def _send(
-        self,
-        method: str,
-        path: str,
-        body: Object | None,
-        query: Mapping[str, Any] | None,
-        permit: Callable[[], None],
-        *,
-        stream: bool,
+        self, method: str, path: str, body: Object | None, query: Any, permit: Callable[[], None], *, stream: bool
     ) -> Any:
         """An `ApiAnswer`, or the response of urllib3 for a stream. Raises what `error_of` makes of errors."""
         head = self._head(method, path)
@@ -205,7 +207,8 @@ class KubeClient:
         for attempt in range(1, BUSY_ATTEMPTS + 1):
             if self._closed.is_set():
                 raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
-            with self._turn(_name_of(method, path, query), stream=stream) as turn:
+            # A stream stays open: no call waits for its end.
+            with self._classes.call(_CLASS, "" if stream else _name_of(method, path, query)) as turn:
                 permit()
                 response = self._answer(head, method, target, data, stream=stream)
                 if not _asks_for_a_pause(response):
@@ -226,69 +229,42 @@ class KubeClient:
             raise error_of(head, response.status, content)
         return response
 
-    def _turn(self, name: str, *, stream: bool) -> contextlib.AbstractContextManager[Call]:
-        # A stream stays open: no call waits for its end.
-        return self._classes.call(_CLASS, "" if stream else name)
-
     def _answer(self, head: str, method: str, target: str, data: bytes | None, *, stream: bool) -> Any:
         """Of any status. Refused credentials may have been replaced since they were read: then it is sent again."""
         response: Any
         refused: ClusterAccess | None = None
         while True:
             access = self.connection.access(refused)
-            response = self._stream(access, head, target) if stream else self._call(access, head, method, target, data)
+            response = self._exchange(access, head, method, target, data, stream=stream)
             if response.status != 401 or refused is not None:
                 return response
             if stream:
                 response.close()
             refused = access
 
-    def _call(self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None) -> ApiAnswer:
-        try:
-            answer = access.exchange(method, target, data, READ_SECONDS)
-        except OSError as error:
-            raise CloudAway(f"{head}: {_said(error)}") from None
-        if answer is None:
-            # There is no open connection.
-            response = self._request(access.calls, access, head, method, target, data, READ_SECONDS, stream=False)
-            answer = ApiAnswer(response.status, response.data, response.headers)
-        return answer
-
-    def _stream(self, access: ClusterAccess, head: str, target: str) -> Any:
-        return self._request(access.streams, access, head, "GET", target, None, SILENCE_SECONDS, stream=True)
-
-    def _request(
-        self,
-        pool: Any,
-        access: ClusterAccess,
-        head: str,
-        method: str,
-        target: str,
-        data: bytes | None,
-        seconds: float,
-        stream: bool,
+    def _exchange(
+        self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None, *, stream: bool
     ) -> Any:
+        """Over an open connection, or by urllib3. Raises CloudAway: there is no answer."""
         import urllib3
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
 
-        headers = {"Accept": "application/json", **access.headers()}
-        if data is not None:
-            headers["Content-Type"] = "application/json"
+        pool, seconds = (access.streams, SILENCE_SECONDS) if stream else (access.calls, READ_SECONDS)
         try:
-            return pool.request(
-                method,
-                access.host + target,
-                body=data,
-                headers=headers,
-                timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds),
-                preload_content=not stream,
-                retries=False,
-                redirect=False,
-            )
+            answer = None if stream else access.exchange(method, target, data, seconds)
+            if answer is not None:
+                return answer
+            headers = {"Accept": "application/json", **access.headers()}
+            if data is not None:
+                headers["Content-Type"] = "application/json"
+            url, timeout = access.host + target, urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
+            options: dict[str, Any] = {"timeout": timeout, "retries": False, "redirect": False}
+            response = pool.request(method, url, body=data, headers=headers, preload_content=not stream, **options)
         except (NewConnectionError, ConnectTimeoutError, ProxyError, SSLError) as error:
             raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None
         except (HTTPError, OSError) as error:
             raise CloudAway(f"{head}: {_said(error)}") from None
+        return response if stream else ApiAnswer(response.status, response.data, response.headers)
 
 
 def _asks_for_a_pause(response: Any) -> bool:
@@ -411,26 +387,12 @@ PROJECT_REQUESTS: Final = "/apis/project.openshift.io/v1/projectrequests"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 NODES: Final = "/api/v1/nodes"
 CLUSTER_ROLES: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-_RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
-_OPENSHIFT_RBAC: Final = "/apis/authorization.openshift.io/v1/namespaces"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 
 
 def core(plural: str, place: str | None = None) -> str:
     """Path of a kind of the core group, in a namespace or (None) in all of them."""
     return f"{NAMESPACES}/{place}/{plural}" if place else f"/api/v1/{plural}"
-
-
-def rbac(plural: str, place: str) -> str:
-    return f"{_RBAC}/{place}/{plural}"
-
-
-def openshift_rbac(plural: str, place: str) -> str:
-    return f"{_OPENSHIFT_RBAC}/{place}/{plural}"
-
-
-def selector_of(provider: str) -> str:
-    """Selects what is made for nodes of a provider."""
-    return f"{tags.PROVIDER_KEY}={provider}"
 
 
 def create(client: KubeClient, path: str, body: Object, permit: Callable[[], None] = lambda: None) -> Object | None:
@@ -464,3 +426,110 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
         if "uid" in error.said.lower() and "precondition" in error.said.lower():
             raise OtherOfTheName(str(error), 404, error.said) from None
         # It is being deleted already.
+
+
+# What the API's answers mean, in the words of `nodepool.driver.framework.cloud_errors`. Pure.
+
+ALREADY_EXISTS: Final = "AlreadyExists"
+#: How the API says that a limit keeps an object out: of a ResourceQuota, of a LimitRange, of OpenShift's projects.
+_QUOTA_TEXTS: Final = (
+    "exceeded quota",
+    "failed quota",
+    "usage per container",
+    "usage per pod",
+    "to limit ratio",
+    "cannot create more than",
+)
+#: What the API says of a path that it does not know, e.g. of a group that the cluster does not have.
+_NO_SUCH_PATH: Final = "404 page not found"
+#: A namespace takes nothing any more, because it was deleted by others.
+_ENDING_TEXT: Final = "because it is being terminated"
+#: Refused for now: something that the cluster makes by itself is not there yet.
+_NO_ACCOUNT_TEXT: Final = "error looking up service account"
+#: The same before Kubernetes 1.24: the account is there, and has no token for the pod.
+_NO_TOKEN_TEXT: Final = "no api token found for service account"
+
+
+class OtherOfTheName(CloudNotFound):
+    """The object of the call is gone, and there is another one of its name."""
+
+
+class NotYet(CloudAway):
+    """The cluster has not made something yet that it makes by itself. The call had no effect."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, maybe_done=False)
+
+
+class NoTokenYet(NotYet):
+    """A pod is refused until the cluster has given a token to the account of its namespace."""
+
+
+class InvalidObject(RuntimeConfigurationException):
+    """The API never takes such an object: the label is wrong."""
+
+
+def status_of(body: bytes) -> tuple[str, str]:
+    """Reason and message of an answer that is no success; both may be empty."""
+    try:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        return "", one_line(body[:2000].decode("utf-8", "replace"))
+    if not isinstance(found, dict):
+        return "", one_line(str(found))
+    return str(found.get("reason") or ""), one_line(str(found.get("message") or ""))
+
+
+def error_of(head: str, status: int, body: bytes) -> LaunchError | RuntimeConfigurationException:
+    """The error for an answer that is no success.
+
+    :param head: whose call it was, and which.
+    :param status: of HTTP.
+    """
+    reason, message = status_of(body)
+    if status == 404 and not body.lstrip().startswith(b"{"):
+        # Not the API's word on an object, which is a ``Status``.
+        if message == _NO_SUCH_PATH:
+            return CloudRefused(f"{head}: {status} {message}", status, f"{status} {message}")
+        return NotFoundByProxy(f"{head}: {status} {message}; {PROXY}", maybe_done=False)
+    return refusal(head, status, reason, message)
+
+
+def refusal(head: str, status: int, reason: str, message: str) -> LaunchError | RuntimeConfigurationException:
+    """The same, from what the answer says."""
+    said = f"{status} {reason}: {message}" if reason else f"{status} {message}"
+    text, lower = f"{head}: {said}", message.lower()
+    if _NO_ACCOUNT_TEXT in lower:
+        return NotYet(text)
+    if _NO_TOKEN_TEXT in lower:
+        return NoTokenYet(text)
+    if status == 401:
+        return LoginRefused(f"{text}; renew the credentials of the kubeconfig", reason)
+    if status == 404:
+        return CloudNotFound(text, status, said, reason)
+    if status == 403 and any(found in lower for found in _QUOTA_TEXTS):
+        return CloudQuota(text, status, said, reason)
+    if status == 403 and _ENDING_TEXT in lower:
+        return CloudRefused(text, status, said, reason)
+    if status == 403:
+        return CloudSetup(f"{text}; {_remedy(lower)}", status, said, reason)
+    if status == 429 or status >= 500:
+        return CloudAway(text, maybe_done=status != 429, code=reason)
+    if status in (400, 422) and reason in ("Invalid", "BadRequest"):
+        return InvalidObject(text)
+    return CloudRefused(text, status, said, reason)
+
+
+def _remedy(lower: str) -> str:
+    if "violates podsecurity" in lower:
+        return "let labels of the label set pod-security.kubernetes.io/enforce, or ask for less in it"
+    if "security context constraint" in lower:
+        return "give the service account a security context constraint that allows it, or ask for less in the label"
+    if "attempting to grant" in lower:
+        return "give the launcher what it is to grant, see the documentation of the driver"
+    return "give the launcher's account this right, see the documentation of the driver"
+
+
+def exists(error: CloudRefused) -> bool:
+    """Did a creation find an object of the name?"""
+    return error.status == 409 and error.code == ALREADY_EXISTS

@@ -21,8 +21,7 @@ from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient, core
-from nodepool.driver.kubernetes.errors import OtherOfTheName
+from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient, OtherOfTheName, core
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
 from nodepool.driver.kubernetes.records import (
     PLACE,
@@ -74,7 +73,7 @@ class KubeCloud(InstanceCloud[KubeRecord], Listener):
         super().__init__(provider)
         self.client = client
         self.clock: Callable[[], float] = monotonic
-        self.selector = kubernetes_client.selector_of(provider)
+        self.selector = f"{tags.PROVIDER_KEY}={provider}"
         #: The same for lists of namespaces.
         self.selector_of_places = self.selector
         #: None = each namespace has a role of its own.

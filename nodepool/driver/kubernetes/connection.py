@@ -3,20 +3,23 @@
 
 A kubeconfig says it, or the launcher's own pod.
 
+First how a kubeconfig is read, then what it says (`ClusterAccess`).
+
 Files with certificates and tokens are read again when they change, and when the cluster refuses the credentials.
 """
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Callable, Iterable, Iterator
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused, one_line
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.kubernetes.access import ClusterAccess
 
 #: Between two looks at the files.
 LOOK_SECONDS: Final = 5.0
@@ -64,18 +67,6 @@ def _signature(files: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-class _Loaded(NamedTuple):
-    """What was read from files.
-
-    :param signature: of the files, see `_signature`.
-    :param refusals: how often credentials had been refused before.
-    """
-
-    access: ClusterAccess
-    signature: tuple[Any, ...]
-    refusals: int
-
-
 class ClusterConnection:
     """Access to one cluster. Thread-safe; of those who ask at the same time one reads the files, without a lock.
 
@@ -87,8 +78,8 @@ class ClusterConnection:
         self.provider = provider
         self.context = context
         self._current = Fact(self._look, clock)
-        #: What was loaded last, and the state of its files then. Of the thread that looks.
-        self._loaded: _Loaded | None = None
+        #: What was loaded last, the signature of its files, and `_refusals` then. Of the thread that looks.
+        self._loaded: tuple[ClusterAccess, tuple[Any, ...], int] | None = None
         #: How often credentials were refused: what was loaded before the last time is not used again.
         self._refusals = 0
 
@@ -104,11 +95,14 @@ class ClusterConnection:
         return self._current.get(LOOK_SECONDS)
 
     def _look(self) -> ClusterAccess:
-        loaded, refusals = self._loaded, self._refusals
-        if loaded is None or loaded.refusals != refusals or _signature(loaded.access.files) != loaded.signature:
-            access = self._load()
-            loaded = self._loaded = _Loaded(access, _signature(access.files), refusals)
-        return loaded.access
+        if self._loaded is not None:
+            access, signature, refusals = self._loaded
+            if refusals == self._refusals and signature == _signature(access.files):
+                return access
+        refusals = self._refusals
+        access = self._load()
+        self._loaded = access, _signature(access.files), refusals
+        return access
 
     def _load(self) -> ClusterAccess:
         from kubernetes import client
@@ -122,8 +116,13 @@ class ClusterConnection:
         try:
             files = _load_own(settings) if inside else _load_file(settings, path, self.context)
         except (ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            trouble = f"{_trouble(path, self.context, inside)}: {one_line(str(error))}"
-            raise LoginRefused(f"Provider {self.provider}: {trouble}; {_remedy(inside)}") from None
+            where = f" with the context {self.context!r}" if self.context else ""
+            trouble = f"the kubeconfig {path} cannot be used{where}"
+            remedy = "correct context of the provider, or the kubeconfig"
+            if inside:
+                trouble = f"there is no kubeconfig at {path}, and the launcher does not run in a cluster"
+                remedy = "write a kubeconfig, or set KUBECONFIG"
+            raise LoginRefused(f"Provider {self.provider}: {trouble}: {one_line(str(error))}; {remedy}") from None
         more = (settings.ssl_ca_cert, settings.cert_file, settings.key_file)
         files = tuple(dict.fromkeys([*files, *(name for name in more if name)]))
         return ClusterAccess(settings, files)
@@ -152,11 +151,98 @@ def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]
     return tuple(_named_files(path))
 
 
-def _remedy(inside: bool) -> str:
-    return "write a kubeconfig, or set KUBECONFIG" if inside else "correct context of the provider, or the kubeconfig"
+# `ClusterAccess`: what a kubeconfig says of a cluster, and the connections that are made by it.
+
+#: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time.
+IDENTITY_SECONDS: Final = 1.0
+#: What ends a header line.
+_LINE_ENDS: Final = ("\r", "\n")
 
 
-def _trouble(path: str, context: str | None, inside: bool) -> str:
-    if inside:
-        return f"there is no kubeconfig at {path}, and the launcher does not run in a cluster"
-    return f"the kubeconfig {path} cannot be used" + (f" with the context {context!r}" if context else "")
+class ApiAnswer(NamedTuple):
+    """Of the API, of any status."""
+
+    status: int
+    content: bytes
+    headers: Mapping[str, str]
+
+
+class ClusterAccess:
+    """What is needed for a call. Thread-safe.
+
+    :param settings: the ``Configuration`` of the package ``kubernetes``.
+    :param files: that it was made from.
+    """
+
+    def __init__(self, settings: Any, files: tuple[str, ...]) -> None:
+        from kubernetes import client
+
+        from nodepool.driver.framework.http.connections import POOLS
+
+        self.settings = settings
+        self.files = files
+        self.host = str(settings.host).rstrip("/")
+        self._identity: Fact[dict[str, str]] = Fact(self._ask_who_we_are)
+        #: Pools of urllib3, with the certificates and the proxy of the cluster. Those for plain calls bound the size
+        #: and the time of each answer; a stream has no bounds.
+        self.streams = client.ApiClient(settings).rest_client.pool_manager
+        self.calls = client.ApiClient(settings).rest_client.pool_manager
+        self.calls.pool_classes_by_scheme = POOLS
+        #: That of `calls` for the cluster, once it was looked up.
+        self._pool: Any = None
+        place = urllib.parse.urlsplit(self.host)
+        self._prefix = place.path
+        self._head = f"Host: {place.netloc}\r\nAccept: application/json\r\n"
+
+    @property
+    def skip_tls(self) -> bool:
+        return not self.settings.verify_ssl
+
+    def headers(self) -> dict[str, str]:
+        """Who we are, if that is said by a header. A plugin may be run, which blocks."""
+        return self._identity.get(IDENTITY_SECONDS)
+
+    def _ask_who_we_are(self) -> dict[str, str]:
+        found = {}
+        for setting in self.settings.auth_settings().values():
+            if setting.get("in") == "header" and setting.get("value"):
+                found[str(setting["key"])] = str(setting["value"])
+        return found
+
+    def bearer_token(self) -> str | None:
+        """The token, without the word before it; None = who we are is said by a certificate."""
+        value = next((text for key, text in self.headers().items() if key.lower() == "authorization"), "")
+        kind, _, token = value.partition(" ")
+        return token.strip() if kind.lower() == "bearer" and token.strip() else None
+
+    def authority(self) -> str | None:
+        """The certificate of the cluster's authority, in base64; None = the system's."""
+        path = self.settings.ssl_ca_cert
+        return base64.b64encode(Path(path).read_bytes()).decode() if path else None
+
+    def exchange(self, method: str, target: str, data: bytes | None, seconds: float) -> ApiAnswer | None:
+        """Make one call over a connection that is open, which costs a fraction of what urllib3 takes; blocks.
+
+        :param target: path and query. ``data``: JSON. ``seconds``: for each wait.
+        :return: None = nothing was sent, or it only reads and got no answer: there is no such connection.
+        :raises OSError: there is no answer.
+        """
+        from nodepool.driver.framework.http import connections
+        from nodepool.driver.framework.http.connections import Bounds
+
+        headers = self.headers()
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        if self.settings.proxy or any(end in value for value in headers.values() for end in _LINE_ENDS):
+            return None
+        if data is not None:
+            lines += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+        head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._head}{lines}\r\n"
+        bounds = Bounds(connections.MAX_ANSWER_BYTES, connections.ANSWER_TIMES * seconds)
+        found = self._kept().exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
+        return None if found is None else ApiAnswer(found.status_code, found.content, found.headers)
+
+    def _kept(self) -> Any:
+        """The pool of connections for plain calls: to look it up costs urllib3 as much as a third of a call."""
+        if self._pool is None:
+            self._pool = self.calls.connection_from_url(self.host)
+        return self._pool

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.kubernetes import client, objects
+from nodepool.driver.kubernetes.client import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.cloud import KubeCloud
-from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
-from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView
+from nodepool.driver.kubernetes.records import KubeInstance, KubeRecord, PodView, TokenView
 from nodepool.driver.statemachine import CreationKey, CreationMachine, Instance
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchStatusException
@@ -95,7 +95,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         # One that is sent again goes on with the object that was not made, or not answered.
         while self._left:
             path, body = self._left[0]
-            if self._is_turn_of_pod():
+            if self._is_turn_of("pods"):
                 self._look_for_account()
             self.keep_uid(path, client.create(self.cloud.client, path, body, self.permit))
             self._left.popleft()
@@ -108,7 +108,8 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
             return
         self._awaits = True
         self.cloud.awaited(self.name, self.pod_name)
-        if self.pod_name is not None and self._uses_default_account():
+        account = (self.label.spec or {}).get("serviceAccountName") or objects.DEFAULT_ACCOUNT
+        if self.pod_name is not None and account == objects.DEFAULT_ACCOUNT:
             self.cloud.accounts.wait_for(self.name, lambda: self.wake(), token=not self.shares_account())
 
     def content(self) -> list[tuple[str, client.Object]]:
@@ -135,9 +136,9 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         shared = None if roles is None else roles.name_of(is_pod)
         found = []
         if shared is None:
-            found.append((client.rbac("roles", name), objects.role(labels, is_pod)))
+            found.append((f"{client.RBAC}/{name}/roles", objects.role(labels, is_pod)))
         binding = objects.role_binding(name, labels, is_pod, shared, account)
-        found.append((client.rbac("rolebindings", name), binding))
+        found.append((f"{client.RBAC}/{name}/rolebindings", binding))
         return found
 
     def shares_account(self) -> bool:
@@ -189,7 +190,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.log.debug("Not yet: %s", error)
         if isinstance(error, NoTokenYet):
             self.cloud.accounts.need_tokens()
-        self._awaits_account = self._is_turn_of_pod() and self.cloud.accounts.is_missing(self.name)
+        self._awaits_account = self._is_turn_of("pods") and self.cloud.accounts.is_missing(self.name)
         if self._awaits_account:
             return self._account_pause()
         self._put_off += 1
@@ -199,16 +200,7 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         return self._awaits_account and not self.cloud.accounts.is_missing(self.name)
 
     def _is_turn_of(self, plural: str) -> bool:
-        left = self._left
-        return bool(left) and left is not None and left[0][0].endswith(f"/{plural}")
-
-    def _is_turn_of_pod(self) -> bool:
-        return self._is_turn_of("pods")
-
-    def _uses_default_account(self) -> bool:
-        """Does the pod need the account that the cluster makes?"""
-        found = (self.label.spec or {}).get("serviceAccountName") or objects.DEFAULT_ACCOUNT
-        return bool(found == objects.DEFAULT_ACCOUNT)
+        return bool(self._left and self._left[0][0].endswith(f"/{plural}"))
 
     def _account_pause(self) -> float:
         """Seconds until the pod is sent all the same, because what is said of the account may be wrong."""
@@ -222,11 +214,6 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         if self.cloud.accounts.is_missing(self.name) and self._account_pause() > 0:
             raise NotYet(f"{self.where}: the cluster has not made the service account of namespace {self.name}")
         self._try_at = None
-
-    @property
-    def has_place(self) -> bool:
-        """Was the namespace made?"""
-        return self._left is not None
 
     def not_yet(self, error: Exception) -> bool:
         """Was an object refused only because the cluster is not ready for it?"""
@@ -284,11 +271,11 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
         self.cloud.over(self.name)
         return self.instance(own)
 
-    def instance(self, record: KubeRecord) -> KubeInstance:
-        """What Zuul needs to know."""
-        access = self.cloud.client.connection.access()
+    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
+        """What Zuul needs to know. :param token: see `KubeInstance`."""
+        connection = self.cloud.client.connection
         kind = "kubectl" if self.pod_name is not None else self.place_connection
-        return KubeInstance(record, self.label, kind, access, self.cloud.client.connection.context, self.with_name)
+        return KubeInstance(record, self.label, kind, connection.access(), connection.context, self.with_name, token)
 
     def _own(self, record: KubeRecord) -> KubeRecord | None:
         """What of a record is of this attempt: watches may tell of the last one, too. None = nothing."""

@@ -20,8 +20,8 @@ from nodepool.driver.statemachine import Instance
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.kubernetes.access import ClusterAccess
     from nodepool.driver.kubernetes.config import PodLabel
+    from nodepool.driver.kubernetes.connection import ClusterAccess
 
 #: Kinds of objects that are kept.
 PLACE: Final = "place"
@@ -239,11 +239,6 @@ class NodeObjects:
             same = known if known is not None and known.uid == view.uid else view
             return _made_of(same, self._pods.get(view.name), self._tokens.get(view.name))
 
-    def get(self, name: str) -> KubeRecord | None:
-        """The record of a node."""
-        with self._lock:
-            return self._record(name)
-
     def _forget_content(self, name: str) -> None:
         """A namespace is gone, or another one has its name. Called with the lock."""
         if self._awaited(name):
@@ -441,7 +436,16 @@ class KubeInstance(Instance):
         self.python_path = label.python_path
         self.shell_type = label.shell_type
         self.has_address = pod is not None
-        self.connection_port = connection_port(access, token.place, token.token, token.ca)
+        #: How Zuul reaches the node.
+        self.connection_port: dict[str, Any] = {
+            "namespace": token.place,
+            "host": access.host,
+            "skiptls": access.skip_tls,
+            "token": token.token,
+            "user": objects.WORKER,
+        }
+        if not access.skip_tls:
+            self.connection_port["ca_crt"] = token.ca
         if with_name:
             self.connection_port["name"] = token.place
         if pod is not None and connection == "kubectl":
@@ -471,23 +475,6 @@ class ListedInstance(Instance):
 
     def getQuotaInformation(self) -> QuotaInformation:
         return self._used
-
-
-def connection_port(access: ClusterAccess, place: str, token: str | None, authority: str | None) -> dict[str, Any]:
-    """How Zuul reaches the node.
-
-    :param authority: certificate of the cluster's authority, in base64.
-    """
-    found: dict[str, Any] = {
-        "namespace": place,
-        "host": access.host,
-        "skiptls": access.skip_tls,
-        "token": token,
-        "user": objects.WORKER,
-    }
-    if not access.skip_tls:
-        found["ca_crt"] = authority
-    return found
 
 
 def need_of(label: PodLabel) -> QuotaInformation:

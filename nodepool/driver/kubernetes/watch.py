@@ -10,8 +10,7 @@ from typing import Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.rate import HeldTime, working_for
-from nodepool.driver.kubernetes.client import EXPIRED, KubeClient
-from nodepool.driver.kubernetes.errors import refusal
+from nodepool.driver.kubernetes.client import EXPIRED, KubeClient, refusal
 from nodepool.exceptions import LaunchError
 from nodepool.guard import Guard
 from nodepool.plan.retries import Backoff

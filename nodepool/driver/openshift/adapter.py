@@ -19,13 +19,20 @@ from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.adapter import KubernetesAdapter
-from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient
+from nodepool.driver.kubernetes.adapter import (
+    KubernetesAdapter,
+    Right,
+    RightsCheck,
+    guarded,
+    quotas,
+    reach,
+    rights,
+    told_rights,
+)
+from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient, NotYet
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
-from nodepool.driver.kubernetes.errors import NotYet
-from nodepool.driver.kubernetes.preflight import Right, RightsCheck, guarded, quotas, reach, rights, told_rights
-from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, place_view
+from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, TokenView, place_view
 from nodepool.model.quota import QuotaInformation
 
 # `ProjectCloud`: projects of one provider, and what is in them.
@@ -132,6 +139,7 @@ class ProjectCloud(KubeCloud):
 
 # `ProjectCreation`: the launch of a node in a project of its own, with or without a pod (OS-1 to OS-4).
 
+_RBAC: Final = "/apis/authorization.openshift.io/v1/namespaces"
 #: Role of the service account in its project, and the name of the binding.
 ADMIN: Final = "admin"
 BINDING: Final = "admin-0"
@@ -148,17 +156,15 @@ class ProjectCreation(NamespaceCreation):
         body = project_request(self.name, self.labels, self.label.annotations)
         made = kubernetes_client.create(self.cloud.client, kubernetes_client.PROJECT_REQUESTS, body, self.permit)
         if made is None:
-            self.check_place(self._project_of_our_name())
+            try:
+                found = self.found_place(kubernetes_client.PROJECTS)
+            except CloudSetup as error:
+                # Our rights have not come yet, or have gone with the project of the attempt before, which still ends.
+                raise NotYet(str(error)) from error
+            self.check_place(found)
         else:
             # A template of the cluster may leave out what says whose it is.
             self.place_is(made)
-
-    def _project_of_our_name(self) -> kubernetes_client.Object:
-        try:
-            return self.found_place(kubernetes_client.PROJECTS)
-        except CloudSetup as error:
-            # Our rights have not come yet, or have gone with the project of the attempt before, which is still going.
-            raise NotYet(str(error)) from error
 
     def rights_of(self, account: str) -> list[tuple[str, kubernetes_client.Object]]:
         binding = {
@@ -168,14 +174,14 @@ class ProjectCreation(NamespaceCreation):
             "roleRef": {"name": ADMIN},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": self.name}],
         }
-        return [(kubernetes_client.openshift_rbac("rolebindings", self.name), binding)]
+        return [(f"{_RBAC}/{self.name}/rolebindings", binding)]
 
     def not_yet(self, error: Exception) -> bool:
         # A moment passes until we may work in a project that was made for us.
-        return super().not_yet(error) or (self.has_place and isinstance(error, CloudSetup))
+        return super().not_yet(error) or (self._left is not None and isinstance(error, CloudSetup))
 
-    def instance(self, record: KubeRecord) -> KubeInstance:
-        found = super().instance(record)
+    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
+        found = super().instance(record, token)
         # OS-4
         found.host_id = None
         return found
@@ -201,7 +207,7 @@ class OpenShiftAdapter(KubernetesAdapter):
             return super().getQuotaLimits()
         # One may be going at this moment.
         quotas = next(filter(None, (applied(self.client, record.id) for record in known[:ASKED])), [])
-        counted = {record.id: self._use_of(record).quota["compute"] for record in known}
+        counted = {record.id: self._need_by(record.metadata).quota["compute"] for record in known}
         found = of_all(quotas, counted)
         if any(not label.is_pod for pool in self.config.pools.values() for label in pool.labels.values()):
             # How many pods a job makes in its project is not known: the number of pods does not limit that of nodes.

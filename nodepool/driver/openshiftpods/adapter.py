@@ -78,20 +78,11 @@ class PodCreation(NamespaceCreation):
     def _has_token(self, record: KubeRecord) -> bool:
         return True
 
-    def instance(self, record: KubeRecord) -> KubeInstance:
+    def instance(self, record: KubeRecord, token: TokenView | None = None) -> KubeInstance:
         # Both may be missing: clients with certificates cannot be handed on.
         access = self.cloud.client.connection.access()
-        assert record.pod is not None
-        token = TokenView(self.project, "", access.bearer_token() or "", access.authority() or "")
-        found = KubeInstance(
-            record,
-            self.label,
-            "kubectl",
-            access,
-            self.cloud.client.connection.context,
-            self.with_name,
-            token,
-        )
+        own = TokenView(self.project, "", access.bearer_token() or "", access.authority() or "")
+        found = super().instance(record, own)
         for name in ("token", "ca_crt"):
             if name in found.connection_port:
                 found.connection_port[name] = found.connection_port[name] or None
@@ -115,18 +106,12 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
         shared: dict[str, list[kubernetes_client.Object]] = {}
         counted: dict[str, objects.Amounts] = {}
         for project in self.config.pools:
-            quotas = self._quotas_of(project)
+            quotas = self._listed("resourcequotas", project)
             shared[project] = adapter.applied(self.client, project)
-            pods = self._pods_of(project) if quotas or shared[project] else []
+            pods = self._listed("pods", project, self.cloud.selector) if quotas or shared[project] else []
             own[project] = objects.of_quotas(quotas, pods)
             counted[project] = objects.requests_of_all(pods)
         return adapter.together(own, shared, counted)
-
-    def _quotas_of(self, project: str) -> list[kubernetes_client.Object]:
-        return self._listed("resourcequotas", project)
-
-    def _pods_of(self, project: str) -> list[kubernetes_client.Object]:
-        return self._listed("pods", project, self.cloud.selector)
 
     def _listed(self, kind: str, project: str, selector: str = "") -> list[kubernetes_client.Object]:
         try:
@@ -210,18 +195,16 @@ class PodCloud(KubeCloud):
                 # One that is missing, or forbidden, must not keep the pods of the others from being seen. What it has
                 # is asked for by its name, and that it is in no list proves nothing.
                 errors.append(error)
-                self._tell_unlisted(project, error)
+                if project not in self._unlisted:
+                    self._unlisted.add(project)
+                    text = "Provider %s: pods of project %s cannot be listed: %s"
+                    cloud_log.warning(text, self.provider, project, error)
                 continue
             self._unlisted.discard(project)
             found += [record for item in items if (record := self._record(item)) is not None]
         if errors and len(errors) == len(self._projects):
             raise errors[0]
         return found
-
-    def _tell_unlisted(self, project: str, error: CloudRefused) -> None:
-        if project not in self._unlisted:
-            self._unlisted.add(project)
-            cloud_log.warning("Provider %s: pods of project %s cannot be listed: %s", self.provider, project, error)
 
     def get_instance(self, record_id: str) -> KubeRecord:
         for project in self._projects:

@@ -12,21 +12,25 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.framework.fact import Repeats
-from nodepool.driver.openstack.api import COMPUTE, IMAGE, NETWORK, VOLUME
-from nodepool.driver.openstack.cloud import OpenStackCloud
+from nodepool.driver.openstack.api import COMPUTE, ERROR, IMAGE, NETWORK, VOLUME, Server, Volume, limit
+from nodepool.driver.openstack.cloud import (
+    OpenStackCloud,
+    OpenStackInstance,
+    choose_flavor,
+    missing_flavor,
+    missing_image,
+    usage,
+)
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH, risks_of, section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.facts import choose_flavor, missing_flavor, missing_image
-from nodepool.driver.openstack.images import OpenStackImages, TaskUploads, checksum_properties
-from nodepool.driver.openstack.instance import OpenStackInstance, usage
+from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.openstack.views import ERROR, Server, Volume, limit
 from nodepool.driver.statemachine import Adapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine.adapter import SWEEP_LIST_SECONDS
 from nodepool.driver.statemachine.leaks import LOOK_AGAIN_SECONDS
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
 
 log = logging.getLogger("nodepool.driver.openstack")
+
+T = TypeVar("T")
 
 
 class OpenStackAdapter(Adapter):
@@ -189,25 +195,24 @@ class OpenStackAdapter(Adapter):
         md5: str | None = None,
         sha256: str | None = None,
     ) -> str:
-        given = metadata or {}
+        marks = metadata or {}
         # U-4: what says whose it is wins over everything.
-        ours = {key: value for key, value in given.items() if key.startswith("nodepool_")}
+        ours = {key: value for key, value in marks.items() if key.startswith("nodepool_")}
         checksums = checksum_properties(image_name, md5, sha256)
-        properties = {**checksums, **given, **provider_image.meta, **self._vendor_properties, **ours}
+        properties = {**checksums, **marks, **provider_image.meta, **self._vendor_properties, **ours}
         timeout, wanted = self.config.image_upload_timeout, image_format or self.config.image_type
         known = {"md5": md5, "sha256": sha256}
-        if self.config.image_by_task:
-            tasks = TaskUploads(self.config.name, self.cloud.api)
-            region = self.cloud.transport.region
-            return tasks.upload(region, image_name, filename, wanted, properties, known, timeout)
-        by_import = self.config.image_by_import
-        return self._images.upload(image_name, filename, wanted, properties, known, timeout, by_import)
+        given = (image_name, filename, wanted, properties, known, timeout)
+        # The cloud takes images only through its object storage, or wants them in its staging area, to import them.
+        if self.config.wants("image_api_use_tasks"):
+            return self._images.upload_by_task(self.cloud.transport.region, *given)
+        return self._images.upload(*given, self.config.wants("image_upload_use_import"))
 
     def deleteImage(self, external_id: str) -> None:
         self._images.delete(external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
-        return self._images.list(unmarked=self.config.image_by_task)
+        return self._images.list(unmarked=self.config.wants("image_api_use_tasks"))
 
     # -- trouble --
 
@@ -497,68 +502,45 @@ class Preflight:
         region = f" region {self._config.region_name}," if self._config.region_name else ""
         yield CheckResult(where, True, f"login works;{region} services: {', '.join(here)}")
         for pool in self._config.pools.values():
-            yield from self._pool(pool)
+            yield from self._bad(f"pool {pool.name}", pool, self._zones, self._groups)
             for label in pool.labels.values():
-                yield from self._label(label, VOLUME in here)
+                subject = f"label {label.name} of pool {pool.name}"
+                bad = self._bad(subject, label, self._flavor, self._image, self._networks, self._key)
+                if label.boot_from_volume and VOLUME not in here:
+                    text = "boot-from-volume is set, and the cloud has no block storage service for us"
+                    bad.append(CheckResult(subject, False, text, "leave it out"))
+                yield from bad or [CheckResult(subject, True, "flavor, image, networks and key pair are there")]
         yield from self._checks.results("quota", self._quota)
 
-    # -- a pool --
+    def _bad(self, subject: str, about: T, *checks: Callable[[T], Iterable[str]]) -> list[CheckResult]:
+        """What checks find to be wrong: texts, with the remedy after the last semicolon."""
 
-    def _pool(self, pool: OpenStackPool) -> Iterator[CheckResult]:
-        subject = f"pool {pool.name}"
-        yield from self._checks.results(subject, self._zones, pool, subject)
-        if pool.security_groups:
-            yield from self._checks.results(subject, self._groups, pool, subject)
+        def run(check: Callable[[T], Iterable[str]]) -> list[CheckResult]:
+            return [failure(subject, text) for text in check(about)]
 
-    def _zones(self, pool: OpenStackPool, subject: str) -> list[CheckResult]:
+        return [result for check in checks for result in self._checks.results(subject, run, check)]
+
+    def _zones(self, pool: OpenStackPool) -> Iterator[str]:
         there = self._cloud.facts.zones.get()
-        found = []
         for zone in pool.azs or ():
             if zone and there and zone not in there:
-                text = f"the cloud has no availability zone {zone!r} that takes servers (it has: {', '.join(there)})"
-                found.append(CheckResult(subject, False, text, "correct availability-zones of the pool"))
-        return found
+                has = f"that takes servers (it has: {', '.join(there)}); correct availability-zones of the pool"
+                yield f"the cloud has no availability zone {zone!r} {has}"
 
-    def _groups(self, pool: OpenStackPool, subject: str) -> list[CheckResult]:
-        there = self._cloud.api.security_groups()
-        if there is None:
-            return []
-        return [
-            CheckResult(
-                subject,
-                False,
-                f"the project has no security group {group!r}",
-                "correct security-groups of the pool, or make the group",
-            )
-            for group in pool.security_groups
-            if group not in there
-        ]
+    def _groups(self, pool: OpenStackPool) -> Iterator[str]:
+        there = self._cloud.api.security_groups() if pool.security_groups else None
+        for group in [] if there is None else [group for group in pool.security_groups if group not in there]:
+            remedy = "correct security-groups of the pool, or make the group"
+            yield f"the project has no security group {group!r}; {remedy}"
 
-    # -- a label --
-
-    def _label(self, label: OpenStackLabel, volumes: bool) -> Iterator[CheckResult]:
-        subject = f"label {label.name} of pool {label.pool.name}"
-        bad = [
-            result
-            for check in (self._flavor, self._image, self._networks, self._key)
-            for result in self._checks.results(subject, check, label, subject)
-        ]
-        if label.boot_from_volume and not volumes:
-            text = "boot-from-volume is set, and the cloud has no block storage service for us"
-            bad.append(CheckResult(subject, False, text, "leave it out"))
-        yield from bad
-        if not bad:
-            yield CheckResult(subject, True, "flavor, image, networks and key pair are there")
-
-    def _flavor(self, label: OpenStackLabel, subject: str) -> list[CheckResult]:
+    def _flavor(self, label: OpenStackLabel) -> Iterator[str]:
         if choose_flavor(self._cloud.facts.flavors.get(), label.flavor_name, label.min_ram) is None:
-            return [failure(subject, missing_flavor(label))]
-        return []
+            yield missing_flavor(label)
 
-    def _image(self, label: OpenStackLabel, subject: str) -> list[CheckResult]:
+    def _image(self, label: OpenStackLabel) -> Iterator[str]:
         image = label.cloud_image
         if image is None:
-            return []
+            return
         text = ""
         if image.image_id:
             try:
@@ -568,38 +550,29 @@ class Preflight:
                 text = f"the cloud has no image with the id {image.image_id!r}"
         elif self._cloud.facts.image_id(image) is None:
             text = f"the cloud has no usable image {image.image_name!r}"
-        if not text:
-            return []
-        return [CheckResult(subject, False, text, f"correct cloud-image {image.name}, or upload the image")]
+        if text:
+            yield f"{text}; correct cloud-image {image.name}, or upload the image"
 
-    def _networks(self, label: OpenStackLabel, subject: str) -> list[CheckResult]:
-        found = []
+    def _networks(self, label: OpenStackLabel) -> Iterator[str]:
         for name in label.networks:
             try:
                 self._cloud.facts.network_id(name, label)
             except LaunchError as error:
-                found.append(failure(subject, self._checks.said(error).removeprefix(f"label {label.name}: ")))
-        return found
+                yield self._checks.said(error).removeprefix(f"label {label.name}: ")
 
-    def _key(self, label: OpenStackLabel, subject: str) -> list[CheckResult]:
+    def _key(self, label: OpenStackLabel) -> Iterator[str]:
         name = label.key_name
-        if not name:
-            return []
-        if name not in self._key_pairs:
+        if name and name not in self._key_pairs:
             self._key_pairs[name] = self._cloud.api.has_key_pair(name)
-        if self._key_pairs[name]:
-            return []
-        remedy = "correct key-name of the label, or make the key pair for this user"
-        return [CheckResult(subject, False, f"the user has no key pair {name!r} in the cloud", remedy)]
-
-    # -- limits --
+        if name and not self._key_pairs[name]:
+            remedy = "correct key-name of the label, or make the key pair for this user"
+            yield f"the user has no key pair {name!r} in the cloud; {remedy}"
 
     def _quota(self) -> list[CheckResult]:
-        limits = self._cloud.api.compute_limits()
-        most = limit(limits.get("maxTotalInstances"))
+        most = limit(self._cloud.api.compute_limits().get("maxTotalInstances"))
         wanted = sum(pool.max_servers for pool in self._config.pools.values() if pool.max_servers)
-        told = "no limit" if most == math.inf else f"{most:g}"
+        allowed = "no limit" if most == math.inf else f"{most:g}"
         if wanted == math.inf or wanted <= most:
-            return [CheckResult("quota", True, f"instances: {told}")]
-        text = f"the project may have {told} instances, max-servers of the pools allow {wanted:g}"
+            return [CheckResult("quota", True, f"instances: {allowed}")]
+        text = f"the project may have {allowed} instances, max-servers of the pools allow {wanted:g}"
         return [CheckResult("quota", True, text, "lower max-servers, or raise the quota; the smaller one counts")]

@@ -1,29 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calls that the driver makes. All block; errors are those of `nodepool.driver.openstack.errors`."""
+"""The calls that the driver makes, then what services say.
+
+All calls block; errors are those of `nodepool.driver.openstack.transport`.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, one_line
-from nodepool.driver.openstack.errors import ServiceAbsent
-from nodepool.driver.openstack.transport import Transport
-from nodepool.driver.openstack.views import (
-    FLOATING_IP_FIELDS,
-    NETWORK_FIELDS,
-    PORT_FIELDS,
-    SUBNET_FIELDS,
-    Flavor,
-    FloatingIp,
-    Image,
-    Network,
-    Port,
-    Server,
-    Volume,
-    available_zones,
-)
+from nodepool.driver.openstack.transport import ServiceAbsent, Transport
 
 COMPUTE: Final = "compute"
 NETWORK: Final = "network"
@@ -34,8 +24,6 @@ MAX_PAGES: Final = 1000
 #: How many servers of earlier lists of changes are remembered.
 REMEMBERED_SERVERS: Final = 1000
 
-A = TypeVar("A")
-B = TypeVar("B")
 T = TypeVar("T")
 
 
@@ -80,8 +68,8 @@ class Api:
         :raises CloudAway: it may have been made all the same, see ``maybe_done``.
         """
         wanted = {"server": dict(body)}
-        answer = self._call(COMPUTE, "POST", "/servers", "creating a server", body=wanted, permit=permit)
-        return str(self._thing(answer.data, "server")["id"])
+        data = self._call(COMPUTE, "POST", "/servers", "creating a server", body=wanted, permit=permit)
+        return str(self._thing(data, "server")["id"])
 
     def delete_server(self, server_id: str) -> None:
         """Begin to delete a server. Raises CloudNotFound."""
@@ -89,15 +77,12 @@ class Api:
 
     def console(self, server_id: str) -> str | None:
         """What a server wrote to its console; None = the cloud does not tell."""
-        body = {"os-getConsoleOutput": {"length": None}}
+        path, body = f"/servers/{_quoted(server_id)}/action", {"os-getConsoleOutput": {"length": None}}
         try:
-            answer = self._call(
-                COMPUTE, "POST", f"/servers/{_quoted(server_id)}/action", "reading a console", body=body
-            )
+            data = self._call(COMPUTE, "POST", path, "reading a console", body=body)
         except CloudRefused:
             return None
-        output = answer.data.get("output") if isinstance(answer.data, dict) else None
-        return output if isinstance(output, str) else None
+        return _text(_mapping(data).get("output"), "")
 
     def flavors(self) -> list[Flavor]:
         """All flavors that the project can use."""
@@ -113,7 +98,10 @@ class Api:
             data = self._get(COMPUTE, "/os-availability-zone", "availability zones")
         except CloudRefused:
             return []
-        return available_zones(data)
+        zones = [_mapping(zone) for zone in _list(_mapping(data).get("availabilityZoneInfo"))]
+        return [
+            str(z["zoneName"]) for z in zones if z.get("zoneName") and _mapping(z.get("zoneState")).get("available")
+        ]
 
     def has_key_pair(self, name: str) -> bool:
         """Has the user a key pair of this name?"""
@@ -129,44 +117,38 @@ class Api:
 
     def volume_limits(self) -> dict[str, Any]:
         """``absolute`` limits of Cinder; {} when there is none."""
-        return self._if_there(VOLUME, lambda: self._limits(VOLUME), {})
+        return self._if_there(VOLUME, lambda: self._limits(VOLUME)) or {}
 
     def _limits(self, service: str) -> dict[str, Any]:
         limits = self._object(self._get(service, "/limits", "limits"), "limits")
-        absolute = limits.get("absolute")
-        return absolute if isinstance(absolute, dict) else {}
+        return dict(_mapping(limits.get("absolute")))
 
     # -- networks --
 
     def networks(self) -> list[Network] | None:
         """All visible networks; None when there is no network service."""
         query = {"fields": NETWORK_FIELDS}
-        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/networks", "networks", Network.of, query), None)
+        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/networks", "networks", Network.of, query))
 
     def security_groups(self) -> set[str] | None:
         """Names and ids of all visible security groups; None when there is no network service."""
         query = {"fields": ("id", "name")}
-
-        def named() -> set[str]:
-            found = self._all(NETWORK, "/security-groups", "security_groups", lambda data: data, query)
-            return {str(group[field]) for group in found for field in ("id", "name") if group.get(field)}
-
-        return self._if_there(NETWORK, named, None)
+        groups = self._if_there(NETWORK, lambda: self._all(NETWORK, "/security-groups", "security_groups", dict, query))
+        if groups is None:
+            return None
+        return {str(group[field]) for group in groups for field in ("id", "name") if group.get(field)}
 
     def networks_with_gateway(self) -> frozenset[str]:
         """Ids of networks of which a subnet has a gateway."""
         query = {"fields": SUBNET_FIELDS}
-        found = self._if_there(NETWORK, lambda: self._all(NETWORK, "/subnets", "subnets", dict, query), [])
-        return frozenset(str(subnet.get("network_id")) for subnet in found if subnet.get("gateway_ip"))
+        found = self._if_there(NETWORK, lambda: self._all(NETWORK, "/subnets", "subnets", dict, query))
+        return frozenset(str(subnet.get("network_id")) for subnet in found or () if subnet.get("gateway_ip"))
 
     def ports(self, device: str | None = None, status: str | None = None) -> list[Port]:
         """Ports of the project, or those of one server; [] without a network service."""
-        query: dict[str, Any] = {"fields": PORT_FIELDS}
-        if device:
-            query["device_id"] = device
-        if status:
-            query["status"] = status
-        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/ports", "ports", Port.of, query), [])
+        more = {"device_id": device, "status": status}
+        query = {"fields": PORT_FIELDS, **{key: value for key, value in more.items() if value}}
+        return self._if_there(NETWORK, lambda: self._all(NETWORK, "/ports", "ports", Port.of, query)) or []
 
     def delete_port(self, port_id: str) -> None:
         """Raises CloudNotFound."""
@@ -174,11 +156,9 @@ class Api:
 
     def floating_ips(self) -> list[FloatingIp]:
         """All of the project; [] when the cloud has no floating IPs."""
-        query = {"fields": FLOATING_IP_FIELDS}
+        query, path = {"fields": FLOATING_IP_FIELDS}, "/floatingips"
         try:
-            return self._if_there(
-                NETWORK, lambda: self._all(NETWORK, "/floatingips", "floatingips", FloatingIp.of, query), []
-            )
+            return self._if_there(NETWORK, lambda: self._all(NETWORK, path, "floatingips", FloatingIp.of, query)) or []
         except CloudNotFound:
             return []
 
@@ -187,14 +167,10 @@ class Api:
 
         :raises CloudNotFound: that network cannot be reached from the port, or the cloud has no floating IPs.
         """
-        body = {
-            "floating_network_id": network_id,
-            "port_id": port.id,
-            "fixed_ip_address": fixed_address,
-            "description": note,
-        }
-        answer = self._call(NETWORK, "POST", "/floatingips", "creating a floating IP", body={"floatingip": body})
-        return FloatingIp.of(self._thing(answer.data, "floatingip"))
+        body = {"floating_network_id": network_id, "port_id": port.id, "description": note}
+        wanted = {"floatingip": {**body, "fixed_ip_address": fixed_address}}
+        data = self._call(NETWORK, "POST", "/floatingips", "creating a floating IP", body=wanted)
+        return FloatingIp.of(self._thing(data, "floatingip"))
 
     def delete_floating_ip(self, floating_ip_id: str) -> None:
         """Raises CloudNotFound."""
@@ -204,7 +180,7 @@ class Api:
 
     def volumes(self) -> list[Volume]:
         """All of the project; [] when there is no block storage."""
-        return self._if_there(VOLUME, lambda: self._all(VOLUME, "/volumes/detail", "volumes", Volume.of), [])
+        return self._if_there(VOLUME, lambda: self._all(VOLUME, "/volumes/detail", "volumes", Volume.of)) or []
 
     def mark_volume(self, volume_id: str, metadata: Mapping[str, str]) -> None:
         """Add metadata to a volume. Raises CloudNotFound."""
@@ -227,8 +203,8 @@ class Api:
 
     def create_image(self, body: Mapping[str, Any]) -> Image:
         """Make the record of an image, without its data."""
-        answer = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
-        return Image.of(self._thing({"image": answer.data}, "image"))
+        data = self._call(IMAGE, "POST", "/images", "creating an image", body=dict(body))
+        return Image.of(self._thing({"image": data}, "image"))
 
     def upload_image_data(self, image_id: str, data: Any, timeout: tuple[float, float], staged: bool = False) -> None:
         """Send the content of an image.
@@ -249,9 +225,8 @@ class Api:
             data = self._get(IMAGE, "/info/import", "methods of import")
         except CloudRefused:
             return []
-        found = data.get("import-methods") if isinstance(data, dict) else None
-        names = found.get("value") if isinstance(found, dict) else None
-        return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        names = _list(_mapping(_mapping(data).get("import-methods")).get("value"))
+        return [name for name in names if isinstance(name, str)]
 
     def import_image(self, image_id: str, method: str) -> None:
         """Begin to make an image of what is in the staging area."""
@@ -264,21 +239,16 @@ class Api:
             data = self._get(IMAGE, f"/images/{_quoted(image_id)}/tasks", "tasks of an image")
         except CloudRefused:
             return ""
-        tasks = data.get("tasks") if isinstance(data, dict) else None
-        listed = tasks if isinstance(tasks, list) else []
-        failed = [task for task in listed if isinstance(task, dict) and task.get("status") == "failure"]
-        return one_line("; ".join(str(task.get("message") or "") for task in failed))
+        tasks = [_mapping(task) for task in _list(_mapping(data).get("tasks"))]
+        return one_line("; ".join(str(task.get("message") or "") for task in tasks if task.get("status") == "failure"))
 
     def set_image_properties(self, image_id: str, properties: Mapping[str, Any], replace: bool = False) -> None:
         """Add properties to an image, or replace them. Raises CloudNotFound."""
-        changes = [
-            {
-                "op": "replace" if replace else "add",
-                "path": f"/{key.replace('~', '~0').replace('/', '~1')}",
-                "value": value,
-            }
-            for key, value in properties.items()
-        ]
+        verb, names = (
+            "replace" if replace else "add",
+            {key: key.replace("~", "~0").replace("/", "~1") for key in properties},
+        )
+        changes = [{"op": verb, "path": f"/{names[key]}", "value": value} for key, value in properties.items()]
         headers = {"Content-Type": "application/openstack-images-v2.1-json-patch"}
         path = f"/images/{_quoted(image_id)}"
         self._call(IMAGE, "PATCH", path, "changing an image", arguments={"json": changes, "headers": headers})
@@ -289,18 +259,18 @@ class Api:
 
     # -- inside --
 
-    def _if_there(self, service: str, ask: Callable[[], A], absent: B) -> A | B:
-        """What a service says; ``absent`` where the cloud has no such service.
+    def _if_there(self, service: str, ask: Callable[[], T]) -> T | None:
+        """What a service says; None where the cloud has no such service.
 
         It may be in the catalog and all the same be absent: in a version that the driver does not speak.
         """
         try:
-            return ask() if self.transport.has(service) else absent
+            return ask() if self.transport.has(service) else None
         except ServiceAbsent:
-            return absent
+            return None
 
     def _get(self, service: str, path: str, what: str, query: Mapping[str, Any] | None = None) -> Any:
-        return self._call(service, "GET", path, f"reading {what}", query=query).data
+        return self._call(service, "GET", path, f"reading {what}", query=query)
 
     def _object(self, data: Any, key: str) -> Mapping[str, Any]:
         found = data.get(key) if isinstance(data, dict) else None
@@ -327,22 +297,16 @@ class Api:
         found: list[T] = []
         more = dict(query or {})
         for _ in range(MAX_PAGES):
-            data = self._call(service, "GET", path, f"listing {key}", query=more).data
+            data = self._call(service, "GET", path, f"listing {key}", query=more)
             page = data.get(key) if isinstance(data, dict) else None
             if not isinstance(page, list):
                 raise CloudAway(f"Provider {self.transport.provider}: the answer of the cloud has no list {key!r}")
-            found.extend(_parsed(page, parse))
+            found.extend(parse(entry) for entry in page if isinstance(entry, dict) and _has_id(entry))
             marker = _next_marker(data, key, page)
             if marker is None:
                 return found
             more["marker"] = marker
         raise CloudAway(f"Provider {self.transport.provider}: the list of {key} has no end")
-
-
-def _parsed(page: Sequence[Any], parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-    for entry in page:
-        if isinstance(entry, dict) and _has_id(entry):
-            yield parse(entry)
 
 
 def _has_id(entry: Mapping[str, Any]) -> bool:
@@ -368,3 +332,257 @@ def _next_marker(data: Mapping[str, Any], key: str, page: Sequence[Any]) -> str 
 
 def _quoted(value: str) -> str:
     return urllib.parse.quote(str(value), safe="")
+
+
+# What services say, as small values: only what the driver uses, and whatever is odd about it made harmless.
+
+_ADDRESS: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}")
+#: What follows the seconds of a time in UTC.
+_AFTER_SECONDS: Final = re.compile(r"(?<=:\d\d)(\.\d+)?(Z|\+00:00)?$")
+
+#: What is read of the things that Neutron lists: it can be asked for these fields alone. Nova cannot.
+NETWORK_FIELDS: Final = ("id", "name", "router:external", "provider:physical_network")
+PORT_FIELDS: Final = ("id", "network_id", "status", "device_owner", "device_id", "fixed_ips")
+SUBNET_FIELDS: Final = ("id", "network_id", "gateway_ip")
+FLOATING_IP_FIELDS: Final = ("id", "floating_ip_address", "port_id", "fixed_ip_address", "port_forwardings")
+
+ACTIVE: Final = "ACTIVE"
+BUILD: Final = "BUILD"
+ERROR: Final = "ERROR"
+#: The second is kept for a while by clouds with deferred deletion; for its user it is gone.
+GONE: Final = frozenset({"DELETED", "SOFT_DELETED"})
+
+
+class Address(NamedTuple):
+    """One address of a server.
+
+    :param network: name of the network.
+    :param floating: a floating IP, not one of the server's own.
+    :param mac: of the port; "" = the cloud does not say.
+    """
+
+    network: str
+    ip: str
+    version: int
+    floating: bool
+    mac: str = ""
+
+
+class Server(NamedTuple):
+    """A server as a list or ``GET`` shows it.
+
+    :param flavor_id: "" when the cloud writes the flavor out.
+    :param cores: 0 when only the id of the flavor is known; so is ``ram`` (MiB).
+    :param boot_volume: the volume that it boots from; None = none, or there are others, too.
+    :param fault: of a server in ERROR, "" = none.
+    :param updated: in the one form in which texts can be compared, Nova's: ``2024-05-01T12:00:00Z``; "" = not known.
+    """
+
+    id: str
+    name: str
+    status: str
+    task_state: str
+    metadata: Mapping[str, str]
+    addresses: tuple[Address, ...]
+    access_ipv4: str
+    access_ipv6: str
+    az: str | None
+    host_id: str | None
+    flavor_id: str
+    cores: int
+    ram: int
+    volumes: tuple[str, ...]
+    boot_volume: str | None
+    fault: str
+    updated: str
+
+    @property
+    def gone(self) -> bool:
+        return self.status in GONE
+
+    @property
+    def deleting(self) -> bool:
+        """Has the cloud begun to delete it?"""
+        return self.task_state in ("deleting", "soft-deleting") or self.gone
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Server:
+        """Raises KeyError when not even an id is there."""
+        flavor = _mapping(data.get("flavor"))
+        fault = _mapping(data.get("fault"))
+        attached = [_mapping(volume) for volume in _list(data.get("os-extended-volumes:volumes_attached"))]
+        volumes = tuple(str(volume["id"]) for volume in attached if volume.get("id"))
+        return cls(
+            id=str(data["id"]),
+            name=str(data.get("name") or ""),
+            status=str(data.get("status") or "UNKNOWN").upper(),
+            task_state=str(data.get("OS-EXT-STS:task_state") or ""),
+            metadata={str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
+            addresses=tuple(_addresses(_mapping(data.get("addresses")))),
+            access_ipv4=_ip(data.get("accessIPv4")),
+            access_ipv6=_ip(data.get("accessIPv6")),
+            az=_text(data.get("OS-EXT-AZ:availability_zone")),
+            host_id=_text(data.get("hostId")),
+            flavor_id=str(flavor.get("id") or ""),
+            cores=_whole(flavor.get("vcpus")),
+            ram=_whole(flavor.get("ram")),
+            volumes=volumes,
+            boot_volume=volumes[0] if len(volumes) == 1 and not data.get("image") else None,
+            fault=" ".join(str(fault.get(key)) for key in ("message", "details") if fault.get(key)),
+            updated=_AFTER_SECONDS.sub("Z", str(data.get("updated") or ""), count=1),
+        )
+
+
+class Flavor(NamedTuple):
+    """A size of servers; ``ram`` in MiB."""
+
+    id: str
+    name: str
+    cores: int
+    ram: int
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Flavor:
+        return cls(str(data["id"]), str(data.get("name") or ""), _whole(data.get("vcpus")), _whole(data.get("ram")))
+
+
+class Network(NamedTuple):
+    """A network.
+
+    :param routable: its addresses can be reached from outside.
+    """
+
+    id: str
+    name: str
+    external: bool
+    routable: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Network:
+        external = data.get("router:external") is True
+        routable = external or bool(data.get("provider:physical_network"))
+        return cls(str(data["id"]), str(data.get("name") or ""), external, routable)
+
+
+class Image(NamedTuple):
+    """An image."""
+
+    id: str
+    name: str
+    status: str
+    properties: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Image:
+        return cls(str(data["id"]), str(data.get("name") or ""), str(data.get("status") or "").lower(), dict(data))
+
+
+class Port(NamedTuple):
+    """A network port; ``owner`` and ``device`` may be ""."""
+
+    id: str
+    network: str
+    status: str
+    owner: str
+    device: str
+    addresses: tuple[str, ...]
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Port:
+        fixed = [_mapping(one) for one in _list(data.get("fixed_ips"))]
+        addresses = tuple(str(one["ip_address"]) for one in fixed if one.get("ip_address"))
+        network, status, owner, device = (
+            str(data.get(key) or "") for key in ("network_id", "status", "device_owner", "device_id")
+        )
+        return cls(str(data["id"]), network, status.upper(), owner, device, addresses)
+
+
+class FloatingIp(NamedTuple):
+    """A floating IP; ``port`` is "" while it is attached to no port.
+
+    :param forwards: it forwards single ports; then it is in use without a ``port``.
+    """
+
+    id: str
+    address: str
+    port: str
+    fixed_address: str
+    forwards: bool = False
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> FloatingIp:
+        keys = ("id", "floating_ip_address", "port_id", "fixed_ip_address")
+        found, address, port, fixed = (str(data.get(key) or "") for key in keys)
+        return cls(found, address, port, fixed, bool(data.get("port_forwardings")))
+
+
+class Volume(NamedTuple):
+    """A volume; ``size`` in GB."""
+
+    id: str
+    status: str
+    size: int
+    metadata: Mapping[str, str]
+    attached: bool
+
+    @property
+    def deleting(self) -> bool:
+        """Has the cloud begun to delete it? That may take long: some overwrite it."""
+        return self.status == "deleting"
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Volume:
+        return cls(
+            str(data["id"]),
+            str(data.get("status") or "").lower(),
+            _whole(data.get("size")),
+            {str(key): str(value) for key, value in _mapping(data.get("metadata")).items()},
+            bool(data.get("attachments")),
+        )
+
+
+def limit(value: Any) -> float:
+    """A quota limit: a negative one means that there is none, and so does one that is missing."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    # Not "value < 0": there is NaN in JSON, too.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+        return math.inf
+    return value
+
+
+def _text(value: Any, *more: str) -> str | None:
+    """What goes into a node's record, where only a text or null may stand. :param more: texts that are taken, too."""
+    return value if isinstance(value, str) and (value or value in more) else None
+
+
+def _ip(value: Any) -> str:
+    """An address; "" = it is none. It goes to Zuul, which makes lines of known_hosts and inventories of it."""
+    return value if isinstance(value, str) and _ADDRESS.fullmatch(value) else ""
+
+
+def _addresses(networks: Mapping[Any, Any]) -> list[Address]:
+    found = []
+    for network, entries in networks.items():
+        for entry in _list(entries):
+            if isinstance(entry, dict) and (ip := _ip(entry.get("addr"))):
+                version = 6 if entry.get("version") == 6 or ":" in ip else 4
+                mac = entry.get("OS-EXT-IPS-MAC:mac_addr")
+                floating = entry.get("OS-EXT-IPS:type") == "floating"
+                found.append(Address(str(network), ip, version, floating, mac if isinstance(mac, str) else ""))
+    return found
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _whole(value: Any) -> int:
+    """A number, or one in a text; 0 = it is none."""
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value % 1 == 0 else 0

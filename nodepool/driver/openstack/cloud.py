@@ -2,36 +2,48 @@
 """What the parts of one OpenStack provider share.
 
 First the API, its servers and what is known of the cloud (`OpenStackCloud`), then how servers are listed, then volumes,
-then floating IPs.
+then floating IPs, then what seldom changes, then a server and its addresses.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused
-from nodepool.driver.framework.fact import Fact
-from nodepool.driver.openstack.api import VOLUME, Api
+from nodepool.driver.framework.fact import MAX_AGE_SECONDS, Fact
+from nodepool.driver.openstack.api import (
+    ACTIVE,
+    VOLUME,
+    Address,
+    Api,
+    Flavor,
+    FloatingIp,
+    Image,
+    Network,
+    Port,
+    Server,
+    Volume,
+)
 from nodepool.driver.openstack.clouds import host_has_ipv6
-from nodepool.driver.openstack.facts import Facts, choose_flavor
-from nodepool.driver.openstack.instance import CloudNetworks, OpenStackInstance, classify, usage
 from nodepool.driver.openstack.transport import DEFAULT_TIMEOUT_SECONDS, Transport
-from nodepool.driver.openstack.views import Flavor, FloatingIp, Network, Port, Server, Volume
+from nodepool.driver.statemachine import Instance
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY, NODE_KEY, POOL_KEY, PROVIDER_KEY
 from nodepool.driver.statemachine.instance_cloud import GONE, InstanceCloud
 from nodepool.driver.statemachine.inventory import ChangesNotListed
-from nodepool.exceptions import LaunchError, LaunchNetworkException
+from nodepool.exceptions import LaunchError, LaunchNetworkException, LaunchNodepoolException
 from nodepool.guard import OnError
+from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
-    from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
+    from nodepool.driver.openstack.config import CloudImage, OpenStackLabel, OpenStackProviderConfig
 
 
 class OpenStackCloud(InstanceCloud[Server]):
@@ -128,14 +140,7 @@ class OpenStackCloud(InstanceCloud[Server]):
             flavor = self.facts.flavor(server.flavor_id)
             cores, ram = (flavor.cores, flavor.ram) if flavor is not None else (0, 0)
         size = sum(volumes[volume_id].size for volume_id in server.volumes if volume_id in volumes)
-        return OpenStackInstance(
-            server,
-            usage(cores, ram, len(server.volumes), size),
-            self.facts.networks.known() or [],
-            self.networks,
-            cloud_name=self.config.cloud,
-            region=self.region,
-        )
+        return OpenStackInstance(self, server, usage(cores, ram, len(server.volumes), size))
 
 
 def _minor(version: object) -> int:
@@ -409,8 +414,11 @@ class FloatingIps:
             wanted = self._nat_networks()
             found = [(port, fixed) for port, fixed in found if port.network in wanted]
             if len({port.network for port, _ in found}) != 1:
+                marked = self._cloud.nat_destination
+                gateway = "not exactly one of them is on a network with a gateway"
+                why = f"none of them is on network {marked}" if marked is not None else gateway
                 raise LaunchNetworkException(
-                    f"provider {self.provider}: server {server.id} has several ports, and {self._why_none()}; mark the "
+                    f"provider {self.provider}: server {server.id} has several ports, and {why}; mark the "
                     "network whose port shall get the floating IP with nat_destination: true in clouds.yaml"
                 )
         return found[0] if found else None
@@ -421,11 +429,6 @@ class FloatingIps:
         if marked is None:
             return self._facts.gateways.get()
         return {network.id for network in self._facts.networks.get() or [] if marked in (network.id, network.name)}
-
-    def _why_none(self) -> str:
-        if self._cloud.nat_destination is None:
-            return "not exactly one of them is on a network with a gateway"
-        return f"none of them is on network {self._cloud.nat_destination}"
 
     def _create(self, source: Network, port: Port, fixed: str, note: str) -> FloatingIp | None:
         route = (source.id, port.network)
@@ -488,17 +491,11 @@ class FloatingIps:
             ports = {port.id for port in self._api.ports(device=server_id)}
             ids.update(floating.id for floating in near if floating.port in ports)
         for floating_id in ids:
-            self.delete(floating_id)
+            with contextlib.suppress(CloudNotFound):
+                self._api.delete_floating_ip(floating_id)
         with self._lock:
             self._made.pop(server_id, None)
         return len(ids)
-
-    def delete(self, floating_id: str) -> None:
-        """Delete one; blocks. One that is gone is no error."""
-        try:
-            self._api.delete_floating_ip(floating_id)
-        except CloudNotFound:
-            log.debug("Floating IP %s is gone already", floating_id)
 
     # -- leaks --
 
@@ -514,3 +511,362 @@ class FloatingIps:
 
 def _shows_one(server: Server | None) -> bool:
     return server is not None and any(address.floating for address in server.addresses)
+
+
+# What seldom changes in a cloud: flavors, images, networks, zones. Asked for once in a while, and after a refusal.
+
+#: How soon something is asked for again because what was looked for is not there (O-7).
+MISSING_AGE_SECONDS: Final = 300.0
+#: The same before a launch is refused for good: the answer must be from about now.
+REFUSAL_AGE_SECONDS: Final = 10.0
+
+
+class Facts:
+    """Facts about the cloud of one provider. All methods may block unless they say otherwise."""
+
+    def __init__(self, provider: str, api: Api) -> None:
+        self.provider = provider
+        self._api = api
+        self._lock = threading.Lock()
+        self.flavors: Fact[list[Flavor]] = Fact(api.flavors)
+        self.networks: Fact[list[Network] | None] = Fact(api.networks)
+        self.zones: Fact[list[str]] = Fact(api.zones)
+        #: Ids of networks that have a gateway.
+        self.gateways: Fact[frozenset[str]] = Fact(api.networks_with_gateway)
+        self._images: dict[str, Fact[Image | None]] = {}
+        #: Flavors that are not listed, e.g. deleted ones of old servers.
+        self._hidden_flavors: dict[str, Fact[Flavor | None]] = {}
+
+    def clear(self) -> None:
+        """Something that we believed in was refused (O-2). Does not block."""
+        for fact in (self.flavors, self.networks, self.zones, self.gateways):
+            fact.clear()
+        with self._lock:
+            self._images.clear()
+
+    # -- flavors --
+
+    def flavor_of(self, label: OpenStackLabel) -> Flavor:
+        """The flavor of a label (O-1).
+
+        :raises LaunchNodepoolException: there is none.
+        """
+        for max_age in (MAX_AGE_SECONDS, REFUSAL_AGE_SECONDS):
+            flavor = choose_flavor(self.flavors.get(max_age), label.flavor_name, label.min_ram)
+            if flavor is not None:
+                return flavor
+        raise LaunchNodepoolException(f"provider {self.provider}, label {label.name}: {missing_flavor(label)}")
+
+    def flavor(self, flavor_id: str) -> Flavor | None:
+        """A flavor by its id; None if nothing is known about it."""
+        for flavor in self.flavors.get():
+            if flavor.id == flavor_id:
+                return flavor
+        with self._lock:
+            fact = self._hidden_flavors.setdefault(flavor_id, Fact(lambda: self._hidden_flavor(flavor_id)))
+        return fact.get(24 * 3600)
+
+    def _hidden_flavor(self, flavor_id: str) -> Flavor | None:
+        try:
+            return self._api.flavor(flavor_id)
+        except CloudNotFound:
+            return None
+
+    # -- images --
+
+    def image_id(self, image: CloudImage, max_missing_age: float = MISSING_AGE_SECONDS) -> str | None:
+        """Id of a cloud image; None if there is none (O-7). One given by id is not looked for (O-10)."""
+        if image.image_id:
+            return image.image_id
+        with self._lock:
+            fact = self._images.setdefault(image.image_name, Fact(lambda: self._find_image(image.image_name)))
+        found = fact.get() or fact.get(max_missing_age)
+        return None if found is None else found.id
+
+    def image_of(self, label: OpenStackLabel) -> str:
+        """Id of the cloud image of a label. Raises LaunchNodepoolException."""
+        assert label.cloud_image is not None
+        found = self.image_id(label.cloud_image, REFUSAL_AGE_SECONDS)
+        if found is None:
+            raise LaunchNodepoolException(missing_image(self.provider, label))
+        return found
+
+    def _find_image(self, name: str) -> Image | None:
+        usable = [image for image in self._api.images(name=name) if image.status == "active"]
+        if usable:
+            return usable[0]
+        try:
+            image = self._api.image(name)
+        except CloudNotFound:
+            return None
+        return image if image.status == "active" else None
+
+    # -- networks --
+
+    def network_ids(self, label: OpenStackLabel) -> list[str]:
+        """Ids of the networks of a label, in its order; without a network service names are taken for ids.
+
+        :raises LaunchNodepoolException: there is no such network, or several have the name.
+        """
+        return [self.network_id(name, label) for name in label.networks]
+
+    def network_id(self, name: str, label: OpenStackLabel) -> str:
+        """One of them."""
+        for max_age in (MAX_AGE_SECONDS, REFUSAL_AGE_SECONDS):
+            networks = self.networks.get(max_age)
+            if networks is None:
+                return name
+            ids = [network.id for network in networks if network.id == name] or [
+                network.id for network in networks if network.name == name
+            ]
+            if len(ids) == 1:
+                return ids[0]
+        trouble = f"has {len(ids)} networks named {name!r}; use ids in" if ids else f"has no network {name!r}; correct"
+        raise LaunchNodepoolException(
+            f"provider {self.provider}, label {label.name}: the cloud {trouble} networks of the label or its pool"
+        )
+
+
+def choose_flavor(flavors: list[Flavor], name: str | None, min_ram: int) -> Flavor | None:
+    """The flavor for a label (O-1).
+
+    :param min_ram: if given, the smallest flavor by (RAM, name) with so much and ``name`` in its name; else exactly it.
+    """
+    if min_ram or not name:
+        ordered = sorted(flavors, key=lambda flavor: (flavor.ram, flavor.name))
+        return next((f for f in ordered if f.ram >= min_ram and (not name or name in f.name)), None)
+    exact = [flavor for flavor in flavors if flavor.name == name] or [f for f in flavors if f.id == name]
+    return exact[0] if exact else None
+
+
+def missing_flavor(label: OpenStackLabel) -> str:
+    """What to tell about a label for which the cloud has no flavor."""
+    named = f" {'with' if label.min_ram else 'named'} {label.flavor_name!r}" if label.flavor_name else ""
+    named += " in its name and" if label.min_ram and label.flavor_name else ""
+    size = f" with at least {label.min_ram} MiB" if label.min_ram else ""
+    return f"the cloud has no flavor{named}{size}; correct flavor-name or min-ram, or create the flavor"
+
+
+def missing_image(provider: str, label: OpenStackLabel) -> str:
+    """What to tell about a label whose cloud image is not there."""
+    image = label.cloud_image
+    name = "" if image is None else image.image_name
+    return (
+        f"provider {provider}, label {label.name}: the cloud has no usable image {name!r}; "
+        "correct cloud-image, or upload the image"
+    )
+
+
+# A server as the framework sees it, and what it uses of the quota; then which of its addresses is which.
+
+
+class OpenStackInstance(Instance):
+    """One server.
+
+    :param quota: what it uses.
+    :param floating_ip: its floating IP, if the server does not show it yet.
+    """
+
+    def __init__(
+        self, cloud: OpenStackCloud, server: Server, quota: QuotaInformation, floating_ip: FloatingIp | None = None
+    ) -> None:
+        super().__init__()
+        self.ready = server.status == ACTIVE
+        self.deleted = server.gone
+        self.external_id = server.id
+        self.metadata = dict(server.metadata)
+        self.az = server.az
+        self.cloud = cloud.config.cloud
+        self.region = cloud.region
+        self.host_id = server.host_id
+        shown = server if floating_ip is None else with_floating_ip(server, floating_ip)
+        found = classify(shown, cloud.facts.networks.known() or [], cloud.networks)
+        self.public_ipv4 = found.public_v4
+        self.public_ipv6 = found.public_v6
+        # O-9: playbooks of long ago rely on it.
+        self.private_ipv4 = found.private_v4 or self.public_ipv4
+        self.interface_ip = found.interface
+        self._quota = quota
+
+    def getQuotaInformation(self) -> QuotaInformation:
+        return self._quota
+
+
+def usage(cores: int, ram: int, volumes: int = 0, volume_gb: int = 0) -> QuotaInformation:
+    """What one server uses; volumes are only named where there are some."""
+    more: dict[str, Any] = {"volumes": volumes, "volume-gb": volume_gb} if volumes else {}
+    return QuotaInformation(cores=cores, instances=1, ram=ram, **more)
+
+
+# Which address of a server is which: public, private, and the one to connect to (L-13, O-9, O-12). Pure functions.
+#
+# The same choice as ``interface_ip`` of openstacksdk; what clouds.yaml says under ``networks`` comes first.
+
+
+class CloudNetworks(NamedTuple):
+    """What clouds.yaml says about a cloud's networks; names or ids.
+
+    :param private: ``private: true``: the launcher and Zuul are inside the cloud.
+    :param default: the network to connect through, or None.
+    :param nat_source: the network that floating IPs come from, or None.
+    :param nat_destination: the network of the port that gets a floating IP, or None (O-13).
+    :param floating: False: there are no floating IPs (``floating_ip_source: None``, ``requires_floating_ip: false``).
+    :param external: False: public IPv4 addresses are not looked for (``use_external_network: false``).
+    :param inside: False: private addresses are not looked for (``use_internal_network: false``).
+    :param only_v4: ``force_ipv4: true``: addresses of IPv6 are not used at all.
+    :param prefer_v6: the launcher's host has IPv6, and `only_v4` is not set.
+    """
+
+    private: bool = False
+    routed: Collection[str] = ()
+    internal: Collection[str] = ()
+    default: str | None = None
+    nat_source: str | None = None
+    nat_destination: str | None = None
+    floating: bool = True
+    external: bool = True
+    inside: bool = True
+    only_v4: bool = False
+    prefer_v6: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], *, host_has_ipv6: bool = False) -> CloudNetworks:
+        """Read the settings of a cloud; tolerates what is not there."""
+        entries = settings.get("networks")
+        networks = [n for n in entries if isinstance(n, dict) and n.get("name")] if isinstance(entries, list) else []
+
+        def named(key: str) -> list[str]:
+            return [str(n["name"]) for n in networks if n.get(key)]
+
+        routed = [str(n["name"]) for n in networks if n.get("routes_ipv4_externally", n.get("routes_externally"))]
+        no_source = str(settings.get("floating_ip_source", "neutron")).lower() == "none"
+        # What is no bool counts as for openstacksdk; ``check`` tells of it.
+        only_v4 = bool(settings.get("force_ipv4"))
+        return cls(
+            private=bool(settings.get("private")),
+            routed=routed,
+            internal=[str(n["name"]) for n in networks if str(n["name"]) not in routed],
+            default=next(iter(named("default_interface")), None),
+            nat_source=next(iter(named("nat_source")), None),
+            nat_destination=next(iter(named("nat_destination")), None),
+            floating=not no_source and settings.get("requires_floating_ip") is not False,
+            external=bool(settings.get("use_external_network", True)),
+            inside=bool(settings.get("use_internal_network", True)),
+            only_v4=only_v4,
+            prefer_v6=host_has_ipv6 and not only_v4,
+        )
+
+
+class ServerAddresses(NamedTuple):
+    """The addresses of one server; None = it has none of the kind."""
+
+    public_v4: str | None
+    public_v6: str | None
+    private_v4: str | None
+    interface: str | None
+
+
+def classify(server: Server, networks: Iterable[Network], cloud: CloudNetworks) -> ServerAddresses:
+    """Tell the addresses of a server apart.
+
+    :param networks: as the network service shows them; none if there is no such service.
+    """
+    networks = list(networks)
+    public_v4 = _public_v4(server, networks, cloud)
+    any_v6 = server.access_ipv6 or _first_of(a for a in server.addresses if a.version == 6)
+    public_v6 = None if cloud.only_v4 else any_v6
+    private_v4 = told = _private_v4(server, networks, cloud)
+    if private_v4 is None and public_v4 is None:
+        # Of networks that nobody told us of: better than none.
+        private_v4 = _first(a for a in server.addresses if a.version == 4 and not a.floating)
+    interface = _default_address(server, networks, cloud)
+    if interface is None and cloud.private:
+        interface = told
+    if interface is None and cloud.prefer_v6:
+        interface = public_v6
+    interface = interface or public_v4 or private_v4 or public_v6
+    return ServerAddresses(public_v4, public_v6, private_v4, interface)
+
+
+def with_floating_ip(server: Server, floating: FloatingIp) -> Server:
+    """A server that shows its floating IP, which may come late."""
+    if any(address.ip == floating.address for address in server.addresses):
+        return server
+    own = next((address for address in server.addresses if address.ip == floating.fixed_address), None)
+    shown = Address(own.network if own else "", floating.address, 4, True, own.mac if own else "")
+    return server._replace(addresses=(*server.addresses, shown))
+
+
+def _default_address(server: Server, networks: list[Network], cloud: CloudNetworks) -> str | None:
+    """The address on the network that clouds.yaml marks with ``default_interface``."""
+    if cloud.default is None:
+        return None
+    names = _names([cloud.default], networks)
+    mine = [address for address in server.addresses if address.network in names]
+    for version in (6, 4) if cloud.prefer_v6 else (4,):
+        found = _first_of(address for address in mine if address.version == version)
+        if found is not None:
+            return found
+    return None
+
+
+def _public_v4(server: Server, networks: list[Network], cloud: CloudNetworks) -> str | None:
+    if not cloud.external:
+        return None
+    if server.access_ipv4:
+        return server.access_ipv4
+    v4 = [address for address in server.addresses if address.version == 4]
+    inside = _names(cloud.internal, networks)
+    routed = _names(cloud.routed, networks)
+    outside = [n.name for n in networks if n.name in routed or (n.routable and n.name not in inside)]
+    return (
+        _first_on(v4, [*outside, *routed.difference(outside)])
+        or _first(address for address in v4 if address.floating)
+        or _first(address for address in v4 if address.network == "public")
+        or _first(address for address in v4 if _is_global(address.ip))
+    )
+
+
+def _private_v4(server: Server, networks: list[Network], cloud: CloudNetworks) -> str | None:
+    if not cloud.inside:
+        return None
+    v4 = [address for address in server.addresses if address.version == 4]
+    mac = next((address.mac for address in v4 if address.floating), "")
+    # With a floating IP, that which it leads to.
+    own = [address for address in v4 if not address.floating and (not mac or address.mac == mac)]
+    routed = _names(cloud.routed, networks)
+    named = _names(cloud.internal, networks)
+    inside = [n.name for n in networks if n.name in named or (not n.routable and n.name not in routed)]
+    return _first_on(own, [*inside, *named.difference(inside), "private"]) or _first_on(v4, ["private"])
+
+
+def _names(wanted: Iterable[str], networks: Iterable[Network]) -> set[str]:
+    """Names of networks that are given by name or id; addresses of servers have names."""
+    names = set(wanted)
+    return names | {network.name for network in networks if network.id in names}
+
+
+def _first_on(addresses: list[Address], names: Iterable[str]) -> str | None:
+    """Of the first of these networks on which there is any address."""
+    for name in names:
+        found = _first_of(address for address in addresses if address.network == name)
+        if found is not None:
+            return found
+    return None
+
+
+def _first_of(addresses: Iterable[Address]) -> str | None:
+    """The first one, floating IPs before others."""
+    found = list(addresses)
+    return _first(address for address in found if address.floating) or _first(found)
+
+
+def _first(addresses: Iterable[Address]) -> str | None:
+    return next((address.ip for address in addresses), None)
+
+
+def _is_global(ip: str) -> bool:
+    try:
+        return not ipaddress.ip_address(ip).is_private
+    except ValueError:
+        return False

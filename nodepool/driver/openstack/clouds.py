@@ -70,16 +70,6 @@ class CloudSettings:
     def image_format(self) -> str:
         return str(self.values.get("image_format") or DEFAULT_IMAGE_FORMAT)
 
-    @property
-    def image_api_use_tasks(self) -> bool:
-        """Are images imported by tasks of Glance, from its object storage?"""
-        return self.values.get("image_api_use_tasks") is True
-
-    @property
-    def image_upload_use_import(self) -> bool:
-        """Are images uploaded to the staging area of Glance, and imported from there?"""
-        return self.values.get("image_upload_use_import") is True
-
     def __eq__(self, other: object) -> bool:
         # Settings that are outdated are still the same settings.
         return isinstance(other, CloudSettings) and (self.values, self.problem) == (other.values, other.problem)
@@ -115,10 +105,10 @@ class Clouds:
         try:
             return CloudSettings(_comparable(settings_of(self._current(cloud, region))))
         except CloudProblem as problem:
-            known = self._usable.get(_key(cloud, region))
-            if known is None:
-                return CloudSettings({}, str(problem))
-            return CloudSettings(_comparable(settings_of(known)), outdated=str(problem))
+            known, text = self._usable.get(_key(cloud, region)), str(problem)
+        return (
+            CloudSettings({}, text) if known is None else CloudSettings(_comparable(settings_of(known)), outdated=text)
+        )
 
     def region(self, cloud: str, region: str | None) -> CloudRegion:
         """openstacksdk's object for a cloud, maybe of an earlier file, see `settings`. Does not contact the cloud.

@@ -249,15 +249,9 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         """The format of uploaded images."""
         return "qcow2" if self.cloud_settings is None else self.cloud_settings.image_format
 
-    @property
-    def image_by_task(self) -> bool:
-        """Does the cloud take images only through its object storage?"""
-        return self.cloud_settings is not None and self.cloud_settings.image_api_use_tasks
-
-    @property
-    def image_by_import(self) -> bool:
-        """Does the cloud want images in its staging area, to import them from there?"""
-        return self.cloud_settings is not None and self.cloud_settings.image_upload_use_import
+    def wants(self, key: str) -> bool:
+        """Is a key of the cloud true in clouds.yaml?"""
+        return self.cloud_settings is not None and self.cloud_settings.values.get(key) is True
 
     @property
     def uses_volumes(self) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launch of one server: its steps, then the body of its creation, then what a refusal means.
+"""The launch of one server: its creation and its steps, then what a refusal means.
 
 ::
 
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused, one_line
 from nodepool.driver.framework.key_schema import dynamic_value
-from nodepool.driver.openstack.errors import is_quota_text
-from nodepool.driver.openstack.instance import OpenStackInstance, usage
-from nodepool.driver.openstack.views import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
+from nodepool.driver.openstack.api import ACTIVE, BUILD, ERROR, Flavor, FloatingIp, Server
+from nodepool.driver.openstack.cloud import OpenStackInstance, usage
+from nodepool.driver.openstack.transport import is_quota_text
 from nodepool.driver.statemachine.lost_creations import CreationKey
 from nodepool.driver.statemachine.machines import CreationMachine, Step
 from nodepool.exceptions import (
@@ -83,17 +83,50 @@ class ServerCreation(CreationMachine[Server]):
     # -- the creation; in a thread of the cloud --
 
     def create(self, key: CreationKey) -> str:
-        label, facts = self._label, self.cloud.facts
-        flavor = facts.flavor_of(label)
-        image_id = self._image_id or facts.image_of(label)
+        facts = self.cloud.facts
+        flavor = facts.flavor_of(self._label)
+        image_id = self._image_id or facts.image_of(self._label)
         facts.networks.get()
-        networks = facts.network_ids(label) or [n for n in [self.cloud.default_network()] if n]
-        chosen = [{"uuid": network} for network in networks] or ("auto" if self.cloud.names_networks else None)
-        metadata = server_metadata(self.cloud.provider, label, self.metadata, self._request, self.log)
-        body = server_body(self._hostname, label, flavor, image_id, chosen, metadata, self._az)
-        server_id = self.cloud.api.create_server(body, self.permit)
+        server_id = self.cloud.api.create_server(self._body(flavor, image_id), self.permit)
         self._flavor = flavor
         return server_id
+
+    def _body(self, flavor: Flavor, image_id: str) -> dict[str, Any]:
+        """``server`` of ``POST /servers``; what is not configured is left to the cloud."""
+        label, cloud = self._label, self.cloud
+        networks = cloud.facts.network_ids(label) or [n for n in [cloud.default_network()] if n]
+        body: dict[str, Any] = {"name": self._hostname, "flavorRef": flavor.id, "metadata": self._metadata()}
+        if label.boot_from_volume:
+            volume = {"volume_size": label.volume_size, "delete_on_termination": True}
+            place = {"boot_index": 0, "uuid": image_id, "source_type": "image", "destination_type": "volume"}
+            body["block_device_mapping_v2"] = [{**place, **volume}]
+        else:
+            body["imageRef"] = image_id
+        userdata = base64.b64encode(label.userdata.encode()).decode("ascii") if label.userdata else None
+        optional = {
+            "networks": [{"uuid": network} for network in networks] or ("auto" if cloud.names_networks else None),
+            "key_name": label.key_name or None,
+            "security_groups": [{"name": name} for name in label.pool.security_groups] or None,
+            "availability_zone": self._az or None,
+            "config_drive": label.config_drive,
+            "user_data": userdata,
+        }
+        return {**body, **{key: value for key, value in optional.items() if value is not None}}
+
+    def _metadata(self) -> dict[str, str]:
+        """What the user wants, and over it what says whose the server is (D-1, O-11)."""
+        label, provider = self._label, self.cloud.provider
+        image = label.diskimage or label.cloud_image
+        values = {str(key): str(value) for key, value in label.instance_properties.items()}
+        for key, template in label.dynamic_instance_properties.items():
+            text = dynamic_value(template, self._request)
+            if text is None:
+                message = "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out"
+                self.log.error(message, provider, label.name, key)
+            else:
+                values[str(key)] = text
+        values["groups"] = ",".join([provider, image.name if image else "", label.name])
+        return {**values, **self.metadata}
 
     def refused(self, error: Exception) -> Exception:
         """What a refused creation means (O-2, O-3)."""
@@ -169,22 +202,10 @@ class ServerCreation(CreationMachine[Server]):
         return False
 
     def _instance(self, server: Server) -> OpenStackInstance:
-        flavor = self._flavor
-        volume = self._label.volume_size if self._label.boot_from_volume else 0
-        return OpenStackInstance(
-            server,
-            usage(
-                server.cores or (flavor.cores if flavor else 0),
-                server.ram or (flavor.ram if flavor else 0),
-                len(server.volumes) or (1 if volume else 0),
-                volume,
-            ),
-            self.cloud.facts.networks.known() or [],
-            self.cloud.networks,
-            cloud_name=self.cloud.config.cloud,
-            region=self.cloud.region,
-            floating_ip=self._floating_ip,
-        )
+        cores, ram = (self._flavor.cores, self._flavor.ram) if self._flavor else (0, 0)
+        volumes, size = (1, self._label.volume_size) if self._label.boot_from_volume else (0, 0)
+        used = usage(server.cores or cores, server.ram or ram, len(server.volumes) or volumes, size)
+        return OpenStackInstance(self.cloud, server, used, self._floating_ip)
 
     def _mark_volumes(self, server: Server) -> None:
         """A volume that Nova made for us must say whose it is, or nobody could tell when it is left over."""
@@ -194,95 +215,27 @@ class ServerCreation(CreationMachine[Server]):
         self.cloud.volumes.begin(server.volumes, self.metadata)
 
 
-# What a server is to be like: the body of its creation. Pure functions.
-
-
-def server_body(
-    hostname: str,
-    label: OpenStackLabel,
-    flavor: Flavor,
-    image_id: str,
-    networks: list[dict[str, str]] | str | None,
-    metadata: Mapping[str, str],
-    az: str | None,
-) -> dict[str, Any]:
-    """``server`` of ``POST /servers``; what is not configured is left to the cloud.
-
-    :param networks: as Nova wants them; None = it is not said.
-    """
-    body: dict[str, Any] = {"name": hostname, "flavorRef": flavor.id, "metadata": dict(metadata)}
-    if label.boot_from_volume:
-        body["block_device_mapping_v2"] = [
-            {
-                "boot_index": 0,
-                "uuid": image_id,
-                "source_type": "image",
-                "destination_type": "volume",
-                "volume_size": label.volume_size,
-                "delete_on_termination": True,
-            }
-        ]
-    else:
-        body["imageRef"] = image_id
-    if networks is not None:
-        body["networks"] = networks
-    if label.key_name:
-        body["key_name"] = label.key_name
-    if label.pool.security_groups:
-        body["security_groups"] = [{"name": name} for name in label.pool.security_groups]
-    if az:
-        body["availability_zone"] = az
-    if label.config_drive is not None:
-        body["config_drive"] = label.config_drive
-    if label.userdata:
-        body["user_data"] = base64.b64encode(label.userdata.encode()).decode("ascii")
-    return body
-
-
-def server_metadata(
-    provider: str, label: OpenStackLabel, ours: Mapping[str, str], request: NodeRequest | None, log: Log
-) -> dict[str, str]:
-    """Metadata of a server: what the user wants, and over it what says whose it is (D-1, O-11)."""
-    image = label.diskimage or label.cloud_image
-    values = {str(key): str(value) for key, value in label.instance_properties.items()}
-    for key, template in label.dynamic_instance_properties.items():
-        text = dynamic_value(template, request)
-        if text is None:
-            log.error(
-                "Provider %s, label %s: dynamic-instance-properties: %s cannot be formatted; it is left out",
-                provider,
-                label.name,
-                key,
-            )
-        else:
-            values[str(key)] = text
-    values["groups"] = ",".join([provider, image.name if image else "", label.name])
-    return {**values, **ours}
-
-
 # What it means that a server was refused, or is broken: whose fault, and what to do about it (O-2 to O-4). Pure
 # functions.
 
-#: What Nova says, in lower case, and the setting that it is about; the first that is found counts.
-_SUBJECTS: Final = (
-    ("key_name", "key"),
-    ("keypair", "key"),
-    ("security group", "groups"),
-    ("availability zone", "zone"),
-    ("availability_zone", "zone"),
-    ("user_data", "userdata"),
-    ("user data", "userdata"),
-    ("metadata", "properties"),
-    ("network", "networks"),
-    ("subnet", "networks"),
-    ("fixed ip", "networks"),
-    ("volume", "volume"),
-    ("block device", "volume"),
+#: What Nova says, in lower case, and what to correct then; the first that is found counts.
+_REMEDIES: Final = (
+    (("key_name", "keypair"), "correct key-name ({label.key_name!r}) of the label, or make the key pair for this user"),
+    (("security group",), "correct security-groups {pool.security_groups} of pool {pool.name}"),
+    (
+        ("availability zone", "availability_zone"),
+        "correct availability-zones of pool {pool.name}: {az!r} was asked for",
+    ),
+    (("user_data", "user data"), "correct userdata of the label: at most 65535 bytes when written in base64"),
+    (("metadata",), "correct instance-properties of the label: at most 255 characters each"),
+    (("network", "subnet", "fixed ip"), "correct networks {label.networks} of the label or its pool"),
+    (("volume", "block device"), "correct boot-from-volume or volume-size ({label.volume_size}) of the label"),
     # "Flavor's disk is too small for requested image" is about both; the flavor is what can be chosen.
-    ("flavor", "flavor"),
-    ("image", "image"),
-    ("field/attribute", "properties"),
-    ("policy", "role"),
+    (("flavor",), "correct flavor-name ({label.flavor_name!r}) or min-ram ({label.min_ram}) of the label"),
+    (("image",), "correct the image {image!r} of the label, or upload it again"),
+    (("field/attribute",), "correct instance-properties of the label: at most 255 characters each"),
+    (("policy",), "the user of the cloud in clouds.yaml needs a role that may do this"),
+    (("",), "check flavor, image, networks, security groups, key-name and availability zone ({any_az}) of the label"),
 )
 
 
@@ -308,37 +261,17 @@ def error_status(where: str, server: Server) -> Exception:
     text = f"{where}: server {server.id} went to ERROR: {fault}"
     if is_quota_text(server.fault):
         return QuotaException(text)
-    if _no_room(server.fault):
+    lower = server.fault.lower()
+    if "no valid host" in lower or "insufficient compute resources" in lower:
         return CloudFull(f"{text}; the cloud has no host with room for this flavor in this zone, or none that fits")
     return LaunchStatusException(text)
 
 
 def remedy(label: OpenStackLabel, az: str | None, said: str) -> str:
     """What to correct so that the cloud takes the server."""
-    lower = said.lower()
-    subject = next((subject for words, subject in _SUBJECTS if words in lower), "")
-    image = label.diskimage or label.cloud_image
-    texts = {
-        "key": f"correct key-name ({label.key_name!r}) of the label, or make the key pair for this user",
-        "groups": f"correct security-groups {label.pool.security_groups} of pool {label.pool.name}",
-        "zone": f"correct availability-zones of pool {label.pool.name}: {az!r} was asked for",
-        "userdata": "correct userdata of the label: at most 65535 bytes when written in base64",
-        "properties": "correct instance-properties of the label: at most 255 characters each",
-        "networks": f"correct networks {label.networks} of the label or its pool",
-        "volume": f"correct boot-from-volume or volume-size ({label.volume_size}) of the label",
-        "flavor": f"correct flavor-name ({label.flavor_name!r}) or min-ram ({label.min_ram}) of the label",
-        "image": f"correct the image {'' if image is None else image.name!r} of the label, or upload it again",
-        "role": "the user of the cloud in clouds.yaml needs a role that may do this",
-    }
-    return texts.get(
-        subject,
-        f"check flavor, image, networks, security groups, key-name and availability zone ({az or 'any'}) of the label",
-    )
-
-
-def _no_room(fault: str) -> bool:
-    lower = fault.lower()
-    return "no valid host" in lower or "insufficient compute resources" in lower
+    lower, image = said.lower(), label.diskimage or label.cloud_image
+    text = next(text for words, text in _REMEDIES if any(word in lower for word in words))
+    return text.format(label=label, pool=label.pool, az=az, any_az=az or "any", image=image.name if image else "")
 
 
 def _without_secrets(said: str) -> str:

@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework import uploads
@@ -27,7 +27,7 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.framework.images import ImageTime, ListedImage
 from nodepool.driver.framework.uploads import ImageContent, UploadGivenUp, difference
-from nodepool.driver.openstack.views import Image
+from nodepool.driver.openstack.api import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
@@ -86,19 +86,13 @@ class OpenStackImages:
         :raises OSError: the file cannot be read.
         """
         time = self._time(f"the upload of image {name}", timeout, uploads.checker())
-        body = {
-            "container_format": "bare",
-            "visibility": "private",
-            **api_properties(properties),
-            "name": name,
-            "disk_format": image_format,
-        }
+        ours = {"name": name, "disk_format": image_format}
+        body = {"container_format": "bare", "visibility": "private", **api_properties(properties), **ours}
         with open(filename, "rb") as file:
             if by_import:
                 self._check_import()
-            return GlanceUpload(
-                self.provider, self._api, body, Content(file, time.check), checksums, time, by_import
-            ).run()
+            content = Content(file, time.check)
+            return GlanceUpload(self.provider, self._api, body, content, checksums, time, by_import).run()
 
     def _check_import(self) -> None:
         methods = self._api.import_methods()
@@ -107,6 +101,64 @@ class OpenStackImages:
                 f"Provider {self.provider}: the cloud does not import images with {IMPORT_METHOD} (it has: "
                 f"{', '.join(methods) or 'no method'}); set image_upload_use_import to false in clouds.yaml"
             )
+
+    def upload_by_task(
+        self,
+        region: CloudRegion,
+        name: str,
+        filename: str,
+        image_format: str,
+        properties: Mapping[str, Any],
+        checksums: Mapping[str, str | None],
+        timeout: float,
+    ) -> str:
+        """Upload a file; returns the id of the image. What a failed upload leaves is deleted.
+
+        :param name: unique.
+        :param properties: of the image.
+        :param checksums: ``md5`` and ``sha256`` of the file; computed where None.
+        :param timeout: seconds for the task of Glance.
+        :raises ImageCreateException: it took too long, or the cloud cannot use the image.
+        :raises UploadGivenUp: nobody wants it any more.
+        """
+        sent = SentData(os.path.getsize(filename))
+        try:
+            image_id = _imported(region, name, filename, checksums, timeout, sent)
+            # The SDK leaves those out that are no texts of its own.
+            self._api.set_image_properties(image_id, api_properties(properties))
+            with open(filename, "rb") as file:
+                problem = wrong(self._api.image(image_id), image_format, Content(file), checksums)
+        except Exception as error:
+            # Whatever the SDK, a cloud or the builder ended it with: nothing may be left.
+            _discard_objects(region, name)
+            self._discard_unmarked(name, properties)
+            if sent.given_up is not None:
+                raise sent.given_up from None
+            # Of a task that failed; the error itself does not say why.
+            said = getattr(getattr(error, "extra_data", None), "message", None)
+            reason = one_line(f"{type(error).__name__}: {error} {said or ''}")
+            raise ImageCreateException(
+                f"Provider {self.provider}: image {name} was not imported by a task: {reason}; does the cloud have "
+                "object storage, and may its user run tasks? Else set image_api_use_tasks to false in clouds.yaml"
+            ) from error
+        if problem:
+            self._discard_unmarked(name, properties)
+            raise ImageCreateException(
+                f"Provider {self.provider}: image {name} did not arrive as it was sent: {problem}"
+            )
+        return image_id
+
+    def _discard_unmarked(self, name: str, properties: Mapping[str, Any]) -> None:
+        """A task may have made the image, but it has none of our properties: nobody would find it."""
+        try:
+            for image in self._api.images(name=name):
+                # One of another upload may have the same name.
+                if all(image.properties.get(key, properties.get(key)) == properties.get(key) for key in UPLOAD_KEYS):
+                    self._api.delete_image(image.id)
+        except CloudNotFound:
+            log.debug("Image %s is gone already", name)
+        except LaunchError as error:
+            log.warning("Provider %s: image %s may be left over: %s", self.provider, name, error)
 
     # -- deletion --
 
@@ -176,18 +228,15 @@ class OpenStackImages:
             marked = any(key in told for key in UPLOAD_KEYS) or (unmarked and told.get("visibility") == "private")
             if marked and image.id not in seen:
                 seen.add(image.id)
-                yield _listed(image)
+                yield ListedImage(
+                    image.id, image.name, {key: text for key, text in told.items() if isinstance(text, str)}
+                )
 
     def _all(self) -> Iterator[Image]:
         """Visible images; one may come twice."""
         # Lists of Glance leave out hidden images, unless they are asked for.
         for filters in ({}, {"os_hidden": "true"}):
             yield from self._api.images(limit=PAGE, **filters)
-
-
-def _listed(image: Image) -> ListedImage:
-    texts = {key: value for key, value in image.properties.items() if isinstance(value, str)}
-    return ListedImage(image.id, image.name, texts)
 
 
 # One upload to Glance: the record of an image, its data, maybe an import, and what goes wrong in between.
@@ -412,7 +461,7 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
     :raises OSError: the file cannot be read.
     """
     stored = stored_content(image)
-    if _converted(image, image_format):
+    if _text(image.properties.get("disk_format")) not in (None, image_format):
         return _wrong_conversion(image, image_format, stored, content)
     sent = ImageContent.of(content.size, **checksums)
     if stored.size == sent.size and not sent.checksums.keys() & stored.checksums.keys():
@@ -422,12 +471,6 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
         if algorithm:
             sent = ImageContent(sent.size, {algorithm: content.checksum(algorithm)})
     return difference(sent, stored)
-
-
-def _converted(image: Image, image_format: str) -> bool:
-    """Has the cloud made an image of another format of ours?"""
-    found = _text(image.properties.get("disk_format"))
-    return found is not None and found != image_format
 
 
 def _wrong_conversion(image: Image, image_format: str, stored: ImageContent, content: Content) -> str | None:
@@ -562,75 +605,6 @@ def checksum_properties(name: str, md5: str | None, sha256: str | None) -> dict[
 _CONTAINER: Final = "images"
 
 
-class TaskUploads:
-    """Uploads of one provider. All methods block.
-
-    :param api: for what is left to clean up.
-    """
-
-    def __init__(self, provider: str, api: Api) -> None:
-        self.provider = provider
-        self._api = api
-
-    def upload(
-        self,
-        region: CloudRegion,
-        name: str,
-        filename: str,
-        image_format: str,
-        properties: Mapping[str, Any],
-        checksums: Mapping[str, str | None],
-        timeout: float,
-    ) -> str:
-        """Upload a file; returns the id of the image. What a failed upload leaves is deleted.
-
-        :param name: unique.
-        :param properties: of the image.
-        :param checksums: ``md5`` and ``sha256`` of the file; computed where None.
-        :param timeout: seconds for the task of Glance.
-        :raises ImageCreateException: it took too long, or the cloud cannot use the image.
-        :raises UploadGivenUp: nobody wants it any more.
-        """
-        sent = SentData(os.path.getsize(filename))
-        try:
-            image_id = _imported(region, name, filename, checksums, timeout, sent)
-            # The SDK leaves those out that are no texts of its own.
-            self._api.set_image_properties(image_id, api_properties(properties))
-            with open(filename, "rb") as file:
-                problem = wrong(self._api.image(image_id), image_format, Content(file), checksums)
-        except Exception as error:
-            # Whatever the SDK, a cloud or the builder ended it with: nothing may be left.
-            _discard_objects(region, name)
-            self._discard(name, properties)
-            if sent.given_up is not None:
-                raise sent.given_up from None
-            # Of a task that failed; the error itself does not say why.
-            said = getattr(getattr(error, "extra_data", None), "message", None)
-            reason = one_line(f"{type(error).__name__}: {error} {said or ''}")
-            raise ImageCreateException(
-                f"Provider {self.provider}: image {name} was not imported by a task: {reason}; does the cloud have "
-                "object storage, and may its user run tasks? Else set image_api_use_tasks to false in clouds.yaml"
-            ) from error
-        if problem:
-            self._discard(name, properties)
-            raise ImageCreateException(
-                f"Provider {self.provider}: image {name} did not arrive as it was sent: {problem}"
-            )
-        return image_id
-
-    def _discard(self, name: str, properties: Mapping[str, Any]) -> None:
-        """A task may have made the image, but it has none of our properties: nobody would find it."""
-        try:
-            for image in self._api.images(name=name):
-                # One of another upload may have the same name.
-                if all(image.properties.get(key, properties.get(key)) == properties.get(key) for key in UPLOAD_KEYS):
-                    self._api.delete_image(image.id)
-        except CloudNotFound:
-            log.debug("Image %s is gone already", name)
-        except LaunchError as error:
-            log.warning("Provider %s: image %s may be left over: %s", self.provider, name, error)
-
-
 def _imported(
     region: CloudRegion,
     name: str,
@@ -676,16 +650,6 @@ def _discard_objects(region: CloudRegion, name: str) -> None:
 
 
 # Informs the builder how far openstacksdk is with a file that it sends, maybe in several parts at once.
-
-
-class Readable(Protocol):
-    """What the library would send: an open file, or a part of one."""
-
-    def read(self, size: int = -1, /) -> bytes: ...
-
-    def seek(self, offset: int, whence: int = 0, /) -> Any: ...
-
-    def tell(self) -> int: ...
 
 
 class SentData:
@@ -743,7 +707,7 @@ class SentPart:
     It has no length and no descriptor on purpose: for libraries the length is the place of its end then.
     """
 
-    def __init__(self, source: Readable, add: Callable[[int], None]) -> None:
+    def __init__(self, source: BinaryIO, add: Callable[[int], None]) -> None:
         self._source = source
         self._add = add
         self._sent = 0

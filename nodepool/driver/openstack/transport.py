@@ -2,21 +2,28 @@
 """One call to one service: pace (O-14), plain JSON, and errors that can be told apart.
 
 SDK objects are left out on purpose: to make one of each server in each list costs more than all the rest of a launch.
-After the call comes the session of openstacksdk as an HTTP client.
+After the call comes the session of openstacksdk as an HTTP client, then what can go wrong.
 """
 
 from __future__ import annotations
 
 import contextlib
+import html
+import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool import fast_json
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import (
+    MAX_TEXT,
     CloudAway,
+    CloudNotFound,
+    CloudQuota,
+    CloudRefused,
     LoginRefused,
     NotFoundByProxy,
     asks_for_a_pause,
@@ -25,10 +32,8 @@ from nodepool.driver.framework.cloud_errors import (
     retry_after,
     without_login,
 )
-from nodepool.driver.framework.rate import BucketSize, Call, RateClasses
-from nodepool.driver.openstack import errors
+from nodepool.driver.framework.rate import BucketSize, RateClasses
 from nodepool.driver.openstack.clouds import statsd_of
-from nodepool.driver.openstack.errors import ServiceAbsent
 
 if TYPE_CHECKING:
     from openstack.config.cloud_region import CloudRegion
@@ -47,14 +52,6 @@ _LIBRARIES: Final = ("keystoneauth1", "openstack", "requests", "urllib3")
 _CONNECT_ERRORS: Final = ("ConnectFailure", "ConnectTimeout", "UnknownConnectionError", "SSLError", "ConnectionError")
 #: In what an exception of requests says when the call never left this machine.
 _NOT_SENT: Final = ("NewConnectionError", "NameResolutionError", "Connection refused", "Failed to establish")
-
-
-class CloudAnswer(NamedTuple):
-    """A successful answer; ``data`` is {} when there was no content."""
-
-    status: int
-    data: Any
-    headers: Mapping[str, str]
 
 
 class Transport:
@@ -76,7 +73,7 @@ class Transport:
         provider: str,
         region: CloudRegion | Any,
         interval: float,
-        make_client: Callable[[Any, str], HttpClient] | None = None,
+        make_client: Callable[[Any, str], Any] | None = None,
         renew: Callable[[Any], Any] = lambda region: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -89,14 +86,18 @@ class Transport:
         size = BucketSize(burst=1, rate=1 / interval if interval > 0 else 0)
         self._classes = RateClasses({}, size, clock, self._sleep)
         self._lock = threading.Lock()
-        self._clients: dict[str, HttpClient] = {}
+        self._clients: dict[str, Any] = {}
         self._absent_until: dict[str, float] = {}
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
         self.stopped.set()
+        self._drop_clients()
+
+    def _drop_clients(self) -> None:
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
+            self._absent_until.clear()
         for client in clients:
             close(client)
 
@@ -111,12 +112,8 @@ class Transport:
         if region is None:
             return
         log.info("Provider %s: clouds.yaml has changed, trying the new settings", self.provider)
-        with self._lock:
-            self.region = region
-            clients, self._clients = list(self._clients.values()), {}
-            self._absent_until.clear()
-        for client in clients:
-            close(client)
+        self.region = region
+        self._drop_clients()
 
     def has(self, service: str) -> bool:
         """Has the catalog this service? Asks the cloud the first time; an absent one is looked for again after a while.
@@ -139,7 +136,7 @@ class Transport:
             return False
         return True
 
-    def _client(self, service: str) -> HttpClient:
+    def _client(self, service: str) -> Any:
         with self._lock:
             client = self._clients.get(service)
         if client is None:
@@ -161,8 +158,8 @@ class Transport:
         query: Mapping[str, Any] | None = None,
         arguments: Mapping[str, Any] | None = None,
         permit: Callable[[], None] = lambda: None,
-    ) -> CloudAnswer:
-        """Make one call. One that the cloud puts off is made again later.
+    ) -> Any:
+        """Make one call; returns what is in the answer, {} = nothing. One that the cloud puts off is made again later.
 
         :param service: official type, e.g. ``compute``.
         :param path: below the endpoint, e.g. ``/servers/detail``.
@@ -187,11 +184,13 @@ class Transport:
 
     def _call(
         self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
-    ) -> CloudAnswer:
+    ) -> Any:
         # How long data take says nothing of the cloud; a list of changes is shorter than a list of all.
         name = "" if "data" in given else " ".join([what, *given.get("params", ())])
         for _ in range(BUSY_ATTEMPTS):
-            with self._turn(service, what, name) as call:
+            if self.stopped.is_set():
+                raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
+            with self._classes.call(service, name) as call:
                 permit()
                 response = self._guarded(what, service, lambda: self._request(service, method, path, given))
                 status: int = response.status_code
@@ -205,7 +204,7 @@ class Transport:
                 # The service may be away for long: that is the matter of the caller.
                 break
         if status < 400:
-            return CloudAnswer(status, self._content(response, what), response.headers)
+            return self._content(response, what)
         raise self._error(response, what)
 
     def _request(self, service: str, method: str, path: str, given: dict[str, Any]) -> Any:
@@ -270,7 +269,7 @@ class Transport:
         try:
             return _read_json(response)
         except (ValueError, RecursionError):
-            said = errors.message_of(response.content, response.headers.get("Content-Type", ""))
+            said = message_of(response.content, response.headers.get("Content-Type", ""))
             raise CloudAway(
                 f"Provider {self.provider}: {what} failed: the answer is not JSON but {said[:120]!r}; "
                 "check the endpoints in clouds.yaml: is it a web page or a proxy that answers there?"
@@ -284,23 +283,18 @@ class Transport:
             return LoginRefused(f"{head}: {status} {said}; check the credentials of the cloud in clouds.yaml")
         if status >= 500 or status == 429:
             return self._away(head, status, said)
-        if status == 404 and errors.is_of_a_proxy(
+        if status == 404 and is_of_a_proxy(
             response.content or b"", response.headers.get("Content-Type", ""), response.headers
         ):
             # It says nothing of a server or an image.
             advice = "it is the page of a proxy or web server before the service"
             return NotFoundByProxy(f"{head}: {status} {said}; {advice}", maybe_done=False)
-        return errors.refusal(head, said, status)
+        return refusal(head, said, status)
 
     def _away(self, head: str, status: int, said: str) -> CloudAway:
         return CloudAway(f"{head}: {status} {said}", maybe_done=status != 429)
 
     # -- pace --
-
-    def _turn(self, service: str, what: str, name: str) -> contextlib.AbstractContextManager[Call]:
-        if self.stopped.is_set():
-            raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-        return self._classes.call(service, name)
 
     def _sleep(self, seconds: float) -> None:
         if self.stopped.wait(seconds):
@@ -311,7 +305,7 @@ def _said(response: Any) -> str:
     """What an error answer says, with the id under which the cloud has logged it; "" = there is no answer."""
     if response is None:
         return ""
-    said = errors.message_of(response.content or b"", response.headers.get("Content-Type", ""))
+    said = message_of(response.content or b"", response.headers.get("Content-Type", ""))
     request_id = response.headers.get("x-openstack-request-id")
     return f"{said} ({request_id})" if request_id else said
 
@@ -341,13 +335,7 @@ DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 POOL_SIZE: Final = 32
 
 
-class HttpClient(Protocol):
-    """What is used of a keystoneauth adapter."""
-
-    def request(self, url: str, method: str, **arguments: Any) -> Any: ...
-
-
-def make_http_client(region: CloudRegion, service: str) -> HttpClient:
+def make_http_client(region: CloudRegion, service: str) -> Any:
     """A keystoneauth adapter as openstacksdk sets it up, without the SDK's own layer around each call.
 
     Logs in. Raises ServiceAbsent, and what keystoneauth raises.
@@ -370,8 +358,7 @@ def make_http_client(region: CloudRegion, service: str) -> HttpClient:
         )
         if found is None:
             raise ServiceAbsent(f"the cloud {region.name} has no {service} service in this region")
-    client: HttpClient = region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
-    return client
+    return region.get_session_client(service, constructor=client_class(service, statsd_of(region)))
 
 
 def _session_of(region: CloudRegion) -> Any:
@@ -389,8 +376,100 @@ def _session_of(region: CloudRegion) -> Any:
     return session
 
 
-def close(client: HttpClient) -> None:
+def close(client: Any) -> None:
     """Close the connections of a client that are not in use."""
     requests_session = getattr(getattr(client, "session", None), "session", None)
     if requests_session is not None:
         requests_session.close()
+
+
+# What can go wrong in a call, in the words of `nodepool.exceptions` (reference/driver 13).
+
+#: Of a page of WebOb, which Glance answers with: its title tells the status only.
+_WEBOB_REASON: Final = re.compile(r"</h1>((?:[^<]|<br ?/>)*<br ?/>\s*<br ?/>(?:[^<]|<br ?/>)*)")
+#: Statuses with which services refuse something as over quota, if the text says so too.
+_QUOTA_STATUSES: Final = frozenset({400, 403, 409, 413})
+#: Of oslo.limit, which Keystone's limits are checked with. What begins with "server_" limits one call, not the project.
+_OVER_LIMIT: Final = re.compile(r"resource (?!server_)\S+ is over limit of")
+
+
+class ServiceAbsent(CloudRefused):
+    """The catalog of the cloud has no such service."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, 404)
+
+
+def is_quota_text(text: str) -> bool:
+    """Does an error or fault of the cloud say that a quota is used up? (O-3)"""
+    lower = text.lower()
+    return (
+        "quota exceeded" in lower
+        or "over quota" in lower
+        or _OVER_LIMIT.search(lower) is not None
+        or ("exceed" in lower and "quota" in lower)
+        or "number of ports exceeded" in lower
+        or "maximum number of ports" in lower
+    )
+
+
+def refusal(head: str, said: str, status: int) -> CloudRefused:
+    """The exception for a 4xx answer.
+
+    :param head: whose call it was, and which.
+    :param said: the cloud's own words.
+    """
+    kind = CloudRefused
+    if status == 404:
+        kind = CloudNotFound
+    elif status in _QUOTA_STATUSES and is_quota_text(said):
+        kind = CloudQuota
+    return kind(f"{head}: {status} {said}", status, f"{status} {said}")
+
+
+def is_of_a_proxy(body: bytes, content_type: str, headers: Mapping[str, str]) -> bool:
+    """Is an error answer a page of something between us and the service? Only then nothing of it is the service's."""
+    page = "html" in content_type or body.lstrip()[:1] == b"<"
+    # Each service has the first, of oslo.middleware; those without it write pages with WebOb.
+    known = "x-openstack-request-id" in headers or "x-compute-request-id" in headers
+    return page and not known and _WEBOB_REASON.search(body[: 64 * MAX_TEXT].decode("utf-8", "replace")) is None
+
+
+def message_of(body: bytes, content_type: str) -> str:
+    """What an error answer says, in one line; tolerates everything.
+
+    :param body: JSON in one of the forms of the services, HTML, or text.
+    """
+    text = body[: 64 * MAX_TEXT].decode("utf-8", "replace")
+    if "json" in content_type or text.lstrip().startswith("{"):
+        try:
+            found = _message(json.loads(text))
+        except (ValueError, RecursionError):
+            found = None
+        if found:
+            return one_line(found)
+    if "html" in content_type or text.lstrip()[:1] == "<":
+        title = re.search(r"<(title|h1)[^>]*>(.*?)</\1", text, re.IGNORECASE | re.DOTALL)
+        reason = _WEBOB_REASON.search(text)
+        for part in (reason and reason[1], title and title[2], text):
+            told = html.unescape(re.sub(r"<[^>]*>", " ", part or ""))
+            if told.strip():
+                return one_line(told)
+        return ""
+    return one_line(text)
+
+
+def _message(data: Any) -> str | None:
+    """Nova: ``{kind: {message}}``; Neutron: ``{NeutronError: {message}}`` or a text; Keystone: ``{error: ...}``."""
+    if isinstance(data, str):
+        # Glance has the page of WebOb in it.
+        return re.sub(r"(<br ?/>|\s)+", " ", data)
+    if isinstance(data, list):
+        return "; ".join(text for text in map(_message, data) if text)
+    if not isinstance(data, dict):
+        return None
+    for key in ("message", "faultstring", "NeutronError", "error", "errors", "detail"):
+        found = _message(data.get(key))
+        if found:
+            return found
+    return next((text for text in map(_message, data.values()) if text), None)

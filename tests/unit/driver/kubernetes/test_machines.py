@@ -11,19 +11,15 @@ from typing import Any, Final
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, CloudRefused, CloudSetup
-from nodepool.driver.kubernetes.adapter import KubeDeletion, KubernetesAdapter
-from nodepool.driver.kubernetes.client import CLUSTER_ROLES
+from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
+from nodepool.driver.kubernetes.client import CLUSTER_ROLES, NotYet
 from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, KIND, DefaultAccounts, KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import (
     ACCOUNT_SECONDS,
     MENDING_SECONDS,
-    NOT_YET,
-    NOT_YET_TIMES,
     NamespaceCreation,
     PodJudge,
 )
-from nodepool.driver.kubernetes.errors import NoTokenYet, NotYet
 from nodepool.driver.kubernetes.objects import NAMESPACE_RULES, POD_RULES
 from nodepool.driver.kubernetes.records import (
     PLACE,
@@ -31,17 +27,16 @@ from nodepool.driver.kubernetes.records import (
     SECRET,
     KubeRecord,
     PodView,
+    TokenView,
     Verdict,
     of_pod,
     token_view,
-    why_terminating,
 )
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, NotFound
 from nodepool.logconfig import ContextLogger
 from tests.support.manual_clock import ManualClock
-from tests.support.manual_executor import ManualExecutor
-from tests.support.wait import wait_for
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.kubernetes.stand_in import METADATA, StandIn, label_of
 
 LOG = ContextLogger(logging.getLogger("test"))
@@ -103,34 +98,8 @@ def waiting(reason: str, message: str = "") -> list[dict[str, Any]]:
     return [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
 
 
-#: In steps: a watch lists, a list that began when "begin" was done; a list of all; events; a launch of that name.
-Steps = list[tuple[Any, ...]]
-
-
-@pytest.mark.parametrize(
-    ("steps", "uid", "gone"),
-    [
-        ([("watch", "old")], "old", False),
-        ([("watch", "old"), ("end", "old")], None, True),
-        # The next attempt has the same name; the end of the last one's namespace may be shown late.
-        ([("watch", "old"), ("launch", "new"), ("end", "old")], None, False),
-        ([("watch", "old"), ("launch", ""), ("end", "old"), ("made", "new")], None, False),
-        ([("watch", "old"), ("launch", "new"), ("end", "old"), ("seen", "new")], "new", False),
-        ([("watch", "old"), ("list", "new"), ("end", "old")], "new", False),
-        ([("watch", "old"), ("watch", "new")], "new", False),
-        # What the list of a watch lacks was deleted, also if something of its content was shown since the list began...
-        ([("watch", "old"), ("begin",), ("pod",), ("watch",)], None, True),
-        # ... but not one that another list, or an event, has shown since.
-        ([("watch", "old"), ("begin",), ("list", "new"), ("watch",)], "new", False),
-        ([("begin",), ("seen", "new"), ("watch", "old")], "new", False),
-        ([("begin",), ("seen", "new"), ("watch",)], "new", False),
-        # What cannot be understood is left out, and nothing else.
-        ([("watch", "old", {"metadata": {}})], "old", False),
-        # The end of a secret that is shown late brings nothing back.
-        ([("watch", "old"), ("secret",), ("end", "old"), ("no secret",)], None, True),
-    ],
-)
-def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: Steps, uid: str | None, gone: bool) -> None:
+@pytest.mark.parametrize(("steps", "uid", "gone"), table("kubernetes", "known_namespaces"))
+def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: list[list[Any]], uid: str | None, gone: bool) -> None:
     """KU-10, KU-11, KU-12: no call is made to know that a namespace is there, or is not."""
     begun = 0.0
     for what, *uids in steps:
@@ -247,50 +216,6 @@ def deleted(client: StandIn) -> list[str]:
     return [body["preconditions"]["uid"] for method, _, body in client.calls if method == "DELETE"]
 
 
-@pytest.mark.parametrize("found", [True, False])
-def test_end_of_the_attempt_before_ends_no_deletion(
-    cloud: KubeCloud, client: StandIn, monkeypatch: pytest.MonkeyPatch, found: bool
-) -> None:
-    """KU-10, KU-11: another launcher has made a namespace since; and nothing is kept of one that no watch ever saw."""
-    if found:
-        cloud.listed(PLACE, [place("old")], 0.0)
-        cloud.changed(PLACE, place("old"), gone=True)
-    else:
-        client.answers["DELETE", PATH] = CloudNotFound("gone meanwhile", 404)
-    # Orders are made in this thread; the inventory asks by itself only what the test does not say.
-    monkeypatch.setattr(cloud, "others", ManualExecutor())
-    monkeypatch.setattr(cloud.inventory, "_start", lambda: None)
-    deletion = KubeDeletion(cloud, "main-7", LOG)
-    deletion.advance()
-    assert deleted(client) == ["place-new"]
-    if found:
-        assert not deletion.complete
-        cloud.changed(PLACE, place("new"), gone=False)
-        cloud.changed(PLACE, place("new"), gone=True)
-    deletion.advance()
-    assert deletion.complete
-    assert not cloud.made_anew("main-7", "older")
-
-
-def test_late_deletions(client: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """KU-12: of a stray, or of a leak that a list had: a namespace of the next attempt is not deleted in its place."""
-    cloud, others = KubeCloud("cluster", client), ManualExecutor(eager=False)
-    monkeypatch.setattr(cloud, "others", others)
-    cloud.creations.given_up(cloud.creations.begin(KEY))
-    adapter = KubernetesAdapter(label_of().pool.provider, client)
-    client.lists = [([place("old")], "1")]
-    (leak,) = adapter.listResources()
-    client.answers["DELETE", PATH] = OTHER_UID
-    for one in (cloud, adapter.cloud):
-        one.changed(PLACE, place("old"), gone=False)
-        one.changed(PLACE, place("new"), gone=False)
-    others.run()
-    adapter.deleteResource(leak)
-    assert deleted(client) == ["place-old"] * 2
-    cloud.stop()
-    adapter.stop()
-
-
 # -- without watches --
 
 
@@ -323,18 +248,6 @@ def test_looks_depend_on_the_age_of_a_launch(cloud: KubeCloud, client: StandIn) 
     clock.pass_seconds(5.0)
     assert look().token is not None
     assert [path for _, path, _ in client.calls][-2:] == [f"{PATH}/pods/pod", f"{PATH}/secrets/zuul-worker"]
-    before = len(client.calls)
-    # OS-1, OS-5: rights in one namespace have not come, or were taken away: that disturbs no other launch.
-    client.answers["GET", f"{PATH}/pods/pod"] = NO_RIGHT
-    clock.pass_seconds(60.0)
-    assert look().uid == "place-new"
-    cloud.over("main-7")
-    clock.pass_seconds(60.0)
-    look()
-    assert len(client.calls) == before + 1
-    for kind in (POD, SECRET):
-        cloud.refused(kind, None)
-    assert not cloud.inventory.lists
 
 
 # -- the next attempt has the names of the last one --
@@ -368,7 +281,7 @@ class Launch(NamespaceCreation):
         super().__init__(cloud, label_of(), METADATA, None, LOG)
         self.create(KEY)
 
-    def instance(self, record: KubeRecord) -> Any:
+    def instance(self, record: KubeRecord, token: TokenView | None = None) -> Any:
         return record
 
     def look(self) -> tuple[str, str, str] | None:
@@ -398,32 +311,6 @@ def test_whatever_is_told_first(client: StandIn) -> None:
     assert count == 210
 
 
-@pytest.mark.parametrize("how", ["list", "asked", "ending"])
-def test_what_is_told_in_another_way(client: StandIn, how: str) -> None:
-    """KU-3, KU-10, KU-11: the namespace by a list; pod and token by calls; the end of the last one before its end."""
-    launch = Launch(client)
-    if how == "ending":
-        launch.cloud.changed(PLACE, place("old", deletionTimestamp="now"), gone=False)
-        launch.cloud.changed(POD, pod("old", "Failed"), gone=False)
-        assert launch.look() is None
-        launch.cloud.changed(PLACE, place("new"), gone=False)
-        assert launch.look() is None
-    elif how == "asked":
-        for kind in (POD, SECRET):
-            launch.cloud.refused(kind, NO_RIGHT)
-        client.answers["GET", f"{PATH}/pods/pod"] = pod("new")
-        client.answers["GET", f"{PATH}/secrets/zuul-worker"] = secret("new")
-        launch.cloud.changed(PLACE, place("old"), gone=True)
-        launch.cloud.changed(PLACE, place("new"), gone=False)
-    if how != "asked":
-        launch.cloud.changed(POD, pod("new"), gone=False)
-        launch.cloud.changed(SECRET, secret("new"), gone=False)
-    client.lists = [([place("new")], "2")]
-    launch.cloud.inventory.refresh(complete=True)
-    assert launch.look() == NEW
-    launch.cloud.stop()
-
-
 # -- what is made --
 
 
@@ -439,56 +326,6 @@ def share(cloud: KubeCloud, client: StandIn) -> None:
     cloud.shares_accounts = True
 
 
-RELEASED = "namespaces serviceaccounts secrets roles rolebindings"
-SHARED = "namespaces clusterroles rolebindings pods secrets"
-
-
-@pytest.mark.parametrize(
-    ("shared", "keys", "answers", "made", "account", "role"),
-    [
-        (False, {}, {}, f"{RELEASED} pods", "zuul-worker", "zuul-restricted"),
-        (False, {"type": "namespace"}, {}, RELEASED, "zuul-worker", "zuul"),
-        # Names are keys: what is sent again finds what was made.
-        (False, {}, {PLACES: EXISTS, f"{PATH}/secrets": EXISTS}, f"{RELEASED} pods", "zuul-worker", "zuul-restricted"),
-        # The API takes the pod when the account is there; a secret that came before the account would be deleted.
-        (True, {}, {}, SHARED, "default", "nodepool-zuul-restricted"),
-        (True, {}, {CLUSTER_ROLES: EXISTS}, SHARED, "default", "nodepool-zuul-restricted"),
-        (True, {}, {CLUSTER_ROLES: FORBIDDEN}, SHARED.replace("roles", "roles roles"), "default", "zuul-restricted"),
-        # What a job runs in its namespace, and a pod whose spec we do not change, get no rights by it.
-        (True, {"type": "namespace"}, {}, None, "zuul-worker", "nodepool-zuul"),
-        (True, {"spec": {"containers": []}}, {}, None, "zuul-worker", "nodepool-zuul-restricted"),
-    ],
-)
-def test_objects_of_a_node(
-    cloud: KubeCloud, client: StandIn, shared: bool, keys: Any, answers: Any, made: str | None, account: str, role: str
-) -> None:
-    """KU-2, KU-3, KU-4, KU-5: one call for each object and none to wait for it; shared roles are made once."""
-    if shared:
-        share(cloud, client)
-    client.answers.update({("POST", path): answer for path, answer in answers.items()})
-    client.answers["GET", f"{CLUSTER_ROLES}/nodepool-zuul-restricted"] = {"rules": POD_RULES}
-    assert creation(cloud, **keys).create(KEY) == "main-7"
-    bodies = {path.rpartition("/")[2]: body for method, path, body in client.calls if method == "POST"}
-    assert made in (None, " ".join(bodies))
-    (subject,) = bodies["rolebindings"]["subjects"]
-    assert subject == {"kind": "ServiceAccount", "name": account, "namespace": "main-7"}
-    reference = bodies["rolebindings"]["roleRef"]
-    kind = "ClusterRole" if role.startswith("nodepool") else "Role"
-    assert reference == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
-    annotation = bodies["secrets"]["metadata"]["annotations"]
-    assert annotation == {"kubernetes.io/service-account.name": account}
-    if "pods" in bodies:
-        automount = bodies["pods"]["spec"].get("automountServiceAccountToken")
-        assert automount is (False if account == "default" else None)
-        assert bodies["pods"]["spec"] == keys.get("spec", bodies["pods"]["spec"])
-    if shared:
-        rules = NAMESPACE_RULES if keys.get("type") == "namespace" else POD_RULES
-        assert bodies["clusterroles"]["rules"] == rules
-        client.calls.clear()
-        creation(cloud, **keys).create(KEY)
-        assert CLUSTER_ROLES not in [path for _, path, _ in client.calls]
-
-
 def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud, client: StandIn) -> None:
     """KU-9, KU-12: what a launcher that is killed may leave is named in its node before anything is made."""
     machine = creation(cloud)
@@ -502,79 +339,18 @@ def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud,
     assert [method for method, *_ in client.calls] == ["POST", "GET"]
 
 
-def test_not_yet(cloud: KubeCloud, client: StandIn) -> None:
-    """KU-2: what the cluster makes by itself a moment later is waited for, without a thread; at last it is an error."""
-    refusal = NotYet("error looking up service account")
-    client.answers["POST", f"{PATH}/pods"] = [refusal, refusal, pod("new")]
+def test_account_that_no_watch_shows(cloud: KubeCloud) -> None:
+    """KU-2: a pod is not sent before its namespace has an account; a watch may be dead, so after a while it is."""
+    cloud.accounts.listed(KIND, [], 0.0)
     machine = creation(cloud)
     clock = machine.clock = ManualClock()
-    machine.advance()
-    wait_for("it is put off", lambda: machine.advance() or machine.state == machine.REPEATING)
-    assert machine.next_advance_seconds is not None
-    assert 0 < machine.next_advance_seconds <= NOT_YET.longest_seconds
-    assert "service account" in machine.waits_for
-    before = len(client.calls)
-
-    def is_made() -> bool:
-        clock.pass_seconds(machine.next_advance_seconds or 0.0)
-        machine.advance()
-        return bool(machine.state == machine.BUILDING)
-
-    wait_for("it is made", is_made)
-    # What was made before is not sent again.
-    assert {path for _, path, _ in client.calls[before:]} == {f"{PATH}/pods"}
-    other = creation(cloud)
-    assert all(other.put_off(refusal) is not None for _ in range(NOT_YET_TIMES))
-    assert other.put_off(refusal) is None
-
-
-ACCOUNT: dict[str, Any] = {"metadata": {"name": "default", "namespace": "main-7"}}
-WITH_TOKEN = {**ACCOUNT, "secrets": [{"name": "default-dockercfg-x"}, {"name": "default-token-y"}]}
-
-
-@pytest.mark.parametrize(
-    ("keys", "first", "told", "sent"),
-    [
-        ({}, {}, [], None),
-        ({}, {}, [ACCOUNT], 1),
-        # An old cluster refuses the pod once; then none is sent before the account has a token.
-        ({}, {f"{PATH}/pods": [NoTokenYet("No API token found"), pod("new")]}, [ACCOUNT, WITH_TOKEN], 2),
-        # The account was shown before: its namespace was there, or its answer was lost.
-        ({}, {PLACES: [CloudAway("no answer"), EXISTS]}, [ACCOUNT], 1),
-        ({}, {PLACES: EXISTS}, [], 1),
-        # Nothing waits for it.
-        ({"spec": {"serviceAccountName": "builder", "containers": []}}, {}, [], 1),
-        ({"type": "namespace"}, {}, [], 0),
-    ],
-)
-def test_account_is_waited_for(
-    cloud: KubeCloud, client: StandIn, keys: Any, first: Any, told: list[Any], sent: int | None
-) -> None:
-    """KU-2, KU-5: the pod is not sent before the cluster has made the account of its namespace; then it is at once."""
-    cloud.accounts.listed("account", [], 0.0)
-    client.answers.update({("POST", path): answer for path, answer in first.items()})
-    if first.get(PLACES) is EXISTS:
-        cloud.accounts.changed("account", ACCOUNT, gone=False)
-    machine = creation(cloud, **keys)
-    clock = machine.clock = ManualClock()
     machine.advanced_at = clock.now
-    for account in told:
-        with pytest.raises((NotYet, CloudAway)) as refused:
+    for pause in (ACCOUNT_SECONDS, 1.0):
+        with pytest.raises(NotYet) as refused:
             machine.create(KEY)
-        if isinstance(refused.value, NotYet):
-            assert machine.put_off(refused.value) == ACCOUNT_SECONDS
-        cloud.accounts.changed("account", account, gone=False)
-        if "secrets" not in account and len(told) > 1:
-            with pytest.raises(NoTokenYet) as no_token:
-                machine.create(KEY)
-            machine.put_off(no_token.value)
-    if sent is None:
-        # A watch may be dead: after a while the pod is sent all the same.
-        with pytest.raises(NotYet) as not_told:
-            machine.create(KEY)
-        clock.pass_seconds(machine.put_off(not_told.value) or 0.0)
+        assert machine.put_off(refused.value) == pause
+        clock.pass_seconds(ACCOUNT_SECONDS - 1.0 if pause > 1.0 else 1.0)
     assert machine.create(KEY) == "main-7"
-    assert [path for _, path, _ in client.calls].count(f"{PATH}/pods") == (1 if sent is None else sent)
 
 
 @pytest.fixture
@@ -670,7 +446,7 @@ def test_which_shared_role_is_used(client: StandIn, post: Any, get: Any, require
 @pytest.mark.parametrize("error", [FORBIDDEN, CloudNotFound("no", 404, '404 NotFound: clusterroles "x" not found')])
 def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, error: CloudRefused) -> None:
     """KU-3: one with rights that we do not have is not used for a while; one that was deleted is made again."""
-    share(cloud, client)
+    cloud.shares_accounts = True
     clock = ManualClock()
     shared = cloud.shared_roles = SharedRoles(client, required=False, clock=clock)
     client.answers["POST", BINDINGS] = [error, {"metadata": {"uid": "b"}}]
@@ -691,56 +467,16 @@ def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, err
 
 # -- what the status of a pod means --
 
-ENDED = [{"name": "c", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}]
-UNSCHEDULABLE = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "message": "0/3 nodes are available: 3 Insufficient cpu.",
-}
 
-
-@pytest.mark.parametrize(
-    ("status", "verdict"),
-    [
-        *((each, Verdict()) for each in ({}, None, {"phase": "Unknown", "conditions": None})),
-        # A container's state as ``V1ContainerState``, whose three parts may be null.
-        *(
-            ({"phase": "Running", "containerStatuses": [{"name": "c", "state": state}]}, Verdict(ready=True))
-            for state in ({"running": {"startedAt": "2024"}, "terminated": None, "waiting": None}, {}, None)
-        ),
-        ({"containerStatuses": waiting("ContainerCreating")}, Verdict()),
-        # What cannot mend itself, what may in some seconds, and what waits.
-        *(
-            ({"containerStatuses": waiting(*words)}, Verdict(problem=f"container c: {': '.join(words)}", fatal=True))
-            for words in (
-                ("ErrImagePull", 'rpc error: image "x": not found'),
-                ("ErrImagePull", "pull access denied, authentication required"),
-                *(("InvalidImageName",), ("ErrImageNeverPull",), ("CrashLoopBackOff",)),
-            )
-        ),
-        *(
-            (
-                {"containerStatuses": waiting(reason, "x")},
-                Verdict(problem=f"container c: {reason}: x", later=reason == "CreateContainerConfigError"),
-            )
-            for reason in ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError")
-        ),
-        ({"conditions": [UNSCHEDULABLE]}, Verdict(problem=f"Unschedulable: {UNSCHEDULABLE['message']}")),
-        # A container that ends is a node that failed, at once.
-        ({"phase": "Failed", "containerStatuses": ENDED}, "exit code 3"),
-        ({"phase": "Running", "containerStatuses": ENDED}, "exit code 3"),
-        ({"phase": "Failed", "reason": "Evicted", "message": "no disk"}, "Evicted; no disk"),
-    ],
-)
-def test_verdicts(status: Any, verdict: Verdict | str) -> None:
+@pytest.mark.parametrize(("status", "verdict"), table("kubernetes", "verdicts"))
+def test_verdicts(status: Any, verdict: dict[str, Any] | str) -> None:
     """KU-4, KU-9, KU-10: a pod that runs is a node; else the cluster's own words."""
     found = of_pod({"spec": {"restartPolicy": "Never"}, "status": status})
     if isinstance(verdict, str):
         assert found.fatal
         assert verdict in found.problem
     else:
-        assert found == verdict
+        assert found == Verdict(**verdict)
 
 
 def test_pod_of_a_launch() -> None:
@@ -772,15 +508,3 @@ def test_pod_of_a_launch() -> None:
     ):
         with pytest.raises(LaunchStatusException, match=words):
             judge.look(pod)
-
-
-def test_namespace_that_stays(cloud: KubeCloud) -> None:
-    """KU-11: the finalizer that holds it is named."""
-    text = "Some content has finalizers remaining: example.com/hold in 1 resource instances"
-    condition = {"type": "NamespaceFinalizersRemaining", "status": "True", "reason": "Some", "message": text}
-    assert "example.com/hold" in why_terminating({"metadata": {}, "status": {"conditions": [condition]}})
-    assert why_terminating({}) == ""
-    cloud.changed(PLACE, place("new", deletionTimestamp="now", finalizers=["x/y"]), gone=False)
-    record = cloud.inventory.get("main-7")
-    assert record is not None
-    assert (record.terminating, record.status) == (True, "Terminating: finalizers x/y")

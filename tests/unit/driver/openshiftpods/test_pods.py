@@ -14,6 +14,7 @@ from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter, PodCloud
 from nodepool.exceptions import NotFound
 from tests.support.provider_sections import load_section
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 FORBIDDEN, MISSING = CloudSetup("forbidden", 403), CloudNotFound("no", 404)
@@ -51,20 +52,7 @@ def test_project_of_a_pod(cloud: PodCloud, client: StandIn) -> None:
     assert (path, body["preconditions"]) == ("/api/v1/namespaces/a/pods/b-pod-7", {"uid": "u"})
 
 
-@pytest.mark.parametrize(
-    ("steps", "uid", "gone"),
-    [
-        ([("watch", "old"), ("end", "old")], None, True),
-        # A list of one project says nothing of another's pods.
-        ([("watch", "old"), ("other",)], "old", False),
-        ([("watch", "old"), ("other",), ("watch",)], None, True),
-        # One that was made after the list of a watch began was not deleted because that list lacks it.
-        ([("begin",), ("list", "new"), ("watch",)], "new", False),
-        # The next attempt has the same name: that a list lacks the last one's pod, or its end, is not its end.
-        ([("watch", "old"), ("launch", "new"), ("watch",)], None, False),
-        ([("seen", "old"), ("list", "new"), ("end", "old")], "new", False),
-    ],
-)
+@pytest.mark.parametrize(("steps", "uid", "gone"), table("openshiftpods", "known_pods"))
 def test_what_is_known(cloud: PodCloud, client: StandIn, steps: list[Any], uid: str | None, gone: bool) -> None:
     """OS-6, KU-10: of the pod p-1 of project a."""
     begun = None
@@ -86,17 +74,6 @@ def test_what_is_known(cloud: PodCloud, client: StandIn, steps: list[Any], uid: 
     record = cloud.inventory.get("a-p-1")
     assert (record and record.uid, cloud.inventory.is_gone("a-p-1")) == (uid, gone)
     assert bool(cloud.inventory.get("a-b-p-1")) is any(what == "other" for what, *_ in steps)
-
-
-def test_pod_that_never_will_run(cloud: PodCloud) -> None:
-    """KU-2: a launch that looks late finds why."""
-    for reason, message in (("ErrImagePull", "not found"), ("ImagePullBackOff", "back-off")):
-        states = [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
-        cloud.changed("a", pod(containerStatuses=states), gone=False)
-    record = cloud.inventory.get("a-p-1")
-    assert record is not None
-    assert record.pod is not None
-    assert (record.pod.verdict.fatal, record.pod.verdict.problem) == (True, "container c: ErrImagePull: not found")
 
 
 def test_missing_project(cloud: PodCloud, client: StandIn, caplog: pytest.LogCaptureFixture) -> None:

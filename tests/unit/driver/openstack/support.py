@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import threading
@@ -12,18 +13,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from nodepool.config.objects import Config, DiskImage, Label
+from nodepool.driver.framework import cloud_errors
 from nodepool.driver.framework.cloud_errors import CloudNotFound
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.cloud import OpenStackCloud
+from nodepool.driver.openstack.cloud import OpenStackCloud, OpenStackInstance
 from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
-from nodepool.driver.openstack.instance import OpenStackInstance
-from nodepool.driver.openstack.transport import CloudAnswer, Transport
+from nodepool.driver.openstack.transport import Transport
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.recording_server import RecordingServer, Sent
+from tests.unit.driver.azure.tables import table
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 METADATA = {"nodepool_node_id": "0000000042", "nodepool_pool_name": "main", "nodepool_provider_name": "cloud-a"}
@@ -50,15 +52,8 @@ def label_section(**more: Any) -> dict[str, Any]:
 
 def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A provider section with one pool and one label."""
-    return {
-        "name": "cloud-a",
-        "driver": "openstack",
-        "cloud": "example",
-        "diskimages": [{"name": "fedora"}],
-        "cloud-images": [{"name": "debian", "username": "debian"}],
-        "pools": [{"name": "main", "labels": [label or label_section()], **(pool or {})}],
-        **more,
-    }
+    pools = [{"name": "main", "labels": [label or label_section()], **(pool or {})}]
+    return copy.deepcopy({**table("openstack", "things")["section"], "pools": pools, **more})
 
 
 def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackProviderConfig, Config]:
@@ -81,6 +76,12 @@ def only_label(config: OpenStackProviderConfig) -> OpenStackLabel:
     return label
 
 
+def answer_of(cell: Any) -> Any:
+    """What a table says: an answer, or the name of an error with its arguments."""
+    kinds = vars(cloud_errors)
+    return kinds[cell[0]](*cell[1:]) if isinstance(cell, list) and cell[0] in kinds else cell
+
+
 class StubTransport:
     """Answers of the cloud, by method and path; an exception is raised, a callable is called with body and query."""
 
@@ -89,24 +90,17 @@ class StubTransport:
     def __init__(self) -> None:
         self.stopped = threading.Event()
         self.services = {"compute", "network", "image", "block-storage"}
-        self.answers: dict[tuple[str, str], Any] = {
-            ("GET", "/servers/detail"): {"servers": []},
-            ("GET", "/flavors/detail"): {"flavors": [{"id": "f1", "name": "m1", "vcpus": 2, "ram": 4096}]},
-            ("GET", "/images"): lambda body, query: {
-                "images": [{"id": "i1", "name": "debian", "status": "active"}] if query.get("name") == "debian" else []
-            },
-            ("GET", "/networks"): {"networks": [{"id": "n1", "name": "internal"}]},
-            ("POST", "/servers"): {"server": {"id": "s1"}},
-            ("DELETE", "/servers/s1"): {},
-            ("GET", "/floatingips"): {"floatingips": []},
-        }
+        shown = copy.deepcopy(table("openstack", "things")["answers"])
+        self.answers: dict[tuple[str, str], Any] = {tuple(call.split()): answer for call, answer in shown.items()}
+        images = self.answers["GET", "/images"]
+        self.answers["GET", "/images"] = lambda body, query: images if query.get("name") == "debian" else {"images": []}
         self.calls: list[tuple[str, str]] = []
         self.bodies: list[Any] = []
 
     def has(self, service: str) -> bool:
         return service in self.services
 
-    def call(self, service: str, method: str, path: str, what: str, **given: Any) -> CloudAnswer:
+    def call(self, service: str, method: str, path: str, what: str, **given: Any) -> Any:
         body, query, arguments = (given.get(key) for key in ("body", "query", "arguments"))
         given.get("permit", lambda: None)()
         self.calls.append((method, path))
@@ -118,7 +112,7 @@ class StubTransport:
             answer = answer(body if arguments is None else arguments, dict(query or {}))
         if isinstance(answer, Exception):
             raise answer
-        return CloudAnswer(200, answer, {})
+        return answer
 
     def close(self) -> None:
         self.stopped.set()
@@ -170,18 +164,7 @@ class StubCloud(OpenStackCloud):
 
 def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[str, Any]:
     """A server as Nova shows it."""
-    return {
-        "id": server_id,
-        "name": "np0000000042",
-        "status": status,
-        "metadata": METADATA,
-        "addresses": {"internal": [{"addr": "10.0.0.5", "version": 4, "OS-EXT-IPS:type": "fixed"}]},
-        "flavor": {"id": "f1"},
-        "OS-EXT-AZ:availability_zone": "nova",
-        "hostId": "h1",
-        "updated": "2026-01-01T12:00:00Z",
-        **more,
-    }
+    return {**table("openstack", "things")["server"], "id": server_id, "status": status, "metadata": METADATA, **more}
 
 
 class Stopped(threading.Event):
@@ -230,7 +213,7 @@ class FastTransport(Transport):
         return answer() if callable(answer) else answer
 
     def get(self, service: str = "compute") -> Any:
-        return self.call(service, "GET", "/servers", "listing servers").data
+        return self.call(service, "GET", "/servers", "listing servers")
 
 
 class Site:

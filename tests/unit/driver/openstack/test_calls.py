@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import socket
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,83 +16,42 @@ from keystoneauth1.discover import normalize_version_number
 from keystoneauth1.session import Session
 from openstack.proxy import Proxy
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound, LoginRefused
+from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.api import Api
 from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
-from nodepool.driver.openstack.errors import ServiceAbsent
 from nodepool.driver.openstack.service_client import (
     ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
-    ServiceLimits,
     StatsdCounts,
     operation_name,
 )
-from nodepool.driver.openstack.transport import BUSY_ATTEMPTS, Transport, close, make_http_client
+from nodepool.driver.openstack.transport import ServiceAbsent, Transport, close, make_http_client
 from nodepool.exceptions import LaunchStatusException
-from nodepool.metrics.statsd import client_of
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, Sent
-from tests.support.statsd_server import StatsdServer
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.openstack.support import FastTransport, MakeSite, Response, Site
 
-REFUSED = (
-    "Could not find versioned identity endpoints when attempting to authenticate. Please check that your auth_url is "
-    "correct. Unable to establish connection to https://cloud:5000/v3: HTTPSConnectionPool(host='cloud', port=5000): "
-    "Max retries exceeded with url: /v3 (Caused by NewConnectionError(\"HTTPSConnection(host='cloud', port=5000): "
-    'Failed to establish a new connection: [Errno 111] Connection refused"))'
-)
-SHORT = (
-    "failed: no answer from https://cloud:5000/v3: connection refused; check auth_url in clouds.yaml and the catalog"
-)
-LOGIN = "; check auth_url, user, password (is it expired?) and project"
 
-
-@pytest.mark.parametrize(
-    ("error", "kind", "maybe_done", "text"),
-    [
-        (exceptions.ConnectTimeout("Request to http://x timed out"), CloudAway, True, "timed out"),
-        (exceptions.ConnectFailure("Unable: ('Connection aborted.', RemoteDisconnected())"), CloudAway, True, "Unable"),
-        (exceptions.ConnectFailure("NewConnectionError: [Errno 111] Connection refused"), CloudAway, False, "refused"),
-        (exceptions.UnknownConnectionError("odd", Exception()), CloudAway, True, "odd"),
-        (exceptions.DiscoveryFailure("no versions"), CloudAway, False, "is it a web page or a proxy that answers"),
-        (exceptions.GatewayTimeout("504"), CloudAway, True, "504"),
-        (exceptions.HttpError("busy", http_status=429), CloudAway, False, "429 busy"),
-        (exceptions.ClientException("what comes next"), CloudAway, True, "ClientException: what comes next"),
-        # J-7: address, cause and remedy, instead of all that three libraries say.
-        (exceptions.ConnectFailure(REFUSED), CloudAway, False, SHORT),
-        (exceptions.DiscoveryFailure(REFUSED), CloudAway, False, SHORT),
-        # A proxy before the cloud may ask for a login, see security.rst; other addresses stay as they are.
-        (
-            exceptions.ConnectTimeout("Request to https://proxy:pass-W0RD@k.example.org/v3?user=a@b timed out"),
-            CloudAway,
-            True,
-            "no answer from https://k.example.org/v3?user=a@b: timed out;",
-        ),
-        # Whatever Keystone does not like, it is about the cloud, not about a label.
-        (exceptions.Unauthorized("x"), LoginRefused, False, "password (is it expired?)"),
-        *((exceptions.HttpError("x", http_status=code), LoginRefused, False, LOGIN) for code in (400, 403, 404)),
-        # A wrong region, or a login without a project: the whole cloud is of no use.
-        (exceptions.EmptyCatalog("empty"), CloudAway, False, "no compute service for us: empty; check region-name,"),
-        (exceptions.EndpointNotFound("none"), CloudAway, False, "no compute service for us: none; check region-name"),
-        (ZeroDivisionError(), ZeroDivisionError, None, ""),
-    ],
-)
-def test_no_answer(error: Exception, kind: type[Exception], maybe_done: bool | None, text: str) -> None:
-    """J-7: a call whose answer was lost may have had its effect; one that was never sent has none. Bugs stay."""
+@pytest.mark.parametrize(("name", "said", "status", "kind", "maybe_done", "text"), table("openstack", "no_answer"))
+def test_no_answer(
+    name: str, said: str, status: int | None, kind: type[Exception], maybe_done: bool, text: str
+) -> None:
+    """J-7: a call whose answer was lost may have had its effect; one that was never sent has none."""
+    more: dict[str, Any] = {"http_status": status} if status else {}
+    more |= {"original": Exception()} if name == "UnknownConnectionError" else {}
     with pytest.raises(kind) as caught:
-        FastTransport(error).get()
+        FastTransport(getattr(exceptions, name)(said, **more)).get()
     assert type(caught.value) is kind
-    assert getattr(caught.value, "maybe_done", None) is maybe_done
+    error: Any = caught.value
+    assert error.maybe_done is maybe_done
     assert text in str(caught.value)
     assert "pass-W0RD" not in str(caught.value)
 
 
 def test_absent_services(clock: Any) -> None:
     """One that is not in the catalog is an error of its own, looked for again once in a while, not at each call."""
-    with pytest.raises(ServiceAbsent):
-        FastTransport(exceptions.EndpointNotFound("none")).call("image", "GET", "/images", "listing images")
     looked: list[str] = []
 
     def make(region: Any, service: str) -> Any:
@@ -107,47 +63,19 @@ def test_absent_services(clock: Any) -> None:
         assert not transport.has("block-storage")
         assert len(looked) == wanted
         clock.pass_seconds(200.0)
-    with pytest.raises(ServiceAbsent, match="has none"):
-        transport.call("block-storage", "GET", "/volumes", "listing volumes")
-    away = FastTransport(exceptions.EndpointNotFound("none"))
-    assert (away.has("image"), away.asked) == (True, []), "only the catalog is looked at"
-
-
-def test_call() -> None:
-    transport = FastTransport(Response(204))
-    assert transport.call("compute", "POST", "/x", "doing", body={"a": 1}, query={"q": "1"}).data == {}
-    assert transport.asked == [("POST", "/x", {"json": {"a": 1}, "params": {"q": "1"}, "raise_exc": False})]
 
 
 # -- pace --
 
 
-def busy(status: int, seconds: str = "") -> Response:
-    return Response(status, {}, **({"Retry_After": seconds} if seconds else {}))
+def answer(status: int, seconds: str = "") -> Response:
+    return Response(status, {"a": 1} if status == 200 else {}, **({"Retry_After": seconds} if seconds else {}))
 
 
-OK_ANSWER = Response(200, {"a": 1})
-
-
-@pytest.mark.parametrize(
-    ("answers", "interval", "calls", "results", "pauses"),
-    [
-        # After 429 a call is made again, when the cloud wants it to; in the end it is an error, and did nothing.
-        ([busy(429, "7"), OK_ANSWER], 0, "c", [True], [(7, 7.2)]),
-        ([busy(429), OK_ANSWER], 0, "c", [True], [(1, 5.2)]),
-        ([busy(429, "100000"), OK_ANSWER], 0, "c", [True], [(60, 60.2)]),
-        ([busy(429)], 0, "c", ["not done"], [(1, 99)] * (BUSY_ATTEMPTS - 1)),
-        # 503 with Retry-After: the call may have been carried out, so it is not repeated; later ones wait as long.
-        ([busy(503, "7"), OK_ANSWER], 0, "cc", ["maybe done", True], [(7, 7.2)]),
-        # reference/configuration 7: rate is the number of seconds between calls to one service.
-        ([OK_ANSWER], 2.5, "ccn", [True] * 3, [(2.5, 2.5)]),
-        # One service is throttled: the others are not; its next calls are slower than before, all together.
-        ([busy(429, "7"), OK_ANSWER], 0.1, "ncnn", [True] * 4, [(7, 7.2), (0.11, 9), (0.11, 9)]),
-    ],
-)
+@pytest.mark.parametrize(("answers", "interval", "calls", "results", "pauses"), table("openstack", "pace"))
 def test_pace(answers: list[Any], interval: float, calls: str, results: list[Any], pauses: list[Any]) -> None:
     """O-14, reference/configuration 7"""
-    transport = FastTransport(*answers, interval=interval)
+    transport = FastTransport(*(answer(*one) for one in answers), interval=interval)
     for service, wanted in zip(calls, results, strict=True):
         try:
             found: Any = transport.get({"c": "compute", "n": "network"}[service]) == {"a": 1}
@@ -162,7 +90,7 @@ def test_pace(answers: list[Any], interval: float, calls: str, results: list[Any
 @pytest.mark.parametrize("stopped", [False, True])
 def test_calls_that_are_not_made(stopped: bool) -> None:
     """What was put off is not sent if it is not wanted any more when its turn comes again. None after close()."""
-    transport = FastTransport(busy(429), OK_ANSWER)
+    transport = FastTransport(answer(429), answer(200))
     if stopped:
         transport.close()
 
@@ -176,9 +104,11 @@ def test_calls_that_are_not_made(stopped: bool) -> None:
 
 
 def test_odd_answers_of_the_login() -> None:
-    """What keystoneauth stumbles over is an answer that cannot be understood, no error of ours."""
+    """What keystoneauth stumbles over is an answer that cannot be understood, no error of ours. Bugs stay."""
     with pytest.raises(CloudAway, match=r"the answer cannot be understood: .*is it a web page or a proxy"):
         FastTransport(lambda: normalize_version_number("x")).get()
+    with pytest.raises(ZeroDivisionError):
+        FastTransport(ZeroDivisionError()).get()
 
 
 # -- as keystoneauth makes them --
@@ -247,14 +177,6 @@ def test_token_is_refused(site: Site, method: str) -> None:
     assert site.last.headers["x-auth-token"] == new
 
 
-def test_token_that_is_nearly_over(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O-20: keystoneauth renews it before the call."""
-    old = site.last.headers["x-auth-token"]
-    monkeypatch.setattr(type(site.client.session.auth.auth_ref), "will_expire_soon", lambda *_, **__: True)
-    assert site.is_quick()
-    assert site.last.headers["x-auth-token"] != old
-
-
 def with_header(line: bytes) -> bytes:
     return OK.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
 
@@ -313,34 +235,6 @@ def test_errors_are_not_learned_from(make_site: MakeSite) -> None:
         assert not any(site.is_quick() for _ in range(3))
 
 
-def test_as_often_as_clouds_yaml_says(make_site: MakeSite, clock: ManualClock) -> None:
-    """O-14: ``rate_limit``: each call takes one turn, also a quick one."""
-    with make_site(rate_limit={"compute": 0.5}) as site:
-        begun = clock.now
-        site.learn()
-        assert site.is_quick()
-        site.call(params={"limit": "1"})
-        assert clock.now - begun == pytest.approx(2 * 4, abs=2.1)
-        assert len(site.service.sent) == 4
-
-
-def test_as_many_calls_at_once_as_clouds_yaml_says() -> None:
-    """O-14: ``concurrency``."""
-    turns = ServiceLimits("compute", 0.0, 2)
-    inside: list[int] = []
-    seen: list[int] = []
-
-    def call(number: int) -> None:
-        with turns:
-            inside.append(number)
-            seen.append(len(inside))
-            inside.remove(number)
-
-    with turns, ThreadPoolExecutor(8) as pool:
-        list(pool.map(call, range(200)))
-    assert max(seen) == 1
-
-
 # -- in a simulated cloud --
 
 
@@ -348,44 +242,12 @@ def make(service: str = "compute") -> Any:
     return make_http_client(Clouds().region(CLOUD_NAME, None), service)
 
 
-def test_calls_are_counted_where_clouds_yaml_says(clouds_yaml: Path) -> None:
-    """With openstacksdk's names, by the quick calls as well; its own socket is closed: an open one is a warning."""
-    with OpenStackSimulator() as simulator, StatsdServer() as server:
-        place: dict[str, Any] = {"host": "127.0.0.1", "port": server.port, "prefix": "nodepool.task.north-1"}
-        simulator.write_clouds_yaml(clouds_yaml, metrics={"statsd": place})
-        transport = Transport("cloud-a", Clouds().region(CLOUD_NAME, None), 0)
-        api = Api(transport)
-        with closing(client_of("127.0.0.1", server.port)):
-            api.servers()
-            for _ in range(2):
-                with pytest.raises(CloudNotFound):
-                    api.delete_server("none")
-            found = server.drain()
-        transport.close()
-    del transport, api
-    gc.collect()
-    assert all(line.startswith("nodepool.task.north-1.compute.") for line in found)
-    names = [line.removeprefix("nodepool.task.north-1.compute.").partition(":")[0] for line in found]
-    for name, timing in (("GET.servers_detail", 1), ("DELETE.server", 2)):
-        status = "200" if timing == 1 else "404"
-        assert (names.count(f"{name}.{status}"), names.count(f"{name}.attempted")) == (2 * timing, timing)
-    assert sum(line.endswith("|ms") for line in found) == 3
-
-
-@pytest.mark.parametrize(
-    ("service", "path"),
-    [
-        *(("compute", path) for path in ("/servers", "/servers/detail", "/servers/4", "/servers/4/action", "/limits")),
-        *(("compute", path) for path in ("/os-availability-zone", "/os-keypairs/a.b", "/flavors/detail?a=1")),
-        *(("network", path) for path in ("/networks", "/security-groups", "/floatingips/7", "/subnets")),
-        *(("image", path) for path in ("/images", "/images/9/file", "/info/import", "/images/9/tasks")),
-        *(("object-store", path) for path in ("/images/name", "/analysis/name")),
-    ],
-)
-def test_names_of_calls(service: str, path: str) -> None:
+@pytest.mark.parametrize(("service", "paths"), table("openstack", "metrics"))
+def test_names_of_calls(service: str, paths: list[str]) -> None:
     """As openstacksdk makes them of the address of a call, for which it has no public function."""
     proxy: Any = Proxy(Session())
-    assert operation_name(path) == "_".join(proxy._extract_name(f"https://cloud/v2.1{path}", service, "p1"))
+    for path in paths:
+        assert operation_name(path) == "_".join(proxy._extract_name(f"https://cloud/v2.1{path}", service, "p1"))
 
 
 def test_statsd_server_whose_name_is_not_known_at_first(monkeypatch: pytest.MonkeyPatch, clock: ManualClock) -> None:
