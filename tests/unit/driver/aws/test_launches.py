@@ -18,14 +18,14 @@ from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNoCapacity,
     CloudNoCapacityLater,
-    CloudQuota,
     CloudRefused,
 )
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.exceptions import LaunchStatusException, NotFound
+from nodepool.exceptions import NotFound
 from nodepool.model.request import NodeRequest
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 PLACE = LaunchPlace("t3.medium", None, None, spot=False)
 UNKNOWN = aws.error("InvalidInstanceID.NotFound")
@@ -40,17 +40,7 @@ def subnets(sent: list[dict[str, Any]]) -> list[str]:
 # -- one instance --
 
 
-@pytest.mark.parametrize(
-    ("code", "expected", "looks"),
-    [
-        ("VcpuLimitExceeded", CloudQuota, 1),
-        ("InsufficientInstanceCapacity", CloudNoCapacity, 1),
-        ("InvalidAMIID.NotFound", CloudRefused, 2),
-        # AW-3: the token is known with other parameters, and there is no instance.
-        ("IdempotentParameterMismatch", CloudRefused, 2),
-        ("IdempotentInstanceTerminated", LaunchStatusException, 1),
-    ],
-)
+@pytest.mark.parametrize(("code", "expected", "looks"), rows("refused_launches"))
 def test_refused(code: str, expected: type[Exception], looks: int) -> None:
     """AW-16; what may not be there any more is looked up again by the next attempt."""
     rig = aws.Rig(run_instances=aws.error(code))
@@ -96,16 +86,7 @@ def test_deletion_of_a_new_instance() -> None:
     assert rig.region.count("terminate_instances") == 4
 
 
-@pytest.mark.parametrize(
-    ("refused", "code", "text", "calls"),
-    [
-        ([], "", "", 1),
-        (["i-2"], "InvalidInstanceID.NotFound", "'{}' do not exist", 2),
-        (["i-2"], "InvalidInstanceID.NotFound", "no", 5),
-        (["i-1", "i-2", "i-3", "i-4"], "InvalidInstanceID.NotFound", "no", 7),
-        (["i-1"], "OperationNotPermitted", "i-1", 5),
-    ],
-)
+@pytest.mark.parametrize(("refused", "code", "text", "calls"), rows("refused_terminations"))
 def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: int) -> None:
     """AW-15: as EC2 refuses a whole call, the others are sent again, whether the error names the one or not."""
 
@@ -370,7 +351,6 @@ def test_tags_set_later(ours: bool, looks: list[tuple[float, AwsRecord, int]], a
 FLEET = {"instance-type": None, "fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}
 MAC = {"instance-type": "mac2.metal", "dedicated-host": True}
 FLEET_MADE = {"Instances": [{"InstanceIds": ["i-1"]}]}
-NO_HOST = aws.error("InsufficientHostCapacity")
 
 
 def rig_of(label: dict[str, Any], **answers: Any) -> aws.Rig:
@@ -385,16 +365,7 @@ def rig_of(label: dict[str, Any], **answers: Any) -> aws.Rig:
     return aws.Rig(aws.section(label, pool={"availability-zone": ["a", "b"]}), **{**usual, **answers})
 
 
-@pytest.mark.parametrize(
-    ("code", "text", "templates", "fleets"),
-    [
-        # An earlier launcher made the template.
-        ("InvalidLaunchTemplateName.AlreadyExistsException", "", 1, 2),
-        # The next attempt tries it again, or makes what was removed.
-        ("InvalidKeyPair.NotFound", "correct key-name", 2, 0),
-        ("InvalidLaunchTemplateName.NotFoundException", "NotFoundException", 2, 2),
-    ],
-)
+@pytest.mark.parametrize(("code", "text", "templates", "fleets"), rows("templates_of_fleets"))
 def test_template_of_a_fleet(code: str, text: str, templates: int, fleets: int) -> None:
     """AW-8, AW-9: made once, before the fleets that use it."""
     rig = rig_of(FLEET)
@@ -439,17 +410,7 @@ def test_templates_that_no_label_uses() -> None:
     assert [found["Values"] for found in look["Filters"]] == [["True"], [aws.PROVIDER]]
 
 
-@pytest.mark.parametrize(
-    ("answers", "expected", "calls"),
-    [
-        ({"describe_hosts": {"Hosts": [aws.host(state="permanent-failure")]}}, LaunchStatusException, 1),
-        ({"allocate_hosts": aws.AWAY}, CloudAway, 3),
-        ({"allocate_hosts": aws.error("HostLimitExceeded")}, CloudQuota, 1),
-        ({"allocate_hosts": NO_HOST}, CloudNoCapacity, 2),
-        ({"describe_hosts": aws.error("InvalidHostID.NotFound")}, CloudRefused, 1),
-        ({"run_instances": NO_HOST}, CloudNoCapacity, 2),
-    ],
-)
+@pytest.mark.parametrize(("answers", "expected", "calls"), rows("hosts_that_fail"))
 def test_no_host(answers: dict[str, Any], expected: type[Exception], calls: int) -> None:
     """AW-5, AW-6, AW-16: the host, if there is one, is released with the node."""
     rig = rig_of(MAC, **answers)
@@ -510,19 +471,9 @@ def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
 # -- places --
 
 TWO_TYPES = {"instance-type": ["t3.medium", "m5.large"]}
-ALL = [f"{name}{spot} in {where}" for spot in (" (spot)", "") for name in TWO_TYPES["instance-type"] for where in "ab"]
 
 
-@pytest.mark.parametrize(
-    ("label", "pool", "expected"),
-    [
-        ({"use-spot": True}, {}, ["t3.medium (spot) in any zone"]),
-        ({}, {"availability-zone": ["z1", "z2"]}, ["t3.medium in z1", "t3.medium in z2"]),
-        ({}, {"availability-zone": "z1", "subnet-id": "a"}, ["t3.medium in a"]),
-        ({**TWO_TYPES, "use-spot": True, "spot-fallback": True}, {"subnet-id": ["a", "b"]}, ALL),
-        ({**FLEET, "use-spot": True}, {"subnet-id": ["a", "b"]}, ["fleet of t3.medium (spot) in any zone"]),
-    ],
-)
+@pytest.mark.parametrize(("label", "pool", "expected"), rows("places"))
 def test_order_of_places(label: dict[str, Any], pool: dict[str, Any], expected: list[str]) -> None:
     """The first type everywhere, then the next one; on demand only in the end. A fleet chooses itself (AW-8)."""
     rig = aws.Rig(aws.section(label, pool=pool))

@@ -12,12 +12,11 @@ import pytest
 from nodepool.driver.aws.images import IMAGE_KEY, AwsResource
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 KEY = f"nodepool/north/{aws.BUILD}/0000000007/debian-1.raw"
 FOREIGN = {"nodepool_provider_name": "south"}
 GONE = aws.error("InvalidAMIID.NotFound")
-IN_USE = aws.error("InvalidSnapshot.InUse")
-ENDED = aws.error("IncorrectState")
 DENIED = aws.error("UnauthorizedOperation")
 AMI = ("ami", "ami-1", True)
 
@@ -55,7 +54,7 @@ def test_of_nodes() -> None:
     for resource in rig.adapter.listResources():
         if resource.type != "ami":
             rig.adapter.deleteResource(resource)
-    ids = [("terminate_instances", ["i-1"]), ("delete_volume", "vol-2"), ("release_hosts", ["h-1"])]
+    ids = [["terminate_instances", ["i-1"]], ["delete_volume", "vol-2"], ["release_hosts", ["h-1"]]]
     assert rig.region.changes() == ids
 
 
@@ -107,50 +106,7 @@ def test_provider_without_uploads(tmp_path: Path) -> None:
     assert rig.region.count("describe_snapshots") == 1
 
 
-WHOLE = {"ImportTaskId": "import-ami-1", "Status": "completed", "ImageId": "ami-1"}
-DISKS = {"ImportImageTasks": [{**WHOLE, "SnapshotDetails": [{"SnapshotId": "snap-1"}, {"SnapshotId": "snap-9"}]}]}
-RUNS = {"ImportSnapshotTasks": [task("import-snap-1", "deleting", aws.IDS)]}
-WRITTEN = {"Snapshots": [{"SnapshotId": "snap-1", "State": "pending"}]}
-IMAGE_GOES = [("deregister_image", "ami-1"), ("delete_snapshot", "snap-1"), ("delete_snapshot", "snap-2")]
-SNAPSHOT_GOES = ("delete_snapshot", "snap-1")
-CANCELLED = ("cancel_import_task", "import-ami-1")
-UNAVAILABLE, MALFORMED = aws.error("InvalidAMIID.Unavailable"), aws.error("InvalidAMIID.Malformed")
-
-
-@pytest.mark.parametrize(
-    ("found", "answers", "calls"),
-    [
-        # First the image, then the snapshots of all its volumes; after an error the snapshots stay.
-        ("ami ami-1", {}, IMAGE_GOES),
-        ("ami ami-1", {"describe_images": GONE}, []),
-        ("ami ami-1", {"describe_images": MALFORMED}, []),
-        ("ami ami-1", {"deregister_image": GONE}, IMAGE_GOES),
-        ("ami ami-1", {"deregister_image": UNAVAILABLE, "delete_snapshot": GONE}, IMAGE_GOES),
-        ("ami ami-1", {"deregister_image": DENIED}, [*IMAGE_GOES[:1], None]),
-        # The snapshot of another image stays. One that is being written is completed first, where AWS wants that.
-        ("snapshot snap-1", {"delete_snapshot": IN_USE}, [SNAPSHOT_GOES]),
-        (
-            "snapshot snap-1",
-            {"delete_snapshot": [ENDED, {}], "describe_snapshots": WRITTEN},
-            [SNAPSHOT_GOES, ("complete_snapshot", "snap-1"), SNAPSHOT_GOES],
-        ),
-        ("snapshot snap-1", {"delete_snapshot": DENIED}, [SNAPSHOT_GOES, None]),
-        # Of an import that runs AWS takes away what it has made; of one that has ended it is deleted.
-        ("import import-snap-1", {"describe_import_snapshot_tasks": RUNS}, [("cancel_import_task", "import-snap-1")]),
-        (
-            "import import-ami-1",
-            {"cancel_import_task": ENDED, "describe_import_image_tasks": DISKS},
-            [CANCELLED, *IMAGE_GOES, SNAPSHOT_GOES, ("delete_snapshot", "snap-9")],
-        ),
-        ("import import-ami-1", {"cancel_import_task": aws.error("InvalidConversionTaskId.Malformed")}, [CANCELLED]),
-        (f"object {KEY}", {}, [("delete_object", "images")]),
-        (
-            f"part u1 {KEY}",
-            {"abort_multipart_upload": aws.error("NoSuchUpload")},
-            [("abort_multipart_upload", "images")],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("found", "answers", "calls"), rows("deletions"))
 def test_deletions(tmp_path: Path, found: str, answers: dict[str, Any], calls: list[Any]) -> None:
     """AW-18, AW-19, AW-20, R-7: what is not there is no error; None = an error."""
     rig, refused = LeakRig(tmp_path), calls[-1:] == [None]

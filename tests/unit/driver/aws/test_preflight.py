@@ -7,24 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from nodepool.driver.aws.adapter import ImagePreflight
 from nodepool.driver.framework.checks import CheckResult
-from tests.unit.driver.aws.support import IMAGE, LIMITS, ImageRig, Rig, error, quotas, section
+from tests.unit.driver.aws.support import LIMITS, ImageRig, Rig, error, quotas, rows, section
+from tests.unit.driver.azure.tables import table
 
 #: All that the section names.
-THERE: dict[str, Any] = yaml.safe_load("""
-{describe_availability_zones: {AvailabilityZones: [{ZoneName: eu-north-1a, State: available},
-  {ZoneName: eu-north-1b, State: available}, {ZoneName: eu-north-1c, State: impaired}]},
- describe_subnets: {Subnets: [{SubnetId: subnet-1, AvailabilityZone: eu-north-1a, VpcId: vpc-1,
-  AvailableIpAddressCount: 200, Ipv6CidrBlockAssociationSet: []}]},
- describe_security_groups: {SecurityGroups: [{GroupId: sg-1, VpcId: vpc-1}]},
- describe_key_pairs: {KeyPairs: [{KeyName: zuul}]},
- describe_instance_type_offerings: {InstanceTypeOfferings: [{InstanceType: t3.medium, Location: eu-north-1a}]}}
-""")
-(SUBNET,) = THERE["describe_subnets"]["Subnets"]
-DENIED = error("UnauthorizedOperation")
+THERE: dict[str, Any] = table("aws", "there")
 POLICY = "allow it in the IAM policy of the credentials"
 
 
@@ -52,41 +42,7 @@ def test_credentials(tmp_path: Path, code: str, remedy: str) -> None:
     assert len(rig.region.calls) == 1
 
 
-def subnet(**more: Any) -> dict[str, Any]:
-    return {"describe_subnets": {"Subnets": [{**SUBNET, **more}]}}
-
-
-OFFERED = {"describe_instance_type_offerings": {"InstanceTypeOfferings": [{"Location": "eu-north-1b"}]}}
-OTHER_VPC = {"describe_security_groups": {"SecurityGroups": [{"GroupId": "sg-1", "VpcId": "vpc-2"}]}}
-FAILED = {"describe_images": {"Images": [{**IMAGE, "State": "failed"}]}}
-NO_TYPE = {"describe_instance_types": error("InvalidInstanceType")}
-NO_ZONE = "no zone 'eu-north-1c' that can be used (it has: eu-north-1a, eu-north-1b)"
-KEY = "correct key-name of the label, or import the key pair in this region"
-
-
-@pytest.mark.parametrize(
-    ("pool", "answers", "text"),
-    [
-        ({"subnet-id": None, "availability-zone": "eu-north-1c"}, {}, f"{NO_ZONE} -> correct availability-zone"),
-        ({}, {"describe_subnets": {}}, "no subnet 'subnet-1' -> correct subnet-id of the pool"),
-        ({"subnet-id": None}, {"describe_subnets": {}}, "no default VPC with subnets -> add subnet-id to the pool"),
-        ({}, subnet(AvailableIpAddressCount=0), "has no free addresses -> add another subnet to subnet-id"),
-        ({"public-ipv6": True}, {}, "no IPv6 addresses -> give it an IPv6 block, or set public-ipv6: false"),
-        (
-            {"availability-zone": "eu-north-1b"},
-            {},
-            "in zone eu-north-1a, not in eu-north-1b -> remove availability-zone of the pool: the subnet says it",
-        ),
-        ({}, {"describe_security_groups": {}}, "no security group 'sg-1' -> correct security-group-id of the pool"),
-        ({}, OTHER_VPC, "in vpc-2, and the subnets are in vpc-1 -> choose a group of the VPC of the subnets"),
-        ({}, {"describe_subnets": DENIED}, f"DescribeSubnets failed: UnauthorizedOperation -> {POLICY}"),
-        (None, {"describe_key_pairs": {"KeyPairs": []}}, f"no key pair 'zuul' -> {KEY}"),
-        (None, {"describe_images": {"Images": []}}, "there is no image ami-1 -> correct image-id"),
-        (None, FAILED, "the image ami-1 is failed -> correct image-id of cloud image debian"),
-        (None, NO_TYPE, "no instance type 't3.medium' -> correct instance-type"),
-        (None, OFFERED, "not offered in eu-north-1a, but in eu-north-1b -> choose another instance type, or a"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("pool", "answers", "text"), rows("missing"))
 def test_what_is_missing(pool: dict[str, Any] | None, answers: dict[str, Any], text: str) -> None:
     """AW-16: cause and remedy; the rest is looked at all the same; None = it is something of the label."""
     found = results(rig_of(None, pool, **answers))
@@ -121,16 +77,7 @@ def test_one_of_several_types() -> None:
     assert (found.status, found.text) == ("warning", "t3.large is not offered in eu-north-1a")
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "words", "remedy"),
-    [
-        (20.0, "ok", "L-1216C47A: 20", ""),
-        (19.0, "warning", "it allows 9 nodes of label small, max-servers of pool main allows 10", None),
-        (1.0, "failed", "it allows 0 nodes of label small", None),
-        # Launches go on without them.
-        (error("AccessDeniedException"), "warning", "", "allow servicequotas:ListServiceQuotas"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "status", "words", "remedy"), rows("checked_limits"))
 def test_limits(answer: Any, status: str, words: str, remedy: str | None) -> None:
     """AW-14: with what ``max-servers`` allows; a label that has no place at all fails."""
     answered = quotas((*LIMITS[0][:2], answer)) if isinstance(answer, float) else answer
@@ -140,23 +87,7 @@ def test_limits(answer: Any, status: str, words: str, remedy: str | None) -> Non
     assert remedy in (None, found.remedy)
 
 
-METHODS = ("snapshot", "snapshot", "image", "ebs-direct")
-LOOKS = ["list_objects_v2", "describe_import_snapshot_tasks", "list_objects_v2", "describe_import_image_tasks"]
-BUCKET = error("NoSuchBucket", status=404)
-
-
-@pytest.mark.parametrize(
-    ("methods", "more", "answers", "remedy", "calls"),
-    [
-        # The same is asked once.
-        (METHODS, {}, {}, "", LOOKS),
-        (METHODS[:1], {}, {"list_objects_v2": BUCKET}, "create the bucket, or correct bucket-name", LOOKS[:1]),
-        (METHODS[:1], {}, {"list_objects_v2": error("AccessDenied")}, POLICY, LOOKS[:1]),
-        (METHODS[:1], {}, {"describe_import_snapshot_tasks": DENIED}, POLICY, LOOKS[:2]),
-        # The format does not fit.
-        (METHODS[3:], {"image-format": "vmdk"}, {}, None, []),
-    ],
-)
+@pytest.mark.parametrize(("methods", "more", "answers", "remedy", "calls"), rows("checked_images"))
 def test_images(
     tmp_path: Path, methods: Any, more: dict[str, Any], answers: dict[str, Any], remedy: str | None, calls: list[str]
 ) -> None:

@@ -16,42 +16,17 @@ from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.exceptions import NotFound, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 ON_DEMAND, SPOT, GP3, MAC = "L-1216C47A", "L-34B43A08", "L-7A658B76", "L-MACMACMA"
 TOLD = QuotaCodes(AccountQuota(*limit) for limit in aws.LIMITS)
-HOST = {"instance-type": "mac2.metal", "dedicated-host": True}
-FLEET = {"instance-type": None, "fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}
-
-
-#: Codes on demand and spot, and types; after the line are families that released Nodepool does not know, and those
-#: with a generation that has a quota of its own.
-FAMILIES = """
-L-1216C47A L-34B43A08 a1.large c7gn.large d3.large h1.large i3.large m5.large r6.large t3.large z1d.large
-L-6E869C2A L-85EED4F7 dl1.24xlarge
-L-74FC7D96 L-88CF9481 f1.2xlarge
-L-DB2E81BA L-3819A6DF g5.xlarge vt1.3xlarge
-L-43DA4232 none u-6tb1.metal
-L-1945791B L-B5D1601B inf2.xlarge
-L-417A185B L-7212CCBC p3.2xlarge
-L-7295265B L-E3A00192 x1e.xlarge
-L-2C3B7624 L-6B0D517C trn1.2xlarge
-L-F7808C92 none hpc6a.48xlarge
--
-L-DB2E81BA L-3819A6DF gr6.4xlarge
-L-1216C47A L-34B43A08 im4gn.large is4gen.large
-L-43DA4232 none u7i-12tb.224xlarge
-L-2C3B7624 L-6B0D517C trn2.48xlarge
-L-417A185B L-C4BD4855 p5en.48xlarge
-L-NEWNEWNE none qx1.large
-none none mac2.metal 7.large
-"""
 
 
 def test_families() -> None:
     """AW-12: with the names of Service Quotas; what 11.0.0 knows also without them."""
-    released, _, later = FAMILIES.partition("-\n")
-    for codes, rows in ((QuotaCodes(), released), (TOLD, released), (TOLD, later)):
-        for on_demand, spot, *names in map(str.split, rows.strip().splitlines()):
+    released = rows("families")
+    for codes, known in ((QuotaCodes(), released), (TOLD, released), (TOLD, rows("later_families"))):
+        for on_demand, spot, *names in map(str.split, known):
             for name in names:
                 assert str(codes.of_instance(name, spot=False)).lower() == on_demand.lower()
                 assert str(codes.of_instance(name, spot=True)).lower() == spot.lower()
@@ -76,26 +51,7 @@ def amounts(quota: QuotaInformation) -> dict[str, float]:
 ONE = {"instances": 1, "cores": 1, "ram": 4096}
 
 
-@pytest.mark.parametrize(
-    ("label", "limits", "need"),
-    [
-        ({}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
-        ({"use-spot": True}, {SPOT: 32}, {**ONE, SPOT: 2}),
-        # Volumes count only with volume-type; the size is the image's if the label has none.
-        ({"volume-size": 40}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
-        ({"volume-type": "gp3", "volume-size": 40}, {ON_DEMAND: 64, GP3: 50_000}, {**ONE, ON_DEMAND: 2, GP3: 40}),
-        ({"volume-type": "gp3"}, {ON_DEMAND: 64, GP3: 50_000}, {**ONE, ON_DEMAND: 2, GP3: 8}),
-        (
-            {"volume-type": "io2", "volume-size": 40, "iops": 3000},
-            {ON_DEMAND: 64},
-            {**ONE, ON_DEMAND: 2, "L-09BD8365": 40, "L-8D977E7E": 3000},
-        ),
-        ({"volume-type": "odd", "volume-size": 40}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
-        # AW-13: one instance and one host. Before the launch of a fleet its type is not known.
-        (HOST, {MAC: 1}, {"instances": 1, MAC: 1}),
-        ({**FLEET, "volume-type": "gp3"}, None, {"instances": 1}),
-    ],
-)
+@pytest.mark.parametrize(("label", "limits", "need"), rows("limits_of_labels"))
 def test_limits_and_need_of_a_label(
     label: dict[str, Any], limits: dict[str, float] | None, need: dict[str, float]
 ) -> None:
@@ -109,12 +65,7 @@ def test_limits_and_need_of_a_label(
         assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == need
     assert rig.region.count("describe_instance_types") <= 1
     if label.get("volume-size"):
-        used = rig.adapter.limits.use_of(AwsRecord.of(aws.instance(**_life(label))), label=rig.label)
-        assert amounts(used) == need
-
-
-def _life(label: dict[str, Any]) -> dict[str, str]:
-    return {"InstanceLifecycle": "spot"} if label.get("use-spot") else {}
+        assert amounts(rig.adapter.limits.use_of(AwsRecord.of(aws.instance()), label=rig.label)) == need
 
 
 def test_limits_are_asked_for_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
