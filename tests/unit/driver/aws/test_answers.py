@@ -39,7 +39,6 @@ from tests.unit.driver.aws.support import Rig, instance, shown
 MODEL = Session().get_service_model("ec2")
 LIST = MODEL.operation_model("DescribeInstances").output_shape
 MADE = MODEL.operation_model("RunInstances").output_shape
-KEYS = MODEL.operation_model("DescribeKeyPairs").output_shape
 LEAST = "<instanceId>i-1</instanceId><instanceState><code>0</code><name>pending</name></instanceState>"
 PROXY = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Hello</body></html>"
 #: AWS answers with this namespace.
@@ -123,18 +122,6 @@ def test_answers_of_others(body: bytes, shapes: list[Any]) -> None:
         text = "the list of instances cannot be read" if shape is LIST else "EC2 does not answer, but somebody else"
         with pytest.raises(ResponseParserError, match=text):
             parsed(AnswerParsers(), body, shape=shape)
-
-
-def test_what_is_left_to_botocore() -> None:
-    """Errors, and other calls."""
-    body = b"<Response><Errors><Error><Code>AuthFailure</Code><Message>m</Message></Error></Errors></Response>"
-    assert parsed(AnswerParsers(), body, 401)["Error"] == {"Code": "AuthFailure", "Message": "m"}
-    keys = ec2("DescribeKeyPairs", "<keySet><item><keyName>zuul</keyName></item></keySet>")
-    assert parsed(AnswerParsers(), keys, shape=KEYS)["KeyPairs"] == [{"KeyName": "zuul"}]
-    made = ec2("RunInstances", "<instancesSet><item><instanceId>i-1</instanceId></item></instancesSet>")
-    head = b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    assert parsed(AnswerParsers(), head + made, shape=MADE)["Instances"] == [{"InstanceId": "i-1"}]
-    assert type(AnswerParsers().create_parser("json")) is type(ResponseParserFactory().create_parser("json"))
 
 
 # -- whole calls --
@@ -261,15 +248,6 @@ def test_pages() -> None:
     for ask in (client.instances, lambda: _keys(rig.transport)):
         with pytest.raises(CloudAway, match="the list does not end"):
             ask()
-
-
-def test_one_instance() -> None:
-    """AW-7: asked for by a filter, because an id that is not known yet would be an error; its absence is one."""
-    rig = Rig(describe_instances=[shown(instance("i-1")), shown()])
-    assert rig.adapter.client.instance("i-1").id == "i-1"
-    with pytest.raises(AwsNotFound):
-        rig.adapter.client.instance("i-1")
-    assert rig.region.last("describe_instances")["Filters"] == [{"Name": "instance-id", "Values": ["i-1"]}]
 
 
 def test_states() -> None:

@@ -218,15 +218,3 @@ def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(CloudAway, match="Could not connect"):
         transport.call("ec2", READ, "DescribeInstances", {})
     transport.close()
-
-
-def test_secrets_stay_out_of_the_log() -> None:
-    """botocore writes session tokens at DEBUG, also when the operator wants everything."""
-    logger = logging.getLogger("botocore")
-    level = logger.level
-    try:
-        logger.setLevel(logging.DEBUG)
-        AwsTransport("north", "eu-north-1", None, 2).close()
-        assert not logging.getLogger("botocore.auth").isEnabledFor(logging.DEBUG)
-    finally:
-        logger.setLevel(level)

@@ -9,21 +9,14 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.images import IMAGE_KEY, AwsResource
+from nodepool.driver.aws.images import AwsResource
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
 
 KEY = f"nodepool/north/{aws.BUILD}/0000000007/debian-1.raw"
-FOREIGN = {"nodepool_provider_name": "south"}
-GONE = aws.error("InvalidAMIID.NotFound")
 DENIED = aws.error("UnauthorizedOperation")
 AMI = ("ami", "ami-1", True)
-
-
-def task(task_id: str, status: str, tags: dict[str, str], snapshot: str = "") -> dict[str, Any]:
-    detail = {"Status": status, **({"SnapshotId": snapshot} if snapshot else {})}
-    return {"ImportTaskId": task_id, "SnapshotTaskDetail": detail, "Tags": aws.tag_set(tags)}
 
 
 class LeakRig(aws.ImageRig):
@@ -58,34 +51,6 @@ def test_of_nodes() -> None:
     assert rig.region.changes() == ids
 
 
-def test_results_without_tags(tmp_path: Path) -> None:
-    """AW-20: they get those of their task, once; those of others are not touched, nor what was used or deleted."""
-    rig = LeakRig(
-        tmp_path,
-        task("import-snap-1", "completed", aws.IDS, "snap-7"),
-        task("import-snap-2", "completed", FOREIGN, "snap-8"),
-        task("import-snap-3", "completed", {**aws.IDS, IMAGE_KEY: "ami-1"}, "snap-9"),
-        task("import-snap-4", "completed", aws.IDS, "snap-1"),
-        task("import-snap-5", "deleted", aws.IDS),
-    )
-    made = {"ImportTaskId": "import-ami-1", "Status": "completed", "ImageId": "ami-6", "Tags": aws.tag_set(aws.IDS)}
-    whole = {**made, "SnapshotDetails": [{"SnapshotId": "snap-6"}]}
-    rig.region.answers["describe_import_image_tasks"] = {"ImportImageTasks": [whole]}
-
-    def tagged(arguments: dict[str, Any]) -> Any:
-        if arguments["Resources"] != ["snap-7"]:
-            return GONE
-        rig.snapshots.append("snap-7")
-        return {}
-
-    rig.region.answers["create_tags"] = tagged
-    for _ in range(2):
-        assert rig.found() == [AMI, ("snapshot", "snap-7", False)]
-        calls = rig.region.sent("create_tags")
-        assert [arguments["Resources"] for arguments in calls] == [["snap-7"], ["ami-6"], ["snap-6"]]
-    assert aws.tags_in(calls[0]["Tags"]) == aws.IDS
-
-
 def test_images_that_cannot_be_listed(tmp_path: Path) -> None:
     """R-4: the builder must not take them for deleted; objects may be the business of others."""
     rig = LeakRig(tmp_path)
@@ -95,15 +60,6 @@ def test_images_that_cannot_be_listed(tmp_path: Path) -> None:
     with pytest.raises(CloudSetup):
         list(rig.adapter.listImages())
     assert rig.found() == [], "a launcher sweeps the rest"
-
-
-def test_provider_without_uploads(tmp_path: Path) -> None:
-    """AW-20: earlier ones may have left something; that is looked for seldom. Without a bucket there are no imports."""
-    rig = LeakRig(tmp_path, **{"object-storage": {}, "diskimages": []})
-    for _ in range(2):
-        rig.found()
-    assert not any("import" in name or "list_" in name for name, _ in rig.region.calls)
-    assert rig.region.count("describe_snapshots") == 1
 
 
 @pytest.mark.parametrize(("found", "answers", "calls"), rows("deletions"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
-from nodepool.driver.aws.quota import AGAIN_SECONDS, LIMITS_SECONDS, AccountLimits
+from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.exceptions import NotFound, RuntimeConfigurationException
@@ -66,29 +66,6 @@ def test_limits_and_need_of_a_label(
     assert rig.region.count("describe_instance_types") <= 1
     if label.get("volume-size"):
         assert amounts(rig.adapter.limits.use_of(AwsRecord.of(aws.instance()), label=rig.label)) == need
-
-
-def test_limits_are_asked_for_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """AW-14: every hour. Nothing waits for Service Quotas: while it does not answer, what was known before counts, and
-    it is asked again after five minutes.
-    """
-    rig = rig_of(list_service_quotas=aws.error("AccessDeniedException", status=403))
-    with caplog.at_level(logging.WARNING):
-        assert amounts(rig.adapter.getQuotaLimits()) == {}
-        assert amounts(rig.adapter.getQuotaForLabel(rig.label))[ON_DEMAND] == 2
-    assert len(caplog.records) == 1
-    assert "allow servicequotas:ListServiceQuotas" in caplog.text
-    for seconds, answer, expected, calls in [
-        (AGAIN_SECONDS + 1, aws.LIMITS_TOLD[:], 64, 3),
-        (LIMITS_SECONDS / 4, None, 64, 3),
-        (LIMITS_SECONDS / 2, None, 64, 3),
-        (LIMITS_SECONDS, [aws.quotas((*aws.LIMITS[0][:2], 96.0)), aws.quotas()], 96, 5),
-        (LIMITS_SECONDS + 1, aws.AWAY, 96, 6),
-    ]:
-        rig.clock.now += seconds
-        rig.region.answers["list_service_quotas"] = answer
-        assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: expected}
-        assert rig.region.count("list_service_quotas") == calls
 
 
 @pytest.mark.parametrize(
