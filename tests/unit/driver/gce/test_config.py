@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 import uuid
 from pathlib import Path
@@ -37,19 +36,6 @@ def test_defaults() -> None:
     config = load({name: value for name, value in section().items() if name != "rate"})
     for name, expected in table("gce", "defaults").items():
         has(parts(config)[name], **expected)
-
-
-def test_equal_when_loaded_twice() -> None:
-    """6: a reload leaves a provider alone whose section has not changed."""
-    assert load(copy.deepcopy(EVERYTHING)) == load(copy.deepcopy(EVERYTHING))
-    changed = copy.deepcopy(EVERYTHING)
-    changed["pools"][0]["labels"][0]["shielded-instance"]["vtpm"] = True
-    assert load(EVERYTHING) != load(changed)
-
-
-def of_image(**keys: Any) -> dict[str, Any]:
-    image = {name.replace("_", "-"): value for name, value in keys.items()}
-    return section(cloud_images=[{"name": "debian", "username": "zuul", **image}])
 
 
 @pytest.mark.parametrize(("data", "problem"), table("gce", "checked"))

@@ -17,7 +17,6 @@ from nodepool.driver.gce.instances import (
     MOST,
     MOST_ASKED,
     MOST_LISTED,
-    OPERATIONS,
     PAUSE_SECONDS,
     DeletionProof,
     Insert,
@@ -91,26 +90,6 @@ class Rig:
     def look(self, seconds: float = PAUSE_SECONDS) -> None:
         self.clock.now += seconds
         self.operations.look()
-
-
-def test_read_to_the_end() -> None:
-    """GC-5 (not repeated): the launch hears of the end, and why. What waits for nothing, or ended, is not asked for."""
-    rig = Rig(a=[operation(status="RUNNING")])
-    insert = rig.watch()
-    assert (rig.operations.runs_for("a", "np1"), rig.operations.runs_for("b", "np1")) == (True, False)
-    rig.look()
-    assert (insert.done, rig.woken) == (False, 0)
-    rig.calls.listed["a"] = [operation(**STOCKOUT)]
-    rig.look(PAUSE_SECONDS / 4)
-    assert not insert.done, "not too often"
-    rig.look()
-    assert (insert.done, rig.woken, type(insert.failure)) == (True, 1, CloudNoCapacity)
-    assert not rig.operations.runs_for("a", "np1")
-    at_once = rig.watch("op-2", "DONE")
-    assert (at_once.done, at_once.failure) == (True, None)
-    rig.watch("op-3")
-    rig.look()
-    assert len(rig.calls.looked_at) == 2, "the launch of the third was abandoned"
 
 
 def test_one_list_for_a_zone() -> None:
@@ -194,13 +173,6 @@ def test_proof_of_absence(
     assert sorted(one for one, error in errors.items() if isinstance(error, CloudNotFound)) == sorted(absent)
     assert {type(error) for one, error in errors.items() if one not in absent} <= {CloudAway}
     assert (calls.looked_at, calls.read) == (zones, read)
-
-
-def test_proof_reads_two_pages() -> None:
-    """GC-9: not all deletions that ever were."""
-    calls = Calls(a=[operation("op", "DONE", "a/np3")] * (2 * OPERATIONS))
-    assert DeletionProof("north", calls).look(lambda: ["a/np1", "a/np2"]) == {}
-    assert calls.read == OPERATIONS
 
 
 # -- preemptions --

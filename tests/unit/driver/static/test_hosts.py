@@ -200,62 +200,6 @@ def test_released_host(lab: Lab, hosts: Hosts, host: dict[str, Any], trouble: An
     assert len(lab.zk.all_nodes()) == (0 if trouble == "down" else 1)
 
 
-def test_host_that_fails(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
-    """S-9, S-4: it is noticed before it is handed out, or at the start: its free nodes go, and it is tried again
-    after a second.
-    """
-    provider = lab.provider(TWO, settled=True)
-    first, second = lab.zk.all_nodes()
-    assert provider.check_alive(first).result(30) is True
-    hosts.down = {"127.0.0.1"}
-    assert provider.check_alive(first).result(30) is False
-    assert lab.nodes("id") == [second.id]
-    assert lab.settle(provider) == 1
-    assert lab.nodes("id") == []
-    assert "is not registered: no TCP connection within 5 s" in caplog.text
-    hosts.down = set()
-    lab.clock.now += 1
-    lab.settle(provider)
-    assert lab.nodes("slot") == [0, 1]
-    hosts.down = {"127.0.0.1"}
-    again = lab.provider(TWO)
-    assert lab.settle(again) == 1
-    assert lab.nodes("id") == []
-
-
-def test_host_that_is_not_contacted(lab: Lab, hosts: Hosts) -> None:
-    """S-9: its ready node may be handed out without a check."""
-    provider = lab.provider(OFF, settled=True)
-    hosts.down = {"127.0.0.1"}
-    assert provider.check_alive(lab.zk.all_nodes()[0]).result(30) is True
-    assert lab.nodes("state") == [states.READY]
-
-
-@pytest.mark.parametrize(("state", "away"), [(states.READY, False), (states.IN_USE, False), (states.READY, True)])
-def test_two_nodes_in_one_slot(
-    lab: Lab, hosts: Hosts, state: str, away: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """S-10: the older one has the slot, but for one in use. The other one is refused and goes, at the latest with the
-    next pass.
-    """
-    provider = lab.provider(OFF, settled=True)
-    (first,) = lab.zk.all_nodes()
-    twin = first.copy()
-    twin.id = twin.version = None
-    lab.zk.change(lab.zk.add(twin).key, state=state)
-    first, second = lab.zk.all_nodes()
-    kept, refused = (first, second) if state == states.READY else (second, first)
-    if state == states.READY:
-        assert provider.check_alive(kept).result(30) is True
-    assert provider.replacementFor(kept) is None
-    if away:
-        lab.zk.fail["deleteNode"] = AWAY
-    assert provider.check_alive(refused).result(30) is False
-    assert (f"Node {refused.id} stays until the next pass" in caplog.text) is away
-    assert lab.nodes("id") == ([first.id, second.id] if away else [kept.id])
-    assert (provider.replacementFor(kept) is None) is away
-
-
 def test_thread(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
     """S-1, S-13, S-17: it registers, survives an error, has a pass when records change, and ends after `stop`."""
     provider = StaticProvider(load({}, OFF | {"name": "h2"}))
@@ -311,50 +255,6 @@ class Store:
         return node
 
 
-@pytest.mark.parametrize(
-    ("slots", "seen", "made"),
-    [
-        ([], None, [0, 1]),
-        ([1], None, [0]),
-        ([0, 1], None, []),
-        # The cache does not know them yet, or not that another launcher gave one its slot.
-        ([0, 1], [], []),
-        ([1], [None], [0]),
-    ],
-)
-def test_registers_only_what_is_missing(
-    monkeypatch: pytest.MonkeyPatch, slots: list[int], seen: list[None] | None, made: list[int]
-) -> None:
-    """S-10, S-4: nodes of this provider count, in any state, those of others do not; only hosts that answered."""
-    store = Store()
-    for slot in slots:
-        store.add(slot)
-    store.add(0, "elsewhere")
-    if seen is not None:
-        known = [store.zk.all_nodes()[number].copy() for number in range(len(seen))]
-        for node in known:
-            node.slot = None
-        monkeypatch.setattr(store.zk, "nodeIterator", lambda cached=True: iter(known))
-    assert store.registry.register({}) == 0
-    assert store.registry.register(FOUND) == len(made)
-    assert sorted(node.slot or 0 for node in store.zk.all_nodes() if node.provider == "lab") == [
-        *sorted({*slots, *made})
-    ]
-
-
-def test_name_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """G-1: a znode with a name that ZooKeeper takes and we do not is not looked for without end."""
-    store, looks = Store(), list[int]()
-
-    def listing() -> list[str]:
-        looks.append(1)
-        assert len(looks) < 3, "it would look for ever"
-        return ["no\N{NO-BREAK SPACE}name"]
-
-    monkeypatch.setattr(store.zk, "getNodes", listing)
-    assert store.registry.register(FOUND) == 2
-
-
 @pytest.mark.parametrize("how", ["taken", "locked", "idle", "breaks off"])
 def test_node_that_is_not_free(how: str) -> None:
     """S-6, S-7, S-13, S-17: every write is fenced by the version that the decision was made on."""
@@ -381,24 +281,6 @@ def test_node_that_is_not_free(how: str) -> None:
     assert (left.state, left.type, store.zk.isNodeLocked(left)) == (states.READY, ["small"], how == "locked")
 
 
-def test_recycled_node(caplog: pytest.LogCaptureFixture) -> None:
-    """S-8, S-10: the last node of a slot to go has a successor, and one that lost its slot has none. That another
-    launcher removed the node after our session was lost is no error.
-    """
-    store = Store()
-    first, second, third = store.add(locked=True), store.add(locked=True), store.add(locked=True)
-    for slot, provider in ((1, "lab"), (0, "elsewhere"), (None, "lab")):
-        store.add(slot, provider)
-    assert {node.id for node in store.registry.others_in_slot(first)} == {second.id, third.id}
-    third.slot = None
-    results = [store.registry.recycle(node, HostFacts()) for node in (third, second, first)]
-    assert results == [False, False, True]
-    node = store.add(locked=True)
-    store.zk.fail |= {"replaceNode": CONFLICT, "unlockNode": CONFLICT}
-    assert not store.registry.recycle(node, HostFacts())
-    assert "Traceback" not in caplog.text
-
-
 # -- quarantine --
 
 
@@ -410,13 +292,6 @@ def quarantine(lab: Lab, name: str = HOST, **fields: Any) -> None:
 
 def record(lab: Lab, name: str = HOST) -> Any:
     return lab.zk.maintenance.read_all().get(("host", name))
-
-
-def passes(lab: Lab, provider: StaticProvider, number: int) -> None:
-    """Lets so many checks fall due, one after the other."""
-    for _ in range(number):
-        lab.pass_seconds(lab.settle(provider))
-        lab.settle(provider)
 
 
 @pytest.mark.parametrize("name", [HOST, "127.0.0.1"])
@@ -451,40 +326,6 @@ def test_quarantined_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatc
     assert len(hosts.started) > checks
     assert lab.nodes("state", "slot") == [(states.READY, 0), (states.READY, 1)]
     assert provider.hostStatus()[0].quarantine is None
-
-
-def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-16: for a minute; ZooKeeper that is away loses no quarantine. An operator who releases the host has it checked
-    at once, and comes first.
-    """
-    hosts.down = {"127.0.0.1", "h2"}
-    others: Any = ({"name": "h2", "quarantine-after": 0}, *({"name": f"h{number}"} for number in range(3, 9)))
-    provider = lab.provider({}, *others, quarantine_after=3)
-    passes(lab, provider, 1)
-    assert record(lab) is None
-    with monkeypatch.context() as away:
-        away.setattr(lab.zk.maintenance, "put_automatic", lambda *_: (_ for _ in ()).throw(AWAY))
-        with pytest.raises(ZKConnectionError):
-            passes(lab, provider, 1)
-    lab.settle(provider)
-    found, now = record(lab), lab.wall.now
-    assert (found.automatic, found.since, found.until) == (True, now, now + 60)
-    assert found.reason == "3 failed checks in a row, the last one: no answer"
-    lab.settle(provider)
-    assert provider.hostStatus()[0].next == found.until
-    lab.pass_seconds(60)
-    for _ in range(2):
-        lab.settle(provider)
-    assert (record(lab).since, record(lab).until) == (now, now + 60 + 63), "for as long as it has been down"
-    assert record(lab, "zuul@h2:22") is None
-    checks = hosts.started.count("127.0.0.1")
-    lab.zk.maintenance.remove("host", HOST)
-    lab.settle(provider)
-    assert hosts.started.count("127.0.0.1") == checks + 1
-    assert record(lab) is None, "its failures count from the beginning"
-    quarantine(lab)
-    passes(lab, provider, 3)
-    assert (record(lab).by, hosts.started.count("127.0.0.1")) == ("alice", checks + 1)
 
 
 # -- requests --
