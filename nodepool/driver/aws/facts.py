@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.client import SubnetClient
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.cloud_errors import CloudRefused
@@ -46,7 +45,6 @@ class AwsFacts:
         self._images: dict[str, Fact[AwsImage]] = {}
         self._filtered: dict[str, Fact[str]] = {}
         self._types: dict[str, Fact[InstanceType]] = {}
-        self._subnets = SubnetClient(client.transport)
         self._zones: dict[str, Fact[str]] = {}
         self._default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets, clock)
 
@@ -102,13 +100,13 @@ class AwsFacts:
         return self._default_zones.get()
 
     def _zone_of(self, subnet_id: str) -> str:
-        found = self._subnets.subnets([subnet_id]).get(subnet_id)
+        found = self._client.subnets([subnet_id]).get(subnet_id)
         if found is None:
             raise AwsNotFound(f"there is no subnet {subnet_id}; correct subnet-id", code="InvalidSubnetID.NotFound")
         return found.zone
 
     def _zones_with_default_subnets(self) -> list[str]:
-        return sorted({subnet.zone for subnet in self._subnets.default_subnets().values()})
+        return sorted({subnet.zone for subnet in self._client.default_subnets().values()})
 
     def _newest(self, image: AwsCloudImage) -> str:
         filters = [{"Name": given.name, "Values": given.values} for given in image.image_filters]

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.facts import LaunchPlace, Places
-from nodepool.driver.aws.launch_calls import (
-    AVAILABLE,
-    FAILED,
-    AwsHost,
-    FleetClient,
-    HostClient,
-    fleet_arguments,
-    instance_tags,
-    run_arguments,
-    with_tags,
-)
+from nodepool.driver.aws.launch_calls import fleet_arguments, instance_tags, run_arguments, with_tags
 from nodepool.driver.aws.launches import BatchTags, InstanceOrder, LaunchBatches, LaunchTemplates, token_of
 from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
-from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsImage, AwsRecord
+from nodepool.driver.aws.types import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SHUTTING_DOWN,
+    TERMINATED,
+    AwsHost,
+    AwsImage,
+    AwsRecord,
+)
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -76,9 +76,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         super().__init__(config.name)
         self.config = config
         self.client = client
-        self.fleets = FleetClient(client.transport)
-        self.hosts = HostClient(client.transport)
-        self.templates = LaunchTemplates(config, self.fleets)
+        self.templates = LaunchTemplates(config, client)
         self.facts = facts
         self.limits = limits
         self.places = Places(facts)
@@ -140,8 +138,8 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
         return record.status in (SHUTTING_DOWN, TERMINATED)
 
     def after(self) -> Callable[[], Any] | None:
-        host_id, hosts = self._host_id, self.cloud.hosts
-        return None if host_id is None else lambda: hosts.release(host_id)
+        host_id, client = self._host_id, self.cloud.client
+        return None if host_id is None else lambda: client.release_host(host_id)
 
 
 # `AwsInstance`: an instance as the framework sees it (AW-10).
@@ -455,7 +453,7 @@ class FleetCreation(AwsCreation):
         token = token_of([key], place)
         arguments = fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
         try:
-            return self.cloud.fleets.create_fleet(arguments, self.permit)
+            return self.cloud.client.create_fleet(arguments, self.permit)
         except CloudRefused as error:
             if error.code == _NO_TEMPLATE:
                 # Somebody removed it: the next attempt makes it.
@@ -507,7 +505,8 @@ class HostCreation(AwsCreation):
         while True:
             place = self.places()[0]
             try:
-                return self.cloud.hosts.allocate(place, self._tags, token_of([key], place), self.permit)
+                token = token_of([key], place)
+                return self.cloud.client.allocate_host(place.instance_type, place.zone, self._tags, token, self.permit)
             except CloudNoCapacity as error:
                 if not self.another_place(error):
                     raise
@@ -536,7 +535,7 @@ class HostCreation(AwsCreation):
         assert host_id is not None
         if not self.calling:
             if self.reached(self._next_at):
-                self.call(lambda: self.cloud.hosts.host(host_id))
+                self.call(lambda: self.cloud.client.host(host_id))
             return False
         if not self.answered:
             return False

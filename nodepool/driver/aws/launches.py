@@ -23,7 +23,7 @@ from nodepool.driver.aws import launch_calls as spec
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.facts import LaunchPlace
-from nodepool.driver.aws.launch_calls import FleetClient, with_tags
+from nodepool.driver.aws.launch_calls import with_tags
 from nodepool.driver.aws.types import BATCH_KEY, MOST, OWN_KEYS, RUNNING, AwsRecord, batch_value, fits
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
@@ -225,7 +225,7 @@ class LaunchTemplates:
     :param clock: seconds since the epoch.
     """
 
-    def __init__(self, config: AwsProviderConfig, client: FleetClient, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, config: AwsProviderConfig, client: Ec2, clock: Callable[[], float] = wall_time) -> None:
         self._config = config
         self._client = client
         self._clock = clock
@@ -262,7 +262,7 @@ class LaunchTemplates:
             if label.fleet_types
         }
         old = datetime.fromtimestamp(self._clock(), UTC) - SPARED
-        for template in self._client.templates(self._config.name):
+        for template in self._client.templates(self._tags):
             if template.name in needed or not template.name.startswith(spec.TEMPLATE_PREFIX):
                 continue
             if template.created is None or template.created > old:
