@@ -38,7 +38,6 @@ from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
-    from nodepool.driver.aws.image_store import ObjectStore
     from nodepool.driver.aws.types import Subnet
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.statemachine.adapter import Log
@@ -190,7 +189,7 @@ class AwsAdapter(Adapter):
         return self.limits.need_of(label)
 
     def preflight(self) -> Iterator[CheckResult]:
-        return AwsPreflight(self.config, self.client, self.facts, self.limits, self.images.store).results()
+        return AwsPreflight(self).results()
 
     # -- trouble --
 
@@ -203,25 +202,12 @@ class AwsAdapter(Adapter):
 
 
 class AwsPreflight:
-    """Of one provider; for one use.
+    """Of one provider; for one use."""
 
-    :param config: is loaded.
-    """
-
-    def __init__(
-        self,
-        config: AwsProviderConfig,
-        client: Ec2,
-        facts: AwsFacts,
-        limits: AccountLimits,
-        store: ObjectStore | None,
-    ) -> None:
-        self._config = config
-        self._checks = CloudChecks(config.name)
-        self._client = client
-        self._facts = facts
-        self._limits = limits
-        self._store = store
+    def __init__(self, adapter: AwsAdapter) -> None:
+        self._config, self._client, self._facts = adapter.config, adapter.client, adapter.facts
+        self._limits, self._store = adapter.limits, adapter.images.store
+        self._checks = CloudChecks(adapter.config.name)
         #: Zones of the region that can be used.
         self._zones: set[str] = set()
         #: Where instances of each pool may be, as far as it is known.

@@ -202,22 +202,21 @@ class Places(RestingPlaces[LaunchPlace]):
 
     def made(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """A node of a request was made there. May block."""
-        if self._requests.concerns(request):
-            with contextlib.suppress(LaunchError):
-                self._requests.made(request.key, self._zone_of(place))
+        self._note(self._requests.made, place, request)
 
     def lost(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """AWS ended a node of a request that was made there. May block."""
-        if self._requests.concerns(request):
-            with contextlib.suppress(LaunchError):
-                self._requests.lost(request.key, self._zone_of(place))
+        self._note(self._requests.lost, place, request)
 
     def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """AWS said so, when it was to make a node of a request. May block."""
         self.no_room(place)
+        self._note(self._requests.no_room, place, request)
+
+    def _note(self, note: Callable[[str, str], None], place: LaunchPlace, request: NodeRequest | None) -> None:
         if self._requests.concerns(request):
             with contextlib.suppress(LaunchError):
-                self._requests.no_room(request.key, self._zone_of(place))
+                note(request.key, self._zone_of(place))
 
     def _zone_of(self, place: LaunchPlace) -> str:
         """ "" = AWS chooses."""

@@ -27,7 +27,7 @@ from nodepool.driver.aws.transport import MOST_PAGES
 from nodepool.driver.aws.types import COMPLETED, PENDING, ROOT_DEVICE, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
-from nodepool.driver.framework.images import WANTED_SECONDS, ImageTime
+from nodepool.driver.framework.images import ImageTime, wait_wanted
 from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, UploadInterrupted, crc32_of
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
@@ -359,11 +359,8 @@ class UploadWait:
 
     def pause(self, seconds: float) -> None:
         """Block for a while. Raises UploadGivenUp."""
-        left = seconds
-        while left > 0:
-            self.go_on()
-            self._stopped.wait(min(WANTED_SECONDS, left))
-            left -= WANTED_SECONDS
+        self.go_on()
+        wait_wanted(seconds, self._stopped, self.go_on)
         self.go_on()
 
     def when_allowed(self, begin: Callable[[], T], timeout: float | None) -> T:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -82,7 +82,8 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         self.places = Places(facts)
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
-        self._ended = EndedInstances(config.name)
+        #: Instances whose end was logged: lists show them for about an hour.
+        self._ended = ToldOnce()
         self._spacing = CallSpacing(TERMINATE_SECONDS, client.transport.sleep)
         self._terminations: Batches[str] = Batches(self._terminate, self.others, TERMINATED_A_CALL)
         self.batch_tags = BatchTags(config.name, client, self.others)
@@ -92,8 +93,24 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         records = self.client.instances()
         self.terminated = {record.id: record for record in records if record.gone}
         self.batch_tags.seen(records)
-        self._ended.seen(records)
+        over = {
+            record.id: record
+            for record in records
+            if record.status in (SHUTTING_DOWN, TERMINATED) and instance.node_id_of(record.metadata, self.provider)
+        }
+        for record_id in self._ended.new(over):
+            self._log_end(over[record_id])
         return records
+
+    def _log_end(self, record: AwsRecord) -> None:
+        reports.report_instance_end(self.provider, record.reason_code)
+        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+        node_id = instance.node_id_of(record.metadata, self.provider)
+        if record.reason_code in _WANTED:
+            log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
+            return
+        kind = "spot" if record.spot else "on demand"
+        log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)
 
     def get_instance(self, record_id: str) -> AwsRecord:
         return self.client.instance(record_id)
@@ -191,13 +208,16 @@ def external_id(instance_id: str, host_id: str | None = None) -> dict[str, str]:
 
 def instance_of(stored: Any) -> str | None:
     """The instance of a node, out of its record, where anything may stand; in old ones it is a text (AW-7)."""
-    found = stored.get("instance") if isinstance(stored, dict) else stored
-    return found if isinstance(found, str) and found else None
+    return _text_in(stored if isinstance(stored, dict) else {"instance": stored}, "instance")
 
 
 def host_of(stored: Any) -> str | None:
     """The dedicated host of a node, likewise."""
-    found = stored.get("host") if isinstance(stored, dict) else None
+    return _text_in(stored, "host") if isinstance(stored, dict) else None
+
+
+def _text_in(stored: dict[str, Any], name: str) -> str | None:
+    found = stored.get(name)
     return found if isinstance(found, str) and found else None
 
 
@@ -230,39 +250,6 @@ def ended(where: str, record: AwsRecord) -> Exception:
     if record.reason_code in _CAPACITY_REASONS:
         return CloudNoCapacityLater(text)
     return LaunchStatusException(text)
-
-
-class EndedInstances:
-    """Tells of each instance of a provider that ended, once. Thread-safe, does not block.
-
-    Lists show instances for about an hour after their end. What the first list shows ended before: it is not told.
-
-    :param provider: its name.
-    """
-
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self._told = ToldOnce()
-
-    def seen(self, records: Iterable[AwsRecord]) -> None:
-        """A list of all instances."""
-        over = {
-            record.id: record
-            for record in records
-            if record.status in (SHUTTING_DOWN, TERMINATED) and instance.node_id_of(record.metadata, self._provider)
-        }
-        for record_id in self._told.new(over):
-            self._tell(over[record_id])
-
-    def _tell(self, record: AwsRecord) -> None:
-        reports.report_instance_end(self._provider, record.reason_code)
-        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
-        node_id = instance.node_id_of(record.metadata, self._provider)
-        if record.reason_code in _WANTED:
-            log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
-            return
-        kind = "spot" if record.spot else "on demand"
-        log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)
 
 
 # `AwsCreation`: the launch of one instance; `InstanceCreation`: that of the usual ones.

@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,6 +45,7 @@ _OTHER_PARAMETERS: Final = "IdempotentParameterMismatch"
 _ENDED: Final = "IdempotentInstanceTerminated"
 
 
+@dataclass(eq=False)
 class InstanceOrder:
     """One instance that is wanted.
 
@@ -53,26 +55,17 @@ class InstanceOrder:
     :param wanted: likewise, whatever the place. What was sent to a place, maybe, must be sent there again.
     """
 
-    def __init__(
-        self,
-        key: CreationKey,
-        place: LaunchPlace,
-        arguments: dict[str, Any],
-        tags: Mapping[str, str],
-        permit: Callable[[], None],
-        wanted: Callable[[], None],
-    ) -> None:
-        self.key = key
-        self.place = place
-        self.arguments = arguments
-        self.tags = tags
-        self.permit = permit
-        self.wanted = wanted
-        #: Gets the id of the instance.
-        self.future: Future[str] = Future()
-        #: The call that it went with, and its launch index there; None = it was not sent.
-        self.batch: LaunchBatch | None = None
-        self.index = 0
+    key: CreationKey
+    place: LaunchPlace
+    arguments: dict[str, Any]
+    tags: Mapping[str, str]
+    permit: Callable[[], None]
+    wanted: Callable[[], None]
+    #: Gets the id of the instance.
+    future: Future[str] = field(default_factory=Future)
+    #: The call that it went with, and its launch index there; None = it was not sent.
+    batch: LaunchBatch | None = None
+    index: int = 0
 
     @property
     def common(self) -> str:
