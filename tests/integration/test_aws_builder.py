@@ -92,7 +92,7 @@ def test_image_that_is_not_wanted_any_more(builder: FakeBuilder, region: AwsSimu
     builder.start()
     wait_for("the import runs", lambda: imports(region))
     builder.kill()
-    builder._extra["providers"][0]["diskimages"] = []
+    builder.extra["providers"][0]["diskimages"] = []
     builder.configure({})
     builder.start()
     wait_for("nothing is left", lambda: imports(region, lambda cloud: set(cloud.left_of_uploads().values())) == {0})

@@ -101,7 +101,7 @@ def test_from_the_build_to_the_cloud(make: Make, cloud: ExampleCloud) -> None:
     ((build_id, _),) = uploads(builder)
     data = (builder.images_dir / f"{IMAGE}-{build_id}.qcow2").read_bytes()
     assert (image.size, image.sha256) == (len(data), hashlib.sha256(data).hexdigest())
-    builder._extra["providers"] = [provider(cloud, diskimages=[])]
+    builder.extra["providers"] = [provider(cloud, diskimages=[])]
     builder.configure({})
     wait_for("its records are gone", lambda: not builder.builds())
     assert ours(cloud) == []

@@ -131,6 +131,7 @@ def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
     wait_for("the launcher tells of its pools", lambda: bool((launcher_status(znodes) or LauncherStatus()).pools))
     worker = launcher.nodepool.status.current
     looks: list[LauncherStatus] = []
+    # Looks that write nothing cannot be seen from outside.
     make = worker._launcher.make
 
     def noted() -> LauncherStatus:
@@ -138,6 +139,7 @@ def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
         return looks[-1]
 
     # The last thing of a look.
+    # See above.
     worker._launcher.make = noted  # type: ignore[method-assign]
     wait_for("it looks", lambda: looks)
     paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]

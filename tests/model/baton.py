@@ -40,17 +40,17 @@ class Job:
         self.killed = False
         self.error: BaseException | None = None
         #: What it waits for; None = it has not begun, or may go on.
-        self._waits_for: Callable[[], bool] | None = None
+        self.waits_for: Callable[[], bool] | None = None
         self.deadline: float | None = None
-        self._go = _closed()
+        self.go = _closed()
 
     def __repr__(self) -> str:
         return self.name
 
     def can_go_on(self, now: float) -> bool:
-        if self._waits_for is None or self.killed or (self.deadline is not None and now >= self.deadline):
+        if self.waits_for is None or self.killed or (self.deadline is not None and now >= self.deadline):
             return True
-        return self._waits_for()
+        return self.waits_for()
 
 
 class Baton:
@@ -78,8 +78,9 @@ class Baton:
             found.job = job
             found.wake.release()
         else:
-            job._go.release()
+            job.go.release()
         if not self._main.acquire(timeout=STUCK_SECONDS):
+            # The only way to the stack of another thread.
             stack = "".join(traceback.format_stack(sys._current_frames()[found.thread.ident or 0]))
             raise RuntimeError(f"job {job} waits for something that the world does not know of:\n{stack}")
         if job.done:
@@ -117,10 +118,10 @@ class Baton:
             return True
         if job.killed:
             raise Killed
-        job._waits_for, job.deadline = condition, deadline
+        job.waits_for, job.deadline = condition, deadline
         self._main.release()
-        job._go.acquire()
-        job._waits_for = job.deadline = None
+        job.go.acquire()
+        job.waits_for = job.deadline = None
         if job.killed:
             raise Killed
         return condition()

@@ -113,6 +113,7 @@ class FakeModelCloud(ModelCloud):
         return self._cloud.calls["create"]
 
     def servers(self) -> list[ModelServer]:
+        # The cloud has no public list of what providers must not see.
         found = [record.instance for record in self._cloud._records.values()]
         return [ModelServer(instance.id, instance.metadata) for instance in found]
 

@@ -5,6 +5,7 @@
 an `nodepool.driver.statemachine.inventory.Inventory`. The shared threads of a provider are in `tests.model.threads`.
 """
 
+# The model runs the scans of an inventory itself, in place of their threads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

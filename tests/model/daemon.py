@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A daemon of the simulated world: what runs in its threads runs as jobs here, the passes of workers among them."""
 
+# The model runs the passes of workers itself, in place of their threads.
 from __future__ import annotations
 
 from collections.abc import Iterator

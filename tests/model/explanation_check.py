@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every request that waits has an explanation, and its numbers are those that the plan decided with."""
 
+# The explanations are compared with what a pass has judged.
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the simulated world takes the place of: clocks, random ids, names of hosts, threads, what waits for them."""
 
+# The model takes the place of the thread that answers.
 from __future__ import annotations
 
 import logging

@@ -128,7 +128,7 @@ def test_a_session_lost_anywhere_in_a_pass_for_min_ready() -> None:
     """The same at each point of the pass, so that it does not rest on one order."""
     for point in range(40):
         with World(Setup(launchers=1, max_servers=1, min_ready=1)) as world:
-            while not any(job.name == "nl0.MinReadyWorker" for job in world._jobs):
+            while not any(job.name == "nl0.MinReadyWorker" for job in world.jobs):
                 world.run(1)
             world.run(point)
             world.moves.do_zombie(0)
@@ -145,7 +145,7 @@ def test_a_ready_node_whose_request_is_served_without_it_is_free_again() -> None
         node = Node("small")
         node.state, node.provider, node.pool = states.READY, "one", "main"
         node.external_id, node.allocated_to = "made-by-another", next(iter(world.zuul.waiting))
-        world.zuul._do("store", lambda: world.zuul.zk.storeNode(node))
+        world.zuul.do("store", lambda: world.zuul.zk.storeNode(node))
         world.run_seconds(1)
         world.settle()
 

@@ -70,7 +70,7 @@ class World:
         self.gone: list[Process] = []
         #: Lanes that have to wait until a step.
         self.stalled: dict[str, int] = {}
-        self._jobs: list[Job] = []
+        self.jobs: list[Job] = []
         self._runners: dict[Job, object] = {}
         self._priorities: dict[str, float] = {}
         World._clouds += 1
@@ -118,8 +118,8 @@ class World:
             for process in [*self.launchers, self.zuul]:
                 process.die()
             self.gone += [*self.launchers, self.zuul]
-            while self._jobs:
-                self._run(self._jobs[0])
+            while self.jobs:
+                self._run(self.jobs[0])
             self.baton.close()
         finally:
             self._patch.undo()
@@ -141,11 +141,11 @@ class World:
 
     def spawn(self, name: str, owner: Process, work: Callable[[], None]) -> Job:
         job = Job(name, owner, work)
-        self._jobs.append(job)
+        self.jobs.append(job)
         return job
 
     def kill_jobs(self, owner: Process) -> None:
-        for job in self._jobs:
+        for job in self.jobs:
             if job.owner is owner:
                 job.killed = True
 
@@ -153,7 +153,7 @@ class World:
         found: list[Turn] = []
         for process in [*self.processes, *self.gone]:
             found += process.connection_turns()
-        for job in self._jobs:
+        for job in self.jobs:
             owner = job.owner
             assert isinstance(owner, Process)
             if (job.killed or not owner.frozen) and job.can_go_on(self.now):
@@ -167,7 +167,7 @@ class World:
             self.baton.run(job, self._runners)  # type: ignore[arg-type]
         finally:
             if job.done:
-                self._jobs.remove(job)
+                self.jobs.remove(job)
 
     def step(self) -> bool:
         """One turn; False = nobody can do anything now."""
@@ -219,7 +219,7 @@ class World:
                 self.server.expire(kazoo.session)
 
     def _next_due(self) -> float:
-        dues = [job.deadline for job in self._jobs if job.deadline is not None]
+        dues = [job.deadline for job in self.jobs if job.deadline is not None]
         for launcher in self.launchers:
             dues += launcher.dues()
         for process in [*self.processes, *self.gone]:

@@ -30,7 +30,7 @@ class Zuul(Process):
         self.held: dict[str, list[Node]] = {}
         self._jobs: list[tuple[str, Callable[[], None]]] = []
         self._busy = False
-        self._do("start", self.client.connect)
+        self.do("start", self.client.connect)
 
     @property
     def idle(self) -> bool:
@@ -40,7 +40,7 @@ class Zuul(Process):
         if self._jobs and not self._busy and not self.dead:
             yield f"{self.name}.job", self._begin
 
-    def _do(self, name: str, work: Callable[[], None]) -> None:
+    def do(self, name: str, work: Callable[[], None]) -> None:
         self._jobs.append((name, work))
 
     def _begin(self) -> None:
@@ -56,26 +56,26 @@ class Zuul(Process):
     # -- what it can be asked to do --
 
     def submit(self, labels: list[str], tenant: str | None = None) -> None:
-        self._do("submit", lambda: self._submit(labels, tenant))
+        self.do("submit", lambda: self._submit(labels, tenant))
 
     def take(self) -> None:
-        self._do("take", self._take)
+        self.do("take", self._take)
 
     def release(self, number: int) -> None:
-        self._do("release", lambda: self._release(number))
+        self.do("release", lambda: self._release(number))
 
     def cancel(self, number: int) -> None:
-        self._do("cancel", lambda: self._cancel(number))
+        self.do("cancel", lambda: self._cancel(number))
 
     # -- what an operator does --
 
     def quarantine(self, host: str) -> None:
         """Take a host out of service, or release it."""
-        self._do("quarantine", lambda: self._quarantine(host))
+        self.do("quarantine", lambda: self._quarantine(host))
 
     def end_quarantines(self) -> None:
         """Release all hosts, also those that launchers quarantined."""
-        self._do("end_quarantines", self._end_quarantines)
+        self.do("end_quarantines", self._end_quarantines)
 
     # -- jobs --
 

@@ -98,7 +98,7 @@ def test_drained_launcher(
     for request_id in requests:
         fulfilled(znodes, request_id)
     wait_for("it has left", lambda: len(znodes.pools()) == 1)
-    wait_for("it has ended", lambda: not drained._thread.is_alive())
+    wait_for("it has ended", lambda: not drained.running)
     assert drained.nodepool.finished
     assert cloud.calls["create"] == 10
     fulfilled(znodes, znodes.submit(["small"]))
@@ -112,12 +112,12 @@ def test_record_drains_all_launchers_of_a_host(
     first = launch([fake_provider("one", cloud=cloud_name)])
     fulfilled(znodes, znodes.submit(["small"]))
     store.put(Maintenance("launcher", socket.gethostname(), Mode.DRAIN, since=1.0))
-    wait_for("it has ended", lambda: not first._thread.is_alive())
+    wait_for("it has ended", lambda: not first.running)
     assert first.nodepool.finished
     waiting = znodes.submit(["small"])
     second = launch([fake_provider("one", cloud=cloud_name)])
     wait_for("its pool is there", lambda: paused(znodes) == {"one": [True]})
-    assert second._thread.is_alive()
+    assert second.running
     assert znodes.request_state(waiting) == "requested"
     store.remove("launcher", socket.gethostname())
     fulfilled(znodes, waiting)

@@ -127,7 +127,7 @@ def test_a_drain_does_not_wait_for_itself(
     drained = launch(sections)
     request_id = small_waits_for_room(znodes)
     assert drained.nodepool.drain("SIGTERM")
-    wait_for("it has ended", lambda: not drained._thread.is_alive())
+    wait_for("it has ended", lambda: not drained.running)
     assert drained.nodepool.finished
     assert znodes.request_state(request_id) == "requested"
     (holder,) = [other for other in znodes.children("/nodepool/requests") if other != request_id]
@@ -146,7 +146,7 @@ def test_another_launcher_takes_over_from_a_drained_one(
     launch(sections)
     wait_for("both are there", lambda: len(znodes.pools()) == 4)
     assert drained.nodepool.drain("SIGTERM")
-    wait_for("it has ended", lambda: not drained._thread.is_alive())
+    wait_for("it has ended", lambda: not drained.running)
     wait_for("the other one has it", lambda: znodes.request_state(request_id) == "pending")
     holders = [other for other in znodes.children("/nodepool/requests") if znodes.request_state(other) == "fulfilled"]
     for holder in holders:
@@ -166,5 +166,5 @@ def test_a_drain_finishes_what_was_begun(launch: Launch, znodes: PoolZnodes, clo
     wait_for("the pools know it", lambda: all(pool["paused"] for pool in znodes.pools()))
     cloud.set(hang=False)
     fulfilled(znodes, request_id)
-    wait_for("it has ended", lambda: not drained._thread.is_alive())
+    wait_for("it has ended", lambda: not drained.running)
     assert cloud.calls["create"] == 1

@@ -43,7 +43,7 @@ class FakeBuilder(BuilderProcess):
         self.config_path = directory / "nodepool.yaml"
         self.znodes = znodes
         self._place = (zookeeper, chroot, session_seconds)
-        self._extra = {"images-dir": str(self.images_dir), "build-log-dir": str(directory / "logs"), **(extra or {})}
+        self.extra = {"images-dir": str(self.images_dir), "build-log-dir": str(directory / "logs"), **(extra or {})}
         self.configure(images or {IMAGE: {"formats": ["raw"]}})
         variables = {"TMPDIR": str(self.temporary)}
         arguments = ["--fake", *options]
@@ -55,7 +55,7 @@ class FakeBuilder(BuilderProcess):
         """Write the configuration; a running builder follows it."""
         zookeeper, chroot, session_seconds = self._place
         sections = [{"name": name, **settings} for name, settings in images.items()]
-        extra = {**self._extra, "diskimages": sections}
+        extra = {**self.extra, "diskimages": sections}
         write_config(self.config_path, zookeeper, chroot, [], session_seconds=session_seconds, extra=extra)
 
     def end(self) -> None:

@@ -162,6 +162,7 @@ class KubernetesApiContract(KubernetesContract):
             page = cluster.core.list_namespaced_config_map(namespace, limit=3, _continue=token or None)
             assert len(page.items) <= 3
             names += [item.metadata.name for item in page.items]
+            # The official client calls the field `continue` so.
             token = page.metadata._continue if hasattr(page.metadata, "_continue") else page.metadata.var_continue
             token = token or ""
         assert [name for name in names if name.startswith("map-")] == [f"map-{number}" for number in range(7)]

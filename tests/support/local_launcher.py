@@ -40,6 +40,11 @@ class LocalLauncher:
         self.settings = copy.deepcopy(settings)
         self.path.write_text(yaml.safe_dump({**self._base, **settings}, sort_keys=False), encoding="utf-8")
 
+    @property
+    def running(self) -> bool:
+        """Does its main thread run?"""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Starts; blocks until it serves."""
         self.nodepool.start()
@@ -50,7 +55,7 @@ class LocalLauncher:
         """Stops in order; blocks until its threads have ended."""
         self.nodepool.stop()
         self._thread.join(30)
-        assert not self._thread.is_alive(), "the launcher did not stop"
+        assert not self.running, "the launcher did not stop"
 
 
 def fake_provider(name: str = "cloud", labels: tuple[str, ...] = ("small",), **settings: Any) -> dict[str, Any]:

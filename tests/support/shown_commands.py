@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that the documentation shows, and whether the programs would take them."""
 
+# argparse has no public list of its subparsers and options.
 from __future__ import annotations
 
 import argparse

@@ -6,6 +6,7 @@ this clock, too, where the package made them; those of libraries (Kazoo, urllib3
 Time only leaps while this process has nothing to do: what a slow machine does must not look like a slow cloud.
 """
 
+# A virtual clock takes the place of what threading.Condition waits by.
 from __future__ import annotations
 
 import heapq

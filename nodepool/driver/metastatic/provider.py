@@ -49,7 +49,7 @@ class MetastaticProvider(StateMachineProvider):
         if zk_conn.cache is not None:
             rules = self.provider.rules()
             self._allocator = SlotAllocator(
-                zk_conn, self.name, rules, self.scheduler, self.log, self.wake_workers, self.lost.ended
+                zk_conn, zk_conn.cache, self.name, rules, self.scheduler, self.log, self.wake_workers, self.lost.ended
             )
         self.adapter.begin(zk_conn, self._allocator)
         if self._allocator is not None:
@@ -73,12 +73,12 @@ class MetastaticProvider(StateMachineProvider):
     def stopWaiting(self, node_ids: Collection[str]) -> None:
         """T-13: launches that wait for a backing node that nobody has begun to make."""
         if self._allocator is not None:
-            self._allocator.stop_waiting(node_ids)
+            self._allocator.slot_requests.stop_waiting(node_ids)
 
     def launch_ended(self, launch: NodeLaunch) -> None:
         super().launch_ended(launch)
         if self._allocator is not None:
-            self._allocator.launch_ended(launch.node.key)
+            self._allocator.slot_requests.drop(launch.node.key)
 
 
 # `MetastaticAdapter`: the "cloud" whose instances are slots of backing nodes.
@@ -134,7 +134,7 @@ class WaitForSlot(StateMachine):
             self._ticket = SlotRequest(node_id, self._label.kind, self.wake, self._log)
             self.state = "waiting for a slot"
             self.next_advance_seconds = WAITING_SECONDS
-            self._allocator.wait_for_slot(self._ticket)
+            self._allocator.slot_requests.add(self._ticket)
             return None
         if self._ticket.error is not None:
             raise self._ticket.error
@@ -165,7 +165,7 @@ class GiveSlotBack(StateMachine):
             if self._adapter.stays(node_id):
                 self.state = "giving the slot back"
                 self.next_advance_seconds = WAITING_SECONDS
-                allocator.give_back(node_id, self.wake)
+                allocator.slot_requests.give_back(node_id, self.wake)
             else:
                 self.complete = True
         elif allocator.slot_requests.is_given_back(node_id):
@@ -236,7 +236,7 @@ class MetastaticAdapter(Adapter):
 
     def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
         if self.allocator is not None:
-            self.allocator.scan_failed(str(external_id))
+            self.allocator.slot_requests.note_failed_scan(str(external_id))
 
     def stop(self) -> None:
         if self.allocator is not None:

@@ -20,16 +20,17 @@ from nodepool.driver.aws.answers import AnswerParsers
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import ObjectStore
-from nodepool.driver.aws.launch_calls import FAILED, AwsHost, HostClient
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.aws.types import (
     AVAILABLE,
     COMPLETED,
     ERROR,
+    FAILED,
     PENDING,
     RUNNING,
     SHUTTING_DOWN,
     TERMINATED,
+    AwsHost,
     AwsRecord,
 )
 from nodepool.driver.aws.types import PENDING as WRITING
@@ -199,7 +200,7 @@ QUOTAS = [{"QuotaCode": "L-1", "ErrorReason": {"ErrorCode": "DEPENDENCY"}}, {"Qu
         ([(200, ec2("RunInstances"))], lambda t: Ec2(t).run_instances({}, 1, lambda: None), "has no instances"),
         ([(200, ec2("DescribeInstanceTypes"))], lambda t: Ec2(t).instance_type("t3.small"), CloudRefused),
         ([(200, ec2("DescribeImages"))], lambda t: Ec2(t).image("ami-1"), AwsNotFound),
-        ([(200, ec2("DescribeHosts"))], lambda t: HostClient(t).host("h-1"), AwsNotFound),
+        ([(200, ec2("DescribeHosts"))], lambda t: Ec2(t).host("h-1"), AwsNotFound),
         # s3: 200 with an error in it.
         (
             [(200, b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>again</Message></Error>")],

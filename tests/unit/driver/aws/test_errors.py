@@ -11,9 +11,8 @@ import pytest
 from botocore import exceptions
 from botocore.parsers import ResponseParserError
 
-from nodepool.driver.aws.errors import meaning
+from nodepool.driver.aws.errors import instance_of_fleet, meaning
 from nodepool.driver.aws.instances import ended
-from nodepool.driver.aws.launch_calls import instance_of_fleet
 from nodepool.driver.aws.transport import CHANGE, QUOTAS, READ, RUN, TAG, TERMINATE, THROTTLED_ATTEMPTS, AwsTransport
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.framework.cloud_errors import (

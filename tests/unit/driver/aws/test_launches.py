@@ -389,7 +389,7 @@ def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
     rig = rig_of(MAC)
     rig.region.answers["release_hosts"] = {"Successful": [], "Unsuccessful": [failed]}
     with pytest.raises(CloudRefused, match=f"failed for h-1: {code}: hosts"):
-        rig.cloud.hosts.release("h-1")
+        rig.cloud.client.release_host("h-1")
     deletion = rig.deletion({"host": "h-1"})
     deletion.advance()
     deletion.advance()

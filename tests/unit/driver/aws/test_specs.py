@@ -18,17 +18,15 @@ from botocore.validate import ParamValidator
 
 from nodepool.driver.aws.facts import places_of
 from nodepool.driver.aws.image_store import (
-    image_import,
     image_tags,
+    import_arguments,
     metadata_of_key,
     object_tagging,
     provider_prefix,
     registration,
-    snapshot_import,
 )
 from nodepool.driver.aws.instances import AwsInstance, external_id, instance_of
 from nodepool.driver.aws.launch_calls import (
-    AwsHost,
     fleet_arguments,
     instance_tags,
     run_arguments,
@@ -37,7 +35,7 @@ from nodepool.driver.aws.launch_calls import (
     template_tags,
     with_tags,
 )
-from nodepool.driver.aws.types import AwsImage, AwsRecord
+from nodepool.driver.aws.types import AwsHost, AwsImage, AwsRecord
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.request import NodeRequest
 from tests.unit.driver.aws import support as aws
@@ -220,7 +218,7 @@ def test_imports(tmp_path: Path) -> None:
     """AW-17: the tags are those of the task."""
     job = aws.ImageRig(tmp_path, {"architecture": "arm64"}).job()
     source = {"Format": "raw", "UserBucket": {"S3Bucket": aws.BUCKET, "S3Key": "k"}}
-    snapshot, image = snapshot_import(job, aws.BUCKET, "k"), image_import(job, aws.BUCKET, "k")
+    snapshot, image = (import_arguments(job, aws.BUCKET, "k", whole=whole) for whole in (False, True))
     assert snapshot["DiskContainer"] == source
     assert (image["DiskContainers"], image["Architecture"]) == ([source], "arm64")
     for name, arguments in (("snapshot", snapshot), ("image", image)):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from nodepool.driver.metastatic.allocator import Claims, SlotAllocator
+from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -114,7 +114,7 @@ def test_locked_backing_node(
 ) -> None:
     """T-3: the lock of another client is waited for, but not for ever: then another backing node is requested."""
     if long:
-        set_constant(monkeypatch, Claims, "CLAIM_SECONDS", 0.0)
+        set_constant(monkeypatch, SlotAllocator, "CLAIM_SECONDS", 0.0)
     pool.lock_nodes = 1
     site = make_site()
     handler = site.begin()
