@@ -352,9 +352,10 @@ class AwsPreflight:
         if limits is None:
             text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
             return [CheckResult("quota", True, text, "allow servicequotas:ListServiceQuotas")]
-        told: list[str] = []
+        told: set[str] = set()
         results: list[CheckResult] = []
         for pool in self._config.pools.values():
+            wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
             for label in pool.labels.values():
                 try:
                     needs = self._limits.need_of(label).get_resources()
@@ -362,24 +363,21 @@ class AwsPreflight:
                     # What is wrong with it was told of the label.
                     continue
                 for code, limit in limits.items():
-                    need = needs.get(code, 0)
-                    if not need:
+                    if not needs.get(code):
                         continue
-                    most = math.floor(limit / need)
-                    told.append(f"{code}: {limit:.15g}")
-                    if most < 1 or pool.max_servers > most:
-                        results.append(self._short(label, code, limit, most))
-        return results or [CheckResult("quota", True, ", ".join(sorted(set(told))) or "no limit concerns the labels")]
-
-    def _short(self, label: AwsLabel, code: str, limit: float, most: int) -> CheckResult:
-        pool = label.pool
-        wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
-        text = (
-            f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
-            f"max-servers of pool {pool.name} allows {wanted}"
-        )
-        remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
-        return CheckResult("quota", most >= 1, text, remedy)
+                    most = math.floor(limit / needs[code])
+                    told.add(f"{code}: {limit:.15g}")
+                    if most >= 1 and pool.max_servers <= most:
+                        continue
+                    text = (
+                        f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
+                        f"max-servers of pool {pool.name} allows {wanted}"
+                    )
+                    remedy = (
+                        f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
+                    )
+                    results.append(CheckResult("quota", most >= 1, text, remedy))
+        return results or [CheckResult("quota", True, ", ".join(sorted(told)) or "no limit concerns the labels")]
 
     # -- uploads of images: could they begin? --
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.driver.aws.image_store import PART_BYTES, S3Object, part_bytes, read_file
-from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, BlockUpload
 from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
 from nodepool.exceptions import ImageCreateException
-from tests.support.manual_clock import ManualClock
 from tests.unit.driver.aws.support import BUCKET, IDS, IMAGE, SILENCE, ImageRig, error, rows, tag_set, tags_in
 
 BLOCKS = [b"a" * BLOCK_BYTES, bytes(BLOCK_BYTES), b"c" * BLOCK_BYTES, b"d" * 10]
@@ -53,11 +51,6 @@ def block_rig(directory: Path, answers: dict[str, Any] | None = None, **more: An
     return rig
 
 
-def marks(rig: ImageRig) -> list[str]:
-    tags = [tags_in(arguments["Tags"]) for arguments in rig.region.sent("create_tags")]
-    return [found[WRITTEN_KEY] for found in tags if WRITTEN_KEY in found]
-
-
 def test_end_of_the_provider(tmp_path: Path) -> None:
     """AW-18: it interrupts the upload: the next upload of the build goes on with the snapshot."""
 
@@ -69,20 +62,6 @@ def test_end_of_the_provider(tmp_path: Path) -> None:
     with pytest.raises(UploadInterrupted):
         rig.upload()
     assert not rig.region.count("delete_snapshot")
-
-
-def test_marks_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AW-18: of an upload that is killed early little is lost, and one that takes long is marked seldom. Only blocks
-    before the first open one count; a mark that fails is no error.
-    """
-    clock = ManualClock()
-    monkeypatch.setattr(time, "monotonic", clock)
-    monkeypatch.setattr(BlockUpload, "concurrency", 1)
-    rig = block_rig(tmp_path, {"put_snapshot_block": lambda _: clock.pass_seconds(1)})
-    rig.region.answers["create_tags"] = [error("RequestExpired"), {}]
-    rig.path.write_bytes(b"x" * (100 * BLOCK_BYTES))
-    rig.upload()
-    assert marks(rig) == ["1", "3", "7", "15", "31", "61", "91"]
 
 
 @pytest.mark.parametrize(("answers", "expected", "text", "deleted_things"), rows("uploads_by_blocks"))

@@ -142,15 +142,6 @@ def all_of(number: int) -> list[str]:
     return [f"i-{index}" for index in range(number)]
 
 
-def test_only_equal_launches() -> None:
-    """CM-2: tags that say something of the request are never set later: they go only with their like."""
-    burst = Burst(0, aws.section({"dynamic-tags": {"of": "{request.id}"}}))
-    for number, request_id in enumerate(["1", "2", "3", "3"]):
-        burst.launches.append(burst.creation(node_id(number), NodeRequest(request_id)))
-    burst.go()
-    assert burst.counts == [1, 1, 2]
-
-
 LOST = [None, aws.AWAY]
 
 

@@ -37,20 +37,6 @@ class LeakRig(aws.ImageRig):
         return [(found.type, found.id, found.usable) for found in self.adapter.listResources()]
 
 
-def test_of_nodes() -> None:
-    """AW-20: instances, volumes that nothing uses, and hosts that AWS lets go; each is deleted by its call."""
-    states = {"vol-1": "in-use", "vol-2": "available", "vol-3": "deleting"}
-    volumes = [{"VolumeId": name, "State": state, "Tags": aws.TAGS} for name, state in states.items()]
-    hosts = [aws.host("h-1"), aws.host("h-2", "released"), aws.host("h-3", Instances=[{"InstanceId": "i-1"}])]
-    rig = aws.Rig(describe_instances=aws.shown(aws.instance("i-1")))
-    rig.region.answers |= {"describe_volumes": {"Volumes": volumes}, "describe_hosts": {"Hosts": hosts}}
-    for resource in rig.adapter.listResources():
-        if resource.type != "ami":
-            rig.adapter.deleteResource(resource)
-    ids = [["terminate_instances", ["i-1"]], ["delete_volume", "vol-2"], ["release_hosts", ["h-1"]]]
-    assert rig.region.changes() == ids
-
-
 def test_images_that_cannot_be_listed(tmp_path: Path) -> None:
     """R-4: the builder must not take them for deleted; objects may be the business of others."""
     rig = LeakRig(tmp_path)

@@ -53,29 +53,6 @@ def test_what_is_missing(pool: dict[str, Any] | None, answers: dict[str, Any], t
     assert found[-1].subject == "quota"
 
 
-def test_all_is_there() -> None:
-    """A line for each thing; nothing is asked that changes something."""
-    rig = rig_of()
-    assert [(result.subject, result.status, result.text) for result in results(rig)] == [
-        ("region eu-north-1", "ok", "the credentials work; zones: eu-north-1a, eu-north-1b"),
-        ("label small of pool main", "ok", "instance type, image and key pair are there"),
-        ("quota", "ok", "L-1216C47A: 64"),
-    ]
-    assert rig.region.changes() == []
-
-
-def test_one_of_several_types() -> None:
-    """One that is there will do: of the other there is a warning."""
-
-    def offered(arguments: dict[str, Any]) -> dict[str, Any]:
-        (name,) = arguments["Filters"][0]["Values"]
-        return {"InstanceTypeOfferings": [{"Location": "eu-north-1a"}] if name == "t3.medium" else []}
-
-    rig = rig_of({"instance-type": ["t3.medium", "t3.large"]}, describe_instance_type_offerings=offered)
-    (found,) = [result for result in results(rig) if result.status != "ok"]
-    assert (found.status, found.text) == ("warning", "t3.large is not offered in eu-north-1a")
-
-
 @pytest.mark.parametrize(("answer", "status", "words", "remedy"), rows("checked_limits"))
 def test_limits(answer: Any, status: str, words: str, remedy: str | None) -> None:
     """AW-14: with what ``max-servers`` allows; a label that has no place at all fails."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
-from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.exceptions import NotFound, RuntimeConfigurationException
+from nodepool.exceptions import NotFound
 from nodepool.model.quota import QuotaInformation
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
@@ -68,23 +66,6 @@ def test_limits_and_need_of_a_label(
         assert amounts(rig.adapter.limits.use_of(AwsRecord.of(aws.instance()), label=rig.label)) == need
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x1e.xlarge", "Provider north: Service Quotas has no limits for L-7295265B"),
-        ("mac2.metal", "Provider north: no quota is known for instances of mac2.metal"),
-    ],
-)
-def test_unknown_limit(caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
-    """AW-12, AW-14: logged once in a while, and not counted."""
-    rig = rig_of({"instance-type": name}, describe_instance_types={"InstanceTypes": [{"InstanceType": name}]})
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert amounts(rig.adapter.getQuotaLimits()) == {}
-            assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == {"instances": 1}
-    assert [record.getMessage() for record in caplog.records].count(text) == 1
-
-
 def test_use_of_others() -> None:
     """AW-14, AW-13: every instance of the region, by its host if it has one, with its volumes if they count."""
     disks = [{"Ebs": {"VolumeId": "vol-1"}}, {"Ebs": {"VolumeId": "vol-2"}}]
@@ -105,16 +86,6 @@ def test_use_of_others() -> None:
         ]
         assert rig.region.count("describe_volumes") == bool(label)
     assert amounts(rig_of().adapter.limits.use_of(AwsRecord.of(aws.instance()))) == {"instances": 1}
-
-
-def test_types() -> None:
-    """AW-16: a label of an unknown type can never work; while AWS is away nothing is known of it."""
-    with pytest.raises(RuntimeConfigurationException, match=r"eu-north-1 has no instance type 't3\.medium'"):
-        (rig := rig_of(describe_instance_types=aws.error("InvalidInstanceType"))).adapter.getQuotaForLabel(rig.label)
-    rig = rig_of(describe_instance_types=[aws.AWAY, {"InstanceTypes": [aws.TYPE]}])
-    with pytest.raises(CloudAway):
-        rig.adapter.getQuotaForLabel(rig.label)
-    assert amounts(rig.adapter.getQuotaForLabel(rig.label))["cores"] == 1
 
 
 def test_newest_image() -> None:

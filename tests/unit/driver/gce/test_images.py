@@ -173,16 +173,6 @@ def test_storage_is_away(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch
     assert here.calls("objects.upload") == before + SEND_ATTEMPTS
 
 
-@pytest.mark.parametrize("operation", ["objects.upload", "images.insert", "globalOperations.get"])
-def test_refused(here: Here, file: Path, operation: str) -> None:
-    """U-9: image and object are deleted, nothing goes on with them, and the error is raised."""
-    here.simulator.change(errors=[GceErrorRule(operation=operation, kind="403", count=1)])
-    with pytest.raises(CloudRefused):
-        upload(here, file)
-    assert left(here) == (0, 0)
-    assert InterruptedUpload(file, PROVIDER).read() is None
-
-
 def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """U-9, CM-1: all providers of a project share the names of images. One that was made meanwhile is not deleted."""
     create = here.adapter.images.calls.create_image
@@ -232,28 +222,6 @@ def test_interrupted_upload(here: Here, file: Path) -> None:
     here.adapter.deleteImage(f"fedora-2-{PROVIDER}")
     interrupted(here, file, UploadGivenUp("not wanted"), after=0)
     assert left(here) == (0, 0)
-    assert InterruptedUpload(file, PROVIDER).read() is None
-
-
-def test_object_that_is_complete(here: Here, file: Path) -> None:
-    """R-4: it is used, and no piece is sent again. An image that Google had begun to make of it has the name of the
-    upload that was interrupted.
-    """
-    here.simulator.change(image_seconds=1000.0)
-
-    def interrupt() -> None:
-        if here.calls("images.insert"):
-            raise STOPS
-
-    with watched(lambda done, total: None, interrupt), pytest.raises(UploadInterrupted):
-        upload(here, file)
-    here.simulator.change(image_seconds=0.0)
-    before = here.calls("objects.upload")
-    upload(here, file, 2)
-    # The only call asks what there is.
-    assert (here.calls("objects.upload") - before, here.calls("objects.insert")) == (1, 1)
-    here.adapter.deleteImage(IMAGE)
-    assert left(here) == (1, 0)
     assert InterruptedUpload(file, PROVIDER).read() is None
 
 

@@ -84,22 +84,6 @@ def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
         here.adapter.getQuotaForLabel(label_of(here.adapter.config))
 
 
-@pytest.mark.parametrize("warnings", [False, True])
-def test_several_zones(tmp_path: Path, warnings: bool) -> None:
-    """CM-8: ids have zones. One list is for all; a zone that does not answer keeps what it had. With one zone the id is
-    the name: it is found when there are several.
-    """
-    with at_simulator(tmp_path, TWO_ZONES, unreachable_warnings=warnings) as here:
-        found = here.launch()
-        assert found.external_id == f"{ZONES[0]}/{HOST}"
-        assert (here.calls("instances.list"), here.calls("globalOperations.aggregatedList")) == (0, 0)
-        here.simulator.change(unreachable=[ZONES[0]])
-        assert [one.external_id for one in here.adapter.listInstances()] == [found.external_id]
-        here.simulator.change(unreachable=[])
-        here.delete(HOST)
-        assert not here.contents().get("instances")
-
-
 def test_spot_instance_that_is_taken_away_at_once(tmp_path: Path) -> None:
     """Google says UNSUPPORTED_OPERATION then, as the authors of SkyPilot have seen: another place is tried."""
     data = section({"use-spot": True, "spot-fallback": True})
@@ -135,6 +119,21 @@ def test_preempted(tmp_path: Path, spot: bool, kind: type[Exception], words: str
         assert (reason[0], "preempted" in reason[1]) == (("compute.instances.preempted", True) if spot else ("", False))
         assert here.adapter.whyLost("np0000000043") is None
         here.delete(HOST)
+
+
+def test_new_image_of_a_family(here: Here) -> None:
+    """GC-4 (not repeated): what is remembered has an age; a refusal ends it."""
+    label = label_of(here.adapter.config)
+    for _ in range(2):
+        link = here.adapter.facts.image_link(label, None)
+        assert link.endswith("global/images/debian-12-bookworm-v20261101")
+    assert here.calls("images.getFromFamily") == 1
+    here.simulator.change(errors=[GceErrorRule(operation="instances.insert", kind="400", count=1)])
+    with pytest.raises(CloudRefused):
+        here.launch()
+    here.launch(attempt=2)
+    assert here.calls("images.getFromFamily") == 2
+    here.delete(f"{HOST}-2")
 
 
 # -- zones that do not answer --

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
 import pytest
@@ -192,21 +191,6 @@ def test_grace_goes_on_after_a_restart(
     site.end()
     change_user_data(zk, place(new)[0], idle_since=time.time() - 1001)
     make_site({"grace-time": 1000}).wait_empty()
-
-
-def test_gone_while_in_use(make_site: MakeSite, zk: MemoryZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
-    """T-12: deleted by another: nothing new is put on it, and those who are on it can be deleted."""
-    site = make_site()
-    (node,) = site.serve()
-    backing_id = place(node)[0]
-    with caplog.at_level(logging.WARNING):
-        zk.deleteRawNode(backing_id)
-        site.pass_now()
-    assert f"Backing node {backing_id} does not exist any more, although nodes are on it: {node.id}" in caplog.text
-    (other,) = site.serve()
-    assert place(other)[0] != backing_id
-    site.delete(node)
-    assert zk.getNode(node.key) is None
 
 
 @pytest.mark.parametrize(
