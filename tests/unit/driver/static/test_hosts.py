@@ -20,13 +20,13 @@ from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode, reason_of
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.static import HostFacts, HostId, HostSpec, is_parked, new_node
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.failing_zk import FailingZooKeeper
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.static.conftest import OFF, Hosts, Lab, load
 
 TWO = {"max-parallel-jobs": 2}
@@ -129,23 +129,15 @@ def test_checks_of_a_host_are_joined(hosts: Hosts, caplog: pytest.LogCaptureFixt
         checker.join()
 
 
-@pytest.mark.parametrize(
-    ("host", "error", "text", "remedy"),
-    [
-        (spec("h1"), None, "answers with 1 host keys", ""),
-        (spec("h1", check=False), None, "not contacted", ""),
-        (spec("h1"), ScanFailed("cannot connect to h1:22"), "cannot connect to h1:22", "connection-port"),
-        (spec("h1"), ScanFailed("cannot resolve h1"), "cannot resolve h1", "name service"),
-        (spec("h1"), HostKeysMissing("no key ssh-rsa B"), "no key ssh-rsa B", "correct host-key"),
-        (spec("slow"), None, "not looked at within 2 s", "check fewer"),
-    ],
-)
-def test_preflight(hosts: Hosts, host: HostSpec, error: Exception | None, text: str, remedy: str) -> None:
+@pytest.mark.parametrize(("host", "error", "text", "remedy"), table("static", "checks"))
+def test_preflight(hosts: Hosts, host: dict[str, Any], error: list[Any] | None, text: str, remedy: str) -> None:
     """``nodepool check``: cause and remedy; a host that does not answer keeps no other from being shown."""
     if error is not None:
-        hosts.down, hosts.errors = {"h1"}, {"h1": error}
-    found, other = host_checks("lab", [host, spec("h2")], limit=2.0)
-    assert (found.subject, found.ok) == (f"host {host.id}", not remedy)
+        kinds = {"ScanFailed": ScanFailed, "HostKeysMissing": HostKeysMissing}
+        hosts.down, hosts.errors = {"h1"}, {"h1": kinds[error[0]](error[1])}
+    looked_at = spec(**host)
+    found, other = host_checks("lab", [looked_at, spec("h2")], limit=2.0)
+    assert (found.subject, found.ok) == (f"host {looked_at.id}", not remedy)
     assert text in found.text
     assert remedy in found.remedy
     assert other.ok
@@ -331,18 +323,7 @@ def test_quarantined_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatc
 # -- requests --
 
 
-@pytest.mark.parametrize(
-    ("labels", "requestor", "pool", "reason"),
-    [
-        # S-11: a request waits for hosts, however few max-servers allows.
-        (["small", "small"], "zuul", {"max-servers": 1}, ""),
-        (["small"], MIN_READY_REQUESTOR, {}, "min-ready"),
-        (["small"], "zuul", {"max-servers": 0}, "max-servers is 0"),
-        (["small", "big"], "zuul", {}, "big"),
-        # No host will ever be added by waiting.
-        (["small"] * 3, "zuul", {}, "3 nodes of label small are needed, this pool has 2 slots"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "requestor", "pool", "reason"), table("static", "declines"))
 def test_declines(lab: Lab, hosts: Hosts, labels: list[str], requestor: str, pool: dict[str, Any], reason: str) -> None:
     """S-14, S-15, A-13: and nothing is ever launched (S-11); ready nodes are checked (S-9)."""
     provider = lab.provider({**OFF, **TWO}, pool=pool, settled=True)
