@@ -256,6 +256,3 @@ def test_lost(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert place(other)[0] != lost
     site.delete(idle, used)
     wait_for("it is released", lambda: zk.getNode(lost) is None)
-
-
-# -- reload and end --
