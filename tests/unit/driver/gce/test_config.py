@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from google.cloud.compute_v1.types.compute import Instance
 
 from nodepool.driver.gce.facts import core_quotas, disk_quotas, places_of
 from nodepool.driver.gce.images import image_labels
@@ -52,9 +54,11 @@ IMAGE = "projects/debian-cloud/global/images/debian-12"
 
 @pytest.mark.parametrize(("changes", "expected"), table("gce", "bodies"))
 def test_bodies(changes: dict[str, Any], expected: dict[str, Any]) -> None:
-    """GC-2, GC-3, CM-1: what makes an instance."""
+    """GC-2, GC-3, CM-1: what makes an instance. Google's own model of it knows all fields."""
     label = label_of(load(changed(changes)))
-    assert instance_body("np0000000042", label, places_of(label)[0], IMAGE, METADATA) == expected
+    body = instance_body("np0000000042", label, places_of(label)[0], IMAGE, METADATA)
+    assert body == expected
+    assert Instance.from_json(json.dumps(body), ignore_unknown_fields=False).name == "np0000000042"
 
 
 def test_places() -> None:
