@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import copy
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,9 @@ def test_what_is_wrong(tmp_path: Path, changes: dict[str, Any], key: str, text: 
     data = copy.deepcopy(EVERYTHING)
     for path, value in changes.items():
         *outer, last = (int(step) if step.isdigit() else step for step in path.split("/"))
-        place: Any = reduce(lambda place, step: place[step], outer, data)
+        place: Any = data
+        for step in outer:
+            place = place[step]
         place[last] = value
         if value is None:
             del place[last]

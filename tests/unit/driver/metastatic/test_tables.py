@@ -80,7 +80,9 @@ DATA = BackingData(owner_of("shared"), "small", 3, False, 12.5, ("0000000001", N
 @pytest.mark.parametrize(("changes", "expected"), table("metastatic", "broken_values"), ids=str)
 def test_values(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """5.6: broken ones become harmless. What is read is written again."""
-    wanted = {name: tuple(value) if isinstance(value, list) else value for name, value in expected.items()}
+    wanted: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in expected.items()
+    }
     found = BackingData.decode(json.dumps({**json.loads(DATA.encode()), **changes}))
     assert found == dataclasses.replace(DATA, **wanted)
     assert found is not None

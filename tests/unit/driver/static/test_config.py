@@ -24,8 +24,9 @@ DEFAULT = HostSpec(ID, "main", ("small",), connection_type="ssh", check=True, ke
 def test_keys(keys: dict[str, Any], expected: dict[str, Any]) -> None:
     """reference/configuration 8, S-6: only name and labels are required; of the pool come attributes."""
     (host,) = load(keys, pool={"node-attributes": {"a": "b"}}, quarantine_after=3).hosts().values()
-    wanted = {name: tuple(value) if isinstance(value, list) else value for name, value in expected.items()}
-    assert host == replace(DEFAULT, **{"attributes": {"a": "b"}, "quarantine_after": 3, **wanted})
+    wanted: dict[str, Any] = {"attributes": {"a": "b"}, "quarantine_after": 3}
+    wanted |= {name: tuple(value) if isinstance(value, list) else value for name, value in expected.items()}
+    assert host == replace(DEFAULT, **wanted)
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,37 @@ class Store:
         return node
 
 
+@pytest.mark.parametrize(
+    ("slots", "seen", "made"),
+    [
+        ([], None, [0, 1]),
+        ([1], None, [0]),
+        ([0, 1], None, []),
+        # The cache does not know them yet, or not that another launcher gave one its slot.
+        ([0, 1], [], []),
+        ([1], [None], [0]),
+    ],
+)
+def test_registers_only_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, slots: list[int], seen: list[None] | None, made: list[int]
+) -> None:
+    """S-10, S-4: nodes of this provider count, in any state, those of others do not; only hosts that answered."""
+    store = Store()
+    for slot in slots:
+        store.add(slot)
+    store.add(0, "elsewhere")
+    if seen is not None:
+        known = [store.zk.all_nodes()[number].copy() for number in range(len(seen))]
+        for node in known:
+            node.slot = None
+        monkeypatch.setattr(store.zk, "nodeIterator", lambda cached=True: iter(known))
+    assert store.registry.register({}) == 0
+    assert store.registry.register(FOUND) == len(made)
+    assert sorted(node.slot or 0 for node in store.zk.all_nodes() if node.provider == "lab") == [
+        *sorted({*slots, *made})
+    ]
+
+
 @pytest.mark.parametrize("how", ["taken", "locked", "idle", "breaks off"])
 def test_node_that_is_not_free(how: str) -> None:
     """S-6, S-7, S-13, S-17: every write is fenced by the version that the decision was made on."""
@@ -318,6 +349,47 @@ def test_quarantined_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatc
     assert len(hosts.started) > checks
     assert lab.nodes("state", "slot") == [(states.READY, 0), (states.READY, 1)]
     assert provider.hostStatus()[0].quarantine is None
+
+
+def passes(lab: Lab, provider: StaticProvider, number: int) -> None:
+    """Lets so many checks fall due, one after the other."""
+    for _ in range(number):
+        lab.pass_seconds(lab.settle(provider))
+        lab.settle(provider)
+
+
+def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S-16: for a minute; ZooKeeper that is away loses no quarantine. An operator who releases the host has it checked
+    at once, and comes first.
+    """
+    hosts.down = {"127.0.0.1", "h2"}
+    others: Any = ({"name": "h2", "quarantine-after": 0}, *({"name": f"h{number}"} for number in range(3, 9)))
+    provider = lab.provider({}, *others, quarantine_after=3)
+    passes(lab, provider, 1)
+    assert record(lab) is None
+    with monkeypatch.context() as away:
+        away.setattr(lab.zk.maintenance, "put_automatic", lambda *_: (_ for _ in ()).throw(AWAY))
+        with pytest.raises(ZKConnectionError):
+            passes(lab, provider, 1)
+    lab.settle(provider)
+    found, now = record(lab), lab.wall.now
+    assert (found.automatic, found.since, found.until) == (True, now, now + 60)
+    assert found.reason == "3 failed checks in a row, the last one: no answer"
+    lab.settle(provider)
+    assert provider.hostStatus()[0].next == found.until
+    lab.pass_seconds(60)
+    for _ in range(2):
+        lab.settle(provider)
+    assert (record(lab).since, record(lab).until) == (now, now + 60 + 63), "for as long as it has been down"
+    assert record(lab, "zuul@h2:22") is None
+    checks = hosts.started.count("127.0.0.1")
+    lab.zk.maintenance.remove("host", HOST)
+    lab.settle(provider)
+    assert hosts.started.count("127.0.0.1") == checks + 1
+    assert record(lab) is None, "its failures count from the beginning"
+    quarantine(lab)
+    passes(lab, provider, 3)
+    assert (record(lab).by, hosts.started.count("127.0.0.1")) == ("alice", checks + 1)
 
 
 # -- requests --
