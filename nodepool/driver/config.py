@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from nodepool.driver.framework.key_schema import fields_of
@@ -224,3 +224,29 @@ class LabelSettings(ConfigValue):
 def connection_schema() -> dict[Any, Any]:
     """The *connection defaults* keys, for a voluptuous schema; read with `Connection`."""
     return fields_of(keys_of(Connection))
+
+
+# What keys of a section say together.
+
+Section = dict[str, Any]
+#: Path inside the section, and what is wrong.
+Problem = tuple[list[Hashable], str]
+
+
+def section_check(
+    problems: Callable[[Section], Iterable[Problem]], *, every: bool = False
+) -> Callable[[Section], Section]:
+    """A check for the schema of a section: it returns the section, or raises ``voluptuous.Invalid``.
+
+    :param every: for all problems; False = only for the first one.
+    """
+
+    def check(section: Section) -> Section:
+        import voluptuous as v
+
+        found = [v.Invalid(text, path=path) for path, text in problems(section)]
+        if found:
+            raise v.MultipleInvalid(found) if every else found[0]
+        return section
+
+    return check

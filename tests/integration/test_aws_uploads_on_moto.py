@@ -66,8 +66,8 @@ def test_blocks(moto: MotoServer, adapter: AwsAdapter, tmp_path: Path) -> None:
     """AW-18: what is in the snapshot is the file, and zeros behind its end."""
     data = b"".join(os.urandom(8) * (BLOCK_BYTES // 8) if number % 2 else bytes(BLOCK_BYTES) for number in range(9))
     given = job(adapter, tmp_path / "image", data + b"end")
-    calls, ec2 = adapter.images.calls, adapter.client
-    snapshot_id = BlockUpload(calls, ec2, given, wait(adapter, given), None).upload()
+    ec2 = adapter.client
+    snapshot_id = BlockUpload(ec2, given, wait(adapter, given), None).upload()
     ebs = moto.client("ebs")
     shown = ebs.list_snapshot_blocks(SnapshotId=snapshot_id)["Blocks"]
     assert sorted(block["BlockIndex"] for block in shown) == [1, 3, 5, 7, 9]

@@ -114,7 +114,7 @@ class FakeModelCloud(ModelCloud):
 
     def servers(self) -> list[ModelServer]:
         # The cloud has no public list of what providers must not see.
-        found = [record.instance for record in self._cloud._records.values()]  # noqa: SLF001
+        found = [record.instance for record in self._cloud._records.values()]
         return [ModelServer(instance.id, instance.metadata) for instance in found]
 
     def lose_answer(self) -> None:

@@ -45,12 +45,16 @@ def load_section(driver: Driver, data: dict[str, Any]) -> Any:
     return made
 
 
-def problems_of_section(directory: Path, data: dict[str, Any]) -> list[str]:
-    """What ``config-validate`` says of a section: ``key: text``; each has file and line."""
+def problems_of_section(directory: Path, data: dict[str, Any], *images: str) -> list[str]:
+    """What ``config-validate`` says of a section: ``key: text``; each has file and line.
+
+    :param images: names of the top-level ``diskimages``.
+    """
     whole = {
         "zookeeper-servers": [{"host": "zk"}],
         "zookeeper-tls": {"cert": "c", "key": "k", "ca": "a"},
         "labels": [{"name": name} for name in _label_names(data)],
+        "diskimages": [{"name": name} for name in images],
         "providers": [data],
     }
     file = directory / "nodepool.yaml"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the framework asks of a region of AWS (reference/driver 9).
 
-First `AwsAdapter`, then what ``nodepool check`` finds out, with the calls that only it makes.
+First `AwsAdapter`, then what ``nodepool check`` finds out.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.client import Ec2, Subnet, SubnetClient
+from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.facts import AwsFacts
-from nodepool.driver.aws.images import INSTANCE, VOLUME, AwsImages, AwsKind, AwsResource, AwsResources, ImageLeaks
+from nodepool.driver.aws.image_store import PREFIX
+from nodepool.driver.aws.images import AMI, AwsImages, AwsResource
 from nodepool.driver.aws.instances import (
     AwsCreation,
     AwsDeletion,
@@ -32,16 +32,19 @@ from nodepool.driver.aws.launches import LOOK_SECONDS
 from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.checks import CheckResult, CloudChecks, failure
-from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource
+from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, Adapter, Creation, Resource, ResourceKind, ResourceKinds
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 from nodepool.model.quota import QuotaInformation
 
 if TYPE_CHECKING:
     from nodepool.driver.aws.config import AwsDiskImage, AwsLabel, AwsPool, AwsProviderConfig
+    from nodepool.driver.aws.types import Subnet
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.statemachine.adapter import Log
     from nodepool.model.request import NodeRequest
 
+INSTANCE: Final = "instance"
+VOLUME: Final = "volume"
 HOST: Final = "host"
 TEMPLATE: Final = "launchtemplate"
 #: Hosts that an earlier configuration may have left are looked for so often, in seconds.
@@ -74,8 +77,7 @@ class AwsAdapter(Adapter):
         self.instances = AwsInstances(provider_config, self.client, self.facts, self.limits)
         self.use(self.instances)
         self.images = AwsImages(provider_config, self.client)
-        self._image_leaks = ImageLeaks(provider_config, self.client, self.images)
-        self.resources = AwsResources(provider_config.name, self._kinds())
+        self.resources = ResourceKinds(provider_config.name, self._kinds())
 
     def stop(self) -> None:
         self.instances.stop()
@@ -119,17 +121,23 @@ class AwsAdapter(Adapter):
 
     def deleteResource(self, resource: Resource) -> None:
         assert isinstance(resource, AwsResource)
-        self.resources.delete(resource)
+        if resource.type == INSTANCE:
+            self.instances.delete_instance(resource.id)
+        elif resource.type == VOLUME:
+            self.client.delete_volume(resource.id)
+        elif resource.type == HOST:
+            self.client.release_host(resource.id)
+        else:
+            self.images.delete(resource.type, resource.id)
 
-    def _kinds(self) -> Iterator[AwsKind]:
-        yield AwsKind(INSTANCE, self._found_instances, delete=self.instances.delete_instance, vital=True)
-        yield AwsKind(VOLUME, self._found_volumes, delete=self.client.delete_volume)
+    def _kinds(self) -> Iterator[ResourceKind[AwsResource]]:
+        yield ResourceKind(INSTANCE, self._found_instances, vital=True)
+        yield ResourceKind(VOLUME, self._found_volumes)
         labels = [label for pool in self.config.pools.values() for label in pool.labels.values()]
         idle = 0.0 if any(label.dedicated_host for label in labels) else OLD_HOSTS_SECONDS
-        yield AwsKind(HOST, self._found_hosts, idle, delete=self.instances.hosts.release)
-        yield AwsKind(TEMPLATE, self._no_templates, LOOK_SECONDS, delete=self.instances.fleets.delete_template)
-
-        yield from self._image_leaks.kinds()
+        yield ResourceKind(HOST, self._found_hosts, idle)
+        yield ResourceKind(TEMPLATE, self._no_templates, LOOK_SECONDS)
+        yield from self.images.kinds()
 
     def _found_instances(self) -> Iterator[AwsResource]:
         for record in self.instances.inventory.all(SWEEP_LIST_SECONDS):
@@ -142,7 +150,7 @@ class AwsAdapter(Adapter):
 
     def _found_hosts(self) -> Iterator[AwsResource]:
         now = datetime.fromtimestamp(wall_time(), UTC)
-        for host in self.instances.hosts.hosts():
+        for host in self.client.hosts():
             if host.may_be_released(now):
                 yield AwsResource(host.metadata, HOST, host.id)
 
@@ -167,10 +175,10 @@ class AwsAdapter(Adapter):
         return self.images.upload(provider_image, image_name, filename, wanted, metadata or {}, sha256)
 
     def deleteImage(self, external_id: str) -> None:
-        self.images.delete(external_id)
+        self.images.delete(AMI, external_id)
 
     def listImages(self) -> Iterator[ListedImage]:
-        return self._image_leaks.listed()
+        return self.images.listed()
 
     # -- quota --
 
@@ -181,14 +189,7 @@ class AwsAdapter(Adapter):
         return self.limits.need_of(label)
 
     def preflight(self) -> Iterator[CheckResult]:
-        client = CheckClient(self.client.transport)
-        reached = False
-        for result in AwsPreflight(self.config, client, self.facts, self.limits).results():
-            yield result
-            # The first one is that of the credentials.
-            reached = reached or result.ok
-        if reached:
-            yield from ImagePreflight(self.config, self.images).results()
+        return AwsPreflight(self).results()
 
     # -- trouble --
 
@@ -201,23 +202,20 @@ class AwsAdapter(Adapter):
 
 
 class AwsPreflight:
-    """Of one provider; for one use.
+    """Of one provider; for one use."""
 
-    :param config: is loaded.
-    """
-
-    def __init__(self, config: AwsProviderConfig, client: CheckClient, facts: AwsFacts, limits: AccountLimits) -> None:
-        self._config = config
-        self._checks = CloudChecks(config.name)
-        self._client = client
-        self._facts = facts
-        self._limits = limits
+    def __init__(self, adapter: AwsAdapter) -> None:
+        self._config, self._client, self._facts = adapter.config, adapter.client, adapter.facts
+        self._limits, self._store = adapter.limits, adapter.images.store
+        self._checks = CloudChecks(adapter.config.name)
         #: Zones of the region that can be used.
         self._zones: set[str] = set()
         #: Where instances of each pool may be, as far as it is known.
         self._zones_of_pool: dict[str, set[str]] = {}
         self._key_pairs: dict[str, bool] = {}
         self._offered: dict[str, set[str]] = {}
+        #: Why imports cannot be asked for, by method; "" = they can.
+        self._imports: dict[str, str] = {}
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to AWS."""
@@ -235,6 +233,9 @@ class AwsPreflight:
             for label in pool.labels.values():
                 yield from self._label(label)
         yield from self._checks.results("quota", self._quota)
+        for image in self._config.diskimages.values():
+            if not image.pause:
+                yield self._upload(image)
 
     # -- a pool --
 
@@ -351,9 +352,10 @@ class AwsPreflight:
         if limits is None:
             text = "Service Quotas does not tell the limits of the account: only what AWS refuses will show them"
             return [CheckResult("quota", True, text, "allow servicequotas:ListServiceQuotas")]
-        told: list[str] = []
+        told: set[str] = set()
         results: list[CheckResult] = []
         for pool in self._config.pools.values():
+            wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
             for label in pool.labels.values():
                 try:
                     needs = self._limits.need_of(label).get_resources()
@@ -361,52 +363,32 @@ class AwsPreflight:
                     # What is wrong with it was told of the label.
                     continue
                 for code, limit in limits.items():
-                    need = needs.get(code, 0)
-                    if not need:
+                    if not needs.get(code):
                         continue
-                    most = math.floor(limit / need)
-                    told.append(f"{code}: {limit:.15g}")
-                    if most < 1 or pool.max_servers > most:
-                        results.append(self._short(label, code, limit, most))
-        return results or [CheckResult("quota", True, ", ".join(sorted(set(told))) or "no limit concerns the labels")]
+                    most = math.floor(limit / needs[code])
+                    told.add(f"{code}: {limit:.15g}")
+                    if most >= 1 and pool.max_servers <= most:
+                        continue
+                    text = (
+                        f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
+                        f"max-servers of pool {pool.name} allows {wanted}"
+                    )
+                    remedy = (
+                        f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
+                    )
+                    results.append(CheckResult("quota", most >= 1, text, remedy))
+        return results or [CheckResult("quota", True, ", ".join(sorted(told)) or "no limit concerns the labels")]
 
-    def _short(self, label: AwsLabel, code: str, limit: float, most: int) -> CheckResult:
-        pool = label.pool
-        wanted = "any number" if math.isinf(pool.max_servers) else f"{pool.max_servers:g}"
-        text = (
-            f"limit {code} of the account is {limit:.15g}: it allows {most} nodes of label {label.name}, "
-            f"max-servers of pool {pool.name} allows {wanted}"
-        )
-        remedy = f"ask for more of {code} under Service Quotas, or lower max-servers; the smaller one counts"
-        return CheckResult("quota", most >= 1, text, remedy)
+    # -- uploads of images: could they begin? --
 
-
-# What ``nodepool check`` finds out about uploads of images: could they begin? Only reads.
-
-
-class ImagePreflight:
-    """Of one provider; for one use."""
-
-    def __init__(self, config: AwsProviderConfig, images: AwsImages) -> None:
-        self._config = config
-        self._images = images
-        #: Why imports cannot be asked for, by method; "" = they can.
-        self._imports: dict[str, str] = {}
-
-    def results(self) -> Iterator[CheckResult]:
-        """A line for each image that is uploaded. Blocks for some calls to AWS."""
-        for image in self._config.diskimages.values():
-            if not image.pause:
-                yield self._result(image)
-
-    def _result(self, image: AwsDiskImage) -> CheckResult:
+    def _upload(self, image: AwsDiskImage) -> CheckResult:
         subject = f"diskimage {image.name}"
         problem = image.format_problem(self._config.image_type)
         if problem is not None:
             return CheckResult(subject, False, problem, "change image-format, or import-method of the diskimage")
-        if image.import_method == EBS_DIRECT:
-            return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
         method = image.import_method
+        if method == EBS_DIRECT:
+            return CheckResult(subject, True, "uploads by ebs-direct need no bucket")
         if method not in self._imports:
             self._imports[method] = self._without_import(method)
         if why := self._imports[method]:
@@ -415,49 +397,11 @@ class ImagePreflight:
 
     def _without_import(self, method: str) -> str:
         """Why images cannot be imported, as far as it can be known without one."""
-        store = self._images.store
-        if store is None:
+        if self._store is None:
             return "images are imported from S3; add object-storage.bucket-name to the provider"
-        calls = self._images.calls
         try:
-            next(iter(store.keys("nodepool/")), None)
-            (calls.image_imports if method == IMAGE else calls.snapshot_imports).tasks()
+            next(iter(self._store.keys(PREFIX)), None)
+            self._client.import_tasks(whole=method == IMAGE)
         except LaunchError as error:
-            return str(error).removeprefix(f"Provider {self._config.name}: ")
+            return self._checks.said(error)
         return ""
-
-
-# `CheckClient`: calls of EC2 that only ``nodepool check`` makes. They read.
-
-
-class CheckClient(SubnetClient):
-    """One region. All methods block. They raise what `nodepool.driver.aws.errors` has.
-
-    What is not there is missing in the answers: ids are sent as filters.
-    """
-
-    def zones(self) -> dict[str, str]:
-        """States of the zones of the region, by name."""
-        answer = self._transport.call("ec2", t.READ, "DescribeAvailabilityZones", {})
-        return {zone["ZoneName"]: zone.get("State", "") for zone in answer.get("AvailabilityZones") or ()}
-
-    def vpc_of_group(self, group_id: str) -> str | None:
-        """The VPC of a security group; None = there is no such group."""
-        given = {"Filters": [{"Name": "group-id", "Values": [group_id]}]}
-        answer = self._transport.call("ec2", t.READ, "DescribeSecurityGroups", given)
-        return next((str(group.get("VpcId", "")) for group in answer.get("SecurityGroups") or ()), None)
-
-    def has_key_pair(self, name: str) -> bool:
-        """Is there a key pair of the name?"""
-        given = {"Filters": [{"Name": "key-name", "Values": [name]}]}
-        answer = self._transport.call("ec2", t.READ, "DescribeKeyPairs", given)
-        return bool(answer.get("KeyPairs"))
-
-    def zones_with(self, instance_type: str) -> set[str]:
-        """Zones that have instances of a type."""
-        given = {
-            "LocationType": "availability-zone",
-            "Filters": [{"Name": "instance-type", "Values": [instance_type]}],
-        }
-        found = self._transport.pages("ec2", t.READ, "DescribeInstanceTypeOfferings", given, "InstanceTypeOfferings")
-        return {str(data["Location"]) for data in found}

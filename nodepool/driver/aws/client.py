@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All calls of EC2 that the driver makes for instances (`Ec2`), for subnets, and for uploaded images, in this order.
+"""All calls of EC2, EBS and Service Quotas that the driver makes. Those of S3 are in `image_store`.
 
 Lists always say how long their pages are: AWS takes twice as many of these.
 """
@@ -9,28 +9,37 @@ from __future__ import annotations
 import base64
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from nodepool.driver.aws import transport as t
-from nodepool.driver.aws.errors import AwsNotFound, instance_ids_in
+from nodepool.driver.aws.errors import AwsNotFound, instance_ids_in, instance_of_fleet, meaning
 from nodepool.driver.aws.types import (
     AccountQuota,
+    AwsHost,
     AwsImage,
     AwsRecord,
     AwsSnapshot,
     AwsVolume,
     ImportTask,
     InstanceType,
+    LaunchTemplate,
+    Subnet,
     tag_list,
+    tag_specifications,
+    tags_of,
 )
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.rate import Call
+from nodepool.driver.statemachine.instance import PROVIDER_KEY, foreign
 
-#: Longest pages.
-INSTANCES_A_PAGE: Final = 1000
+#: Longest pages; those of kinds that are not named.
+A_PAGE: Final = 1000
+HOSTS_A_PAGE: Final = 500
 VOLUMES_A_PAGE: Final = 500
-IMAGES_A_PAGE: Final = 1000
+TEMPLATES_A_PAGE: Final = 200
 QUOTAS_A_PAGE: Final = 100
+TASKS_A_PAGE: Final = 100
+_TEMPLATE_EXISTS: Final = "InvalidLaunchTemplateName.AlreadyExistsException"
 
 
 class Ec2:
@@ -43,24 +52,22 @@ class Ec2:
 
     def instances(self) -> list[AwsRecord]:
         """All of the region."""
-        pages = self._list("DescribeInstances", {"MaxResults": INSTANCES_A_PAGE}, "Reservations")
-        return [AwsRecord.of(data) for reservation in pages for data in reservation.get("Instances") or ()]
+        return self._instances({})
 
     def instance(self, instance_id: str) -> AwsRecord:
         """One instance, as it is now; raises AwsNotFound."""
-        found = self._instances_where("instance-id", instance_id)
+        # An id that is not known (yet) is an error in a list of ids, but not in a filter.
+        found = self._instances(_where("instance-id", instance_id))
         if not found:
             raise AwsNotFound(f"there is no instance {instance_id}", code="InvalidInstanceID.NotFound")
         return found[0]
 
     def instances_of_token(self, token: str) -> list[AwsRecord]:
         """What a creation with this client token made."""
-        return self._instances_where("client-token", token)
+        return self._instances(_where("client-token", token))
 
-    def _instances_where(self, name: str, value: str) -> list[AwsRecord]:
-        # An id that is not known (yet) is an error in a list of ids, but not in a filter.
-        filters = [{"Name": name, "Values": [value]}]
-        found = self._list("DescribeInstances", {"Filters": filters, "MaxResults": INSTANCES_A_PAGE}, "Reservations")
+    def _instances(self, wanted: dict[str, Any]) -> list[AwsRecord]:
+        found = self._list("DescribeInstances", wanted, "Reservations")
         return [AwsRecord.of(data) for reservation in found for data in reservation.get("Instances") or ()]
 
     def wait_to_run(self) -> Call:
@@ -78,7 +85,7 @@ class Ec2:
         answer = self.transport.call("ec2", t.RUN, "RunInstances", given, permit, turn)
         if not answer.get("Instances"):
             # What became of them, lists will show.
-            raise CloudAway(f"Provider {self.transport.provider}: RunInstances failed: the answer has no instances")
+            raise CloudAway(f"{self._head('RunInstances')}: the answer has no instances")
         return [AwsRecord.of(data) for data in answer["Instances"]]
 
     def terminate(self, take: Callable[[], list[str]]) -> dict[str, Exception]:
@@ -110,21 +117,97 @@ class Ec2:
         return {**self.terminate(lambda: ids[:half]), **self.terminate(lambda: ids[half:])}
 
     def console(self, instance_id: str) -> str | None:
-        """What an instance wrote to its console; None = nothing so far, or it is gone."""
+        """What an instance wrote to its console; None = nothing so far, or it does not exist."""
         with contextlib.suppress(AwsNotFound):
-            answer = self.transport.call("ec2", t.READ, "GetConsoleOutput", {"InstanceId": instance_id})
-            return answer.get("Output") or None
+            return self._read("GetConsoleOutput", {"InstanceId": instance_id}).get("Output") or None
         return None
 
-    # -- volumes --
+    # -- fleets and their launch templates --
+
+    def create_fleet(self, arguments: dict[str, Any], permit: Callable[[], None]) -> str:
+        """Make a fleet of one instance; returns the id of the instance."""
+        return instance_of_fleet(self._head("CreateFleet"), self._change("CreateFleet", arguments, permit))
+
+    def create_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        """Make a launch template, unless there is one of the name."""
+        arguments = {
+            "ClientToken": name[-64:],
+            "LaunchTemplateName": name,
+            "LaunchTemplateData": data,
+            "TagSpecifications": tag_specifications(tags, "launch-template"),
+        }
+        try:
+            self._change("CreateLaunchTemplate", arguments)
+        except CloudRefused as error:
+            if error.code != _TEMPLATE_EXISTS:
+                raise
+
+    def templates(self, tags: Mapping[str, str]) -> list[LaunchTemplate]:
+        """Those that have these tags, but for those of another installation (D-10)."""
+        wanted = {**_tagged(tags), "MaxResults": TEMPLATES_A_PAGE}
+        found = self._list("DescribeLaunchTemplates", wanted, "LaunchTemplates")
+        return [
+            LaunchTemplate(data["LaunchTemplateId"], data.get("LaunchTemplateName", ""), data.get("CreateTime"))
+            for data in found
+            if foreign(tags_of(data)) is None
+        ]
+
+    def delete_template(self, template_id: str) -> None:
+        self._change("DeleteLaunchTemplate", {"LaunchTemplateId": template_id})
+
+    # -- dedicated hosts (AW-6) --
+
+    def allocate_host(
+        self, instance_type: str, zone: str | None, tags: Mapping[str, str], token: str, permit: Callable[[], None]
+    ) -> str:
+        """Allocate one host; returns its id.
+
+        :param token: what AWS knows the call by when it is sent again.
+        """
+        arguments = {
+            "ClientToken": token,
+            "InstanceType": instance_type,
+            "AvailabilityZone": zone,
+            "Quantity": 1,
+            "AutoPlacement": "off",
+            "HostRecovery": "off",
+            "HostMaintenance": "off",
+            "TagSpecifications": tag_specifications(tags, "dedicated-host"),
+        }
+        answer = self._change("AllocateHosts", arguments, permit)
+        if not answer.get("HostIds"):
+            # What became of it, lists will show.
+            raise CloudAway(f"{self._head('AllocateHosts')}: the answer has no host")
+        return str(answer["HostIds"][0])
+
+    def host(self, host_id: str) -> AwsHost:
+        """One host, as it is now; raises AwsNotFound."""
+        answer = self._read("DescribeHosts", {"HostIds": [host_id]})
+        if not answer.get("Hosts"):
+            raise AwsNotFound(f"there is no host {host_id}", code="InvalidHostID.NotFound")
+        return AwsHost.of(answer["Hosts"][0])
+
+    def hosts(self) -> list[AwsHost]:
+        """All that have the tag of a launcher."""
+        wanted = {"Filter": [{"Name": "tag-key", "Values": [PROVIDER_KEY]}], "MaxResults": HOSTS_A_PAGE}
+        return [AwsHost.of(data) for data in self._list("DescribeHosts", wanted, "Hosts")]
+
+    def release_host(self, host_id: str) -> None:
+        """Give a host back. AWS reports a failure in an answer that looks like a success."""
+        answer = self._change("ReleaseHosts", {"HostIds": [host_id]})
+        for failed in answer.get("Unsuccessful") or ():
+            error = failed.get("Error") or {}
+            head = f"{self._head('ReleaseHosts')} for {failed.get('ResourceId')}"
+            raise meaning(head, str(error.get("Code", "")), str(error.get("Message", "")), 200)
+
+    # -- volumes and tags --
 
     def volumes(self) -> list[AwsVolume]:
         """All of the region."""
-        found = self._list("DescribeVolumes", {"MaxResults": VOLUMES_A_PAGE}, "Volumes")
-        return [AwsVolume.of(data) for data in found]
+        return [AwsVolume.of(data) for data in self._list("DescribeVolumes", {"MaxResults": VOLUMES_A_PAGE}, "Volumes")]
 
     def delete_volume(self, volume_id: str) -> None:
-        self.transport.call("ec2", t.CHANGE, "DeleteVolume", {"VolumeId": volume_id})
+        self._change("DeleteVolume", {"VolumeId": volume_id})
 
     def tag_now(self, ids: Iterable[str], tags: Mapping[str, str]) -> None:
         """Set tags of things of any kind."""
@@ -149,158 +232,105 @@ class Ec2:
 
         :param service: ``ec2`` or ``ebs``.
         """
-        given = {"ServiceCode": service, "MaxResults": QUOTAS_A_PAGE}
-        found = self.transport.pages("service-quotas", t.QUOTAS, "ListServiceQuotas", given, "Quotas")
+        wanted = {"ServiceCode": service, "MaxResults": QUOTAS_A_PAGE}
+        found = self.transport.pages("service-quotas", t.QUOTAS, "ListServiceQuotas", wanted, "Quotas")
         # One that AWS could not find out has a reason in place of its value.
-        told = (quota for quota in found if "Value" in quota)
-        return [AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"]) for quota in told]
+        return [
+            AccountQuota(quota["QuotaCode"], quota.get("QuotaName", ""), quota["Value"])
+            for quota in found
+            if "Value" in quota
+        ]
 
-    # -- images and types --
+    # -- what labels and pools name --
 
     def image(self, image_id: str) -> AwsImage:
         """One AMI; raises AwsNotFound."""
-        answer = self.transport.call("ec2", t.READ, "DescribeImages", {"ImageIds": [image_id]})
+        answer = self._read("DescribeImages", {"ImageIds": [image_id]})
         if not answer.get("Images"):
             raise AwsNotFound(f"there is no image {image_id}; correct image-id", code="InvalidAMIID.NotFound")
         return AwsImage.of(answer["Images"][0])
 
     def images_where(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
         """AMIs of anybody for which all filters hold."""
-        found = self._list("DescribeImages", {"Filters": filters, "MaxResults": IMAGES_A_PAGE}, "Images")
-        return [AwsImage.of(data) for data in found]
+        return self._images({"Filters": filters})
 
     def instance_type(self, name: str) -> InstanceType:
-        """One type; an CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
-        answer = self.transport.call("ec2", t.READ, "DescribeInstanceTypes", {"InstanceTypes": [name]})
+        """One type; a CloudRefused with the code ``InvalidInstanceType`` if AWS does not know it in the region."""
+        answer = self._read("DescribeInstanceTypes", {"InstanceTypes": [name]})
         if not answer.get("InstanceTypes"):
             raise CloudRefused(f"there is no instance type {name}", code="InvalidInstanceType")
         return InstanceType.of(answer["InstanceTypes"][0])
 
-    def _list(self, operation: str, arguments: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        return list(self.transport.pages("ec2", t.READ, operation, arguments, key))
-
-
-# `SubnetClient`: which subnets there are.
-
-
-class Subnet(NamedTuple):
-    """A subnet."""
-
-    id: str
-    zone: str
-    vpc: str
-    #: Addresses that are left.
-    free: int
-    ipv6: bool
-
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Subnet:
-        return cls(
-            id=data["SubnetId"],
-            zone=data.get("AvailabilityZone", ""),
-            vpc=data.get("VpcId", ""),
-            free=data.get("AvailableIpAddressCount", 1),
-            ipv6=bool(data.get("Ipv6CidrBlockAssociationSet")),
-        )
-
-
-class SubnetClient:
-    """One region. All methods block; any thread may call them. They raise what `nodepool.driver.aws.errors` has.
-
-    What is not there is missing in the answers: ids are sent as filters.
-    """
-
-    def __init__(self, transport: t.AwsTransport) -> None:
-        self._transport = transport
-
     def subnets(self, ids: Iterable[str]) -> dict[str, Subnet]:
-        """Subnets, by id."""
-        return self._subnets("subnet-id", list(ids))
+        """Subnets, by id; what does not exist is missing."""
+        return self._subnets(_where("subnet-id", *ids))
 
     def default_subnets(self) -> dict[str, Subnet]:
         """Those of the default VPC, which instances get that name none."""
-        return self._subnets("default-for-az", ["true"])
+        return self._subnets(_where("default-for-az", "true"))
 
-    def _subnets(self, name: str, values: list[str]) -> dict[str, Subnet]:
-        given = {"Filters": [{"Name": name, "Values": values}], "MaxResults": 1000}
-        found = self._transport.pages("ec2", t.READ, "DescribeSubnets", given, "Subnets")
+    def _subnets(self, wanted: dict[str, Any]) -> dict[str, Subnet]:
+        found = self._list("DescribeSubnets", wanted, "Subnets")
         return {subnet.id: subnet for subnet in map(Subnet.of, found)}
 
+    # -- only for ``nodepool check`` --
 
-# `ImageCalls`: the calls of EC2 and of EBS that are made for uploaded images.
+    def zones(self) -> dict[str, str]:
+        """States of the zones of the region, by name."""
+        answer = self._read("DescribeAvailabilityZones", {})
+        return {zone["ZoneName"]: zone.get("State", "") for zone in answer.get("AvailabilityZones") or ()}
 
-#: Longest pages.
-_PAGE: Final = 1000
-_TASKS_A_PAGE: Final = 100
+    def vpc_of_group(self, group_id: str) -> str | None:
+        """The VPC of a security group; None = there is no such group."""
+        answer = self._read("DescribeSecurityGroups", _where("group-id", group_id))
+        return next((str(group.get("VpcId", "")) for group in answer.get("SecurityGroups") or ()), None)
 
+    def has_key_pair(self, name: str) -> bool:
+        """Is there a key pair of the name?"""
+        return bool(self._read("DescribeKeyPairs", _where("key-name", name)).get("KeyPairs"))
 
-class ImportKind(Protocol):
-    """What differs between an import of a snapshot and one of an AMI."""
+    def zones_with(self, instance_type: str) -> set[str]:
+        """Zones that have instances of a type."""
+        wanted = {"LocationType": "availability-zone", **_where("instance-type", instance_type)}
+        found = self.transport.pages("ec2", t.READ, "DescribeInstanceTypeOfferings", wanted, "InstanceTypeOfferings")
+        return {str(data["Location"]) for data in found}
 
-    def begin(self, arguments: Mapping[str, Any]) -> ImportTask:
-        """Order it."""
+    # -- uploaded images: AMIs --
 
-    def tasks(self) -> list[ImportTask]:
-        """All of the region, also those that have ended some days ago."""
-
-    def task(self, task_id: str) -> ImportTask:
-        """One; raises AwsNotFound."""
-
-
-class ImageCalls:
-    """One region. All methods block; any thread may call them. They raise what `nodepool.driver.aws.errors` has."""
-
-    def __init__(self, transport: t.AwsTransport) -> None:
-        self.transport = transport
-        self.snapshot_imports: ImportKind = _SnapshotImports(transport)
-        self.image_imports: ImportKind = _ImageImports(transport)
-
-    # -- AMIs --
-
-    def images(self, tags: Mapping[str, str]) -> list[AwsImage]:
+    def own_images(self, tags: Mapping[str, str]) -> list[AwsImage]:
         """Those of the account that have these tags."""
-        return self._images(_tag_filters(tags))
+        return self._images({"Owners": ["self"], **_tagged(tags)})
 
     def image_named(self, name: str) -> AwsImage | None:
         """The one of the account with a name; there is at most one."""
-        return next(iter(self._images([{"Name": "name", "Values": [name]}])), None)
+        return next(iter(self._images({"Owners": ["self"], **_where("name", name)})), None)
 
-    def _images(self, filters: list[dict[str, Any]]) -> list[AwsImage]:
-        given = {"Owners": ["self"], "Filters": filters, "MaxResults": _PAGE}
-        return [AwsImage.of(data) for data in self.transport.pages("ec2", t.READ, "DescribeImages", given, "Images")]
+    def _images(self, wanted: dict[str, Any]) -> list[AwsImage]:
+        return [AwsImage.of(data) for data in self._list("DescribeImages", wanted, "Images")]
 
     def register(self, arguments: dict[str, Any]) -> str:
         """Make an AMI of snapshots; returns its id."""
-        return str(self.transport.call("ec2", t.CHANGE, "RegisterImage", arguments)["ImageId"])
+        return str(self._change("RegisterImage", arguments)["ImageId"])
 
     def deregister(self, image_id: str) -> None:
-        self.transport.call("ec2", t.CHANGE, "DeregisterImage", {"ImageId": image_id})
+        self._change("DeregisterImage", {"ImageId": image_id})
 
-    # -- snapshots --
+    # -- uploaded images: snapshots, and their blocks --
 
     def snapshots(self, tags: Mapping[str, str]) -> list[AwsSnapshot]:
         """Those of the account that have these tags."""
-        return self._snapshots(_tag_filters(tags))
+        return self._snapshots(_tagged(tags))
 
     def snapshot(self, snapshot_id: str) -> AwsSnapshot | None:
         """One; None = it is not there, or not yet."""
-        return next(iter(self._snapshots([{"Name": "snapshot-id", "Values": [snapshot_id]}])), None)
+        return next(iter(self._snapshots(_where("snapshot-id", snapshot_id))), None)
 
-    def _snapshots(self, filters: list[dict[str, Any]]) -> list[AwsSnapshot]:
-        given = {"OwnerIds": ["self"], "Filters": filters, "MaxResults": _PAGE}
-        found = self.transport.pages("ec2", t.READ, "DescribeSnapshots", given, "Snapshots")
+    def _snapshots(self, wanted: dict[str, Any]) -> list[AwsSnapshot]:
+        found = self._list("DescribeSnapshots", {"OwnerIds": ["self"], **wanted}, "Snapshots")
         return [AwsSnapshot.of(data) for data in found]
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        self.transport.call("ec2", t.CHANGE, "DeleteSnapshot", {"SnapshotId": snapshot_id})
-
-    # -- imports --
-
-    def cancel_import(self, task_id: str) -> None:
-        """Order the end of a task that runs."""
-        self.transport.call("ec2", t.CHANGE, "CancelImportTask", {"ImportTaskId": task_id})
-
-    # -- blocks of a snapshot --
+        self._change("DeleteSnapshot", {"SnapshotId": snapshot_id})
 
     def start_snapshot(self, arguments: dict[str, Any]) -> str:
         """Begin one that is written block by block; returns its id."""
@@ -336,46 +366,57 @@ class ImageCalls:
             }
         self.transport.call("ebs", t.CHANGE, "CompleteSnapshot", arguments)
 
+    # -- uploaded images: imports out of S3, of a whole AMI or of a snapshot --
 
-class _SnapshotImports:
-    def __init__(self, transport: t.AwsTransport) -> None:
-        self._transport = transport
+    def begin_import(self, arguments: dict[str, Any], *, whole: bool) -> ImportTask:
+        if whole:
+            return ImportTask.of_image(self._change("ImportImage", arguments))
+        return ImportTask.of_snapshot(self._change("ImportSnapshot", arguments))
 
-    def begin(self, arguments: Mapping[str, Any]) -> ImportTask:
-        return ImportTask.of_snapshot(self._transport.call("ec2", t.CHANGE, "ImportSnapshot", dict(arguments)))
+    def import_tasks(self, *, whole: bool) -> list[ImportTask]:
+        """All of the region, also those that have ended some days ago."""
+        return self._tasks(whole, {"MaxResults": TASKS_A_PAGE})
 
-    def tasks(self) -> list[ImportTask]:
-        return [ImportTask.of_snapshot(data) for data in self._list({"MaxResults": _TASKS_A_PAGE})]
+    def import_task(self, task_id: str) -> ImportTask:
+        """One; raises AwsNotFound."""
+        found = self._tasks(task_id.startswith("import-ami"), {"ImportTaskIds": [task_id]})
+        if not found:
+            raise AwsNotFound(f"there is no import task {task_id}", code="InvalidConversionTaskId.NotFound")
+        return found[0]
 
-    def task(self, task_id: str) -> ImportTask:
-        return _only(task_id, [ImportTask.of_snapshot(data) for data in self._list({"ImportTaskIds": [task_id]})])
+    def _tasks(self, whole: bool, wanted: dict[str, Any]) -> list[ImportTask]:
+        if whole:
+            pages = self.transport.pages("ec2", t.READ, "DescribeImportImageTasks", wanted, "ImportImageTasks")
+            return list(map(ImportTask.of_image, pages))
+        pages = self.transport.pages("ec2", t.READ, "DescribeImportSnapshotTasks", wanted, "ImportSnapshotTasks")
+        return list(map(ImportTask.of_snapshot, pages))
 
-    def _list(self, given: dict[str, Any]) -> list[dict[str, Any]]:
-        return list(self._transport.pages("ec2", t.READ, "DescribeImportSnapshotTasks", given, "ImportSnapshotTasks"))
+    def cancel_import(self, task_id: str) -> None:
+        """Order the end of a task that runs."""
+        self._change("CancelImportTask", {"ImportTaskId": task_id})
 
+    # -- inside --
 
-class _ImageImports:
-    def __init__(self, transport: t.AwsTransport) -> None:
-        self._transport = transport
+    def _list(self, operation: str, wanted: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        return list(self.transport.pages("ec2", t.READ, operation, {"MaxResults": A_PAGE, **wanted}, key))
 
-    def begin(self, arguments: Mapping[str, Any]) -> ImportTask:
-        return ImportTask.of_image(self._transport.call("ec2", t.CHANGE, "ImportImage", dict(arguments)))
+    def _read(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.transport.call("ec2", t.READ, operation, arguments)
 
-    def tasks(self) -> list[ImportTask]:
-        return [ImportTask.of_image(data) for data in self._list({"MaxResults": _TASKS_A_PAGE})]
+    def _change(
+        self, operation: str, arguments: dict[str, Any], permit: Callable[[], None] = lambda: None
+    ) -> dict[str, Any]:
+        return self.transport.call("ec2", t.CHANGE, operation, arguments, permit)
 
-    def task(self, task_id: str) -> ImportTask:
-        return _only(task_id, [ImportTask.of_image(data) for data in self._list({"ImportTaskIds": [task_id]})])
-
-    def _list(self, given: dict[str, Any]) -> list[dict[str, Any]]:
-        return list(self._transport.pages("ec2", t.READ, "DescribeImportImageTasks", given, "ImportImageTasks"))
-
-
-def _only(task_id: str, found: list[ImportTask]) -> ImportTask:
-    if not found:
-        raise AwsNotFound(f"there is no import task {task_id}", code="InvalidConversionTaskId.NotFound")
-    return found[0]
+    def _head(self, operation: str) -> str:
+        return f"Provider {self.transport.provider}: {operation} failed"
 
 
-def _tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    return [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
+def _where(name: str, *values: str) -> dict[str, Any]:
+    """Arguments of a list: one of the values."""
+    return {"Filters": [{"Name": name, "Values": list(values)}]}
+
+
+def _tagged(tags: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of a list: all of these tags."""
+    return {"Filters": [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]}

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.config import ConfigPool, ImageSettings, Problem, Section, section_check
 from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
 from nodepool.driver.framework.sections import CloudProviderConfig
@@ -57,113 +57,64 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config, DiskImage
 
 
-# What keys of a section of AWS say together. Each takes a section and returns it, or raises voluptuous.Invalid.
-
-Section = dict[str, Any]
+# What keys of a section of AWS say together: what is wrong, and where in the section.
 
 
-def one_type(label: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _label_check(label: Section) -> Iterator[Problem]:
     if ("instance-type" in label) == ("fleet" in label):
-        raise v.Invalid("exactly one of instance-type and fleet is needed")
+        yield [], "exactly one of instance-type and fleet is needed"
     if "instance-type" in label and not label["instance-type"]:
-        raise v.Invalid("a type is needed, such as t3.medium", path=["instance-type"])
-    return label
-
-
-def one_profile(label: Section) -> Section:
-    import voluptuous as v
-
+        yield ["instance-type"], "a type is needed, such as t3.medium"
     profile = label.get("iam-instance-profile")
     if isinstance(profile, dict) and {"name", "arn"} <= profile.keys():
-        raise v.Invalid("only one of name and arn can be given", path=["iam-instance-profile", "arn"])
-    return label
-
-
-def no_spot_on_a_host(label: Section) -> Section:
-    import voluptuous as v
-
+        yield ["iam-instance-profile", "arn"], "only one of name and arn can be given"
     if label.get("dedicated-host") and label.get("use-spot"):
-        raise v.Invalid("a spot instance cannot have a dedicated host; remove one of the two", path=["use-spot"])
-    return label
-
-
-def no_fleet_on_a_host(label: Section) -> Section:
-    import voluptuous as v
-
+        yield ["use-spot"], "a spot instance cannot have a dedicated host; remove one of the two"
     if label.get("dedicated-host") and "fleet" in label:
-        raise v.Invalid("a fleet cannot have a dedicated host; name one instance-type instead", path=["fleet"])
-    return label
+        yield ["fleet"], "a fleet cannot have a dedicated host; name one instance-type instead"
 
 
-def zone_for_hosts(pool: Section) -> Section:
-    import voluptuous as v
-
-    if not pool.get("availability-zone"):
-        for index, label in mappings(pool, "labels"):
-            if label.get("dedicated-host"):
-                raise v.Invalid(
-                    "a dedicated host needs the availability-zone of its pool; add it there",
-                    path=["labels", index, "dedicated-host"],
-                )
-    return pool
-
-
-def one_list_of_places(pool: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _pool_check(pool: Section) -> Iterator[Problem]:
     subnets, zones = pool.get("subnet-id"), pool.get("availability-zone")
+    for index, label in mappings(pool, "labels"):
+        if label.get("dedicated-host") and not zones:
+            text = "a dedicated host needs the availability-zone of its pool; add it there"
+            yield ["labels", index, "dedicated-host"], text
     if subnets and zones and (isinstance(subnets, list) or isinstance(zones, list)):
-        raise v.Invalid(
-            "a subnet is in one zone: beside a list, only one of subnet-id and availability-zone can be given",
-            path=["availability-zone"],
-        )
-    return pool
+        text = "a subnet is in one zone: beside a list, only one of subnet-id and availability-zone can be given"
+        yield ["availability-zone"], text
 
 
-def whole_filter(image_filter: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _filter_check(image_filter: Section) -> Iterator[Problem]:
     for names in (("name", "Name"), ("values", "Values")):
         if sum(bool(image_filter.get(name)) for name in names) != 1:
-            raise v.Invalid(f"{names[0]} is needed, once")
-    return image_filter
+            yield [], f"{names[0]} is needed, once"
 
 
-def one_image_source(image: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _cloud_image_check(image: Section) -> Iterator[Problem]:
     if bool(image.get("image-id")) == bool(image.get("image-filters")):
-        raise v.Invalid("exactly one of image-id and image-filters is needed")
-    return image
+        yield [], "exactly one of image-id and image-filters is needed"
 
 
-def imds_of_snapshots(image: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _diskimage_check(image: Section) -> Iterator[Problem]:
     if image.get("imds-support") and image.get("import-method") == "image":
-        raise v.Invalid(
-            "AWS takes it only with import-method snapshot or ebs-direct; remove it, or choose one of these",
-            path=["imds-support"],
-        )
-    return image
+        text = "AWS takes it only with import-method snapshot or ebs-direct; remove it, or choose one of these"
+        yield ["imds-support"], text
 
 
-def bucket_for_imports(provider: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _provider_check(provider: Section) -> Iterator[Problem]:
     storage = provider.get("object-storage")
-    if isinstance(storage, dict) and storage.get("bucket-name"):
-        return provider
+    bucket = isinstance(storage, dict) and storage.get("bucket-name")
     for index, image in mappings(provider, "diskimages"):
-        if image.get("import-method") != "ebs-direct" and not image.get("pause"):
-            raise v.Invalid(
-                "the image is imported from S3: add object-storage.bucket-name to the provider, or import-method: "
-                "ebs-direct here",
-                path=["diskimages", index],
-            )
-    return provider
+        if not bucket and image.get("import-method") != "ebs-direct" and not image.get("pause"):
+            where = "add object-storage.bucket-name to the provider, or import-method: ebs-direct here"
+            yield ["diskimages", index], f"the image is imported from S3: {where}"
 
 
 # Configuration of images on AWS.
@@ -177,7 +128,7 @@ IMAGE = "image"
 class ImageFilter(ConfigValue):
     """One condition on images, as DescribeImages has it."""
 
-    checks: ClassVar[tuple[Any, ...]] = (whole_filter,)
+    checks: ClassVar[tuple[Any, ...]] = (_filter_check,)
 
     name: str = key(FILLED_TEXT, "", "Such as ``name`` or ``tag:release``.", default_text="required", read=False)
     values: list[str] = key(
@@ -199,7 +150,7 @@ class ImageFilter(ConfigValue):
 class AwsCloudImage(ImageSettings):
     """An image that is in the region already."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source,)
+    checks: ClassVar[tuple[Any, ...]] = (_cloud_image_check,)
 
     username: str = key(FILLED_TEXT, REQUIRED, "Zuul logs in as this user.")
     image_id: str | None = key(
@@ -223,7 +174,7 @@ class AwsDiskImage(ImageSettings):
     :param image: the top-level image.
     """
 
-    checks: ClassVar[tuple[Any, ...]] = (imds_of_snapshots,)
+    checks: ClassVar[tuple[Any, ...]] = (_diskimage_check,)
 
     name: str = key(FILLED_TEXT, REQUIRED, "Of an image in the top-level ``diskimages``.")
     username: str | None = key(
@@ -274,13 +225,7 @@ STRATEGIES = ("prioritized", "price-capacity-optimized", "capacity-optimized", "
 class AwsLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (
-        one_image,
-        one_type,
-        one_profile,
-        no_spot_on_a_host,
-        no_fleet_on_a_host,
-    )
+    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
 
     pool: AwsPool
     diskimage: AwsDiskImage | None
@@ -362,7 +307,7 @@ class AwsLabel(ImageLabel):
 class AwsPool(ConfigPool):
     """A slice of the region."""
 
-    checks: ClassVar[tuple[Any, ...]] = (zone_for_hosts, one_list_of_places)
+    checks: ClassVar[tuple[Any, ...]] = (_pool_check,)
 
     max_servers: float = key(
         WHOLE,
@@ -427,7 +372,7 @@ class AwsPool(ConfigPool):
 class AwsProviderConfig(CloudProviderConfig[AwsPool]):
     """One ``providers[]`` section with ``driver: aws``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, bucket_for_imports)
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
     resumes_uploads: ClassVar[bool] = True
 

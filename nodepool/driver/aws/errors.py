@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -122,3 +123,27 @@ def meaning(head: str, code: str, message: str, status: int) -> CloudRefused | C
 def instance_ids_in(text: str) -> set[str]:
     """Ids of instances that an error names."""
     return set(_INSTANCE_IDS.findall(text))
+
+
+def instance_of_fleet(head: str, answer: Mapping[str, Any]) -> str:
+    """The id of the instance of an answer of CreateFleet.
+
+    :param head: whose call it was, and which.
+    :raises CloudRefused: there is none: no room if one of the types may have some later, a limit if one of them waits
+        for that, else the first error.
+    """
+    for group in answer.get("Instances") or ():
+        for instance_id in group.get("InstanceIds") or ():
+            return str(instance_id)
+    listed = [(str(one.get("ErrorCode", "")), str(one.get("ErrorMessage", ""))) for one in answer.get("Errors") or ()]
+    errors = {(code, text): meaning(head, code, text, 200) for code, text in listed}
+    if not errors:
+        # What became of it, lists will show.
+        raise CloudAway(f"{head}: the answer has neither an instance nor an error")
+    # The first of the best kind.
+    kinds = (CloudNoCapacity, CloudQuota, Exception)
+    chosen = next(error for kind in kinds for error in errors.values() if isinstance(error, kind))
+    others = [f"{code}: {text}" for (code, text), error in errors.items() if error is not chosen]
+    if others:
+        chosen.args = (f"{chosen}; of other types: {'; '.join(others)}", *chosen.args[1:])
+    raise chosen

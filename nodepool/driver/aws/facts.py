@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.client import SubnetClient
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.types import AwsImage, InstanceType
 from nodepool.driver.framework.cloud_errors import CloudRefused
@@ -46,7 +45,6 @@ class AwsFacts:
         self._images: dict[str, Fact[AwsImage]] = {}
         self._filtered: dict[str, Fact[str]] = {}
         self._types: dict[str, Fact[InstanceType]] = {}
-        self._subnets = SubnetClient(client.transport)
         self._zones: dict[str, Fact[str]] = {}
         self._default_zones: Fact[list[str]] = Fact(self._zones_with_default_subnets, clock)
 
@@ -102,13 +100,13 @@ class AwsFacts:
         return self._default_zones.get()
 
     def _zone_of(self, subnet_id: str) -> str:
-        found = self._subnets.subnets([subnet_id]).get(subnet_id)
+        found = self._client.subnets([subnet_id]).get(subnet_id)
         if found is None:
             raise AwsNotFound(f"there is no subnet {subnet_id}; correct subnet-id", code="InvalidSubnetID.NotFound")
         return found.zone
 
     def _zones_with_default_subnets(self) -> list[str]:
-        return sorted({subnet.zone for subnet in self._subnets.default_subnets().values()})
+        return sorted({subnet.zone for subnet in self._client.default_subnets().values()})
 
     def _newest(self, image: AwsCloudImage) -> str:
         filters = [{"Name": given.name, "Values": given.values} for given in image.image_filters]
@@ -204,22 +202,21 @@ class Places(RestingPlaces[LaunchPlace]):
 
     def made(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """A node of a request was made there. May block."""
-        if self._requests.concerns(request):
-            with contextlib.suppress(LaunchError):
-                self._requests.made(request.key, self._zone_of(place))
+        self._note(self._requests.made, place, request)
 
     def lost(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """AWS ended a node of a request that was made there. May block."""
-        if self._requests.concerns(request):
-            with contextlib.suppress(LaunchError):
-                self._requests.lost(request.key, self._zone_of(place))
+        self._note(self._requests.lost, place, request)
 
     def no_room_for(self, place: LaunchPlace, request: NodeRequest | None) -> None:
         """AWS said so, when it was to make a node of a request. May block."""
         self.no_room(place)
+        self._note(self._requests.no_room, place, request)
+
+    def _note(self, note: Callable[[str, str], None], place: LaunchPlace, request: NodeRequest | None) -> None:
         if self._requests.concerns(request):
             with contextlib.suppress(LaunchError):
-                self._requests.no_room(request.key, self._zone_of(place))
+                note(request.key, self._zone_of(place))
 
     def _zone_of(self, place: LaunchPlace) -> str:
         """ "" = AWS chooses."""

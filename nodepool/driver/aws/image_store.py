@@ -24,17 +24,17 @@ from nodepool.clock import monotonic
 from nodepool.driver.aws import transport as t
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.transport import MOST_PAGES
-from nodepool.driver.aws.types import COMPLETED, PENDING, tag_list
+from nodepool.driver.aws.types import COMPLETED, PENDING, ROOT_DEVICE, filled, tag_list, tag_specifications
 from nodepool.driver.framework import uploads
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudQuota, CloudRefused
-from nodepool.driver.framework.images import WANTED_SECONDS, ImageTime
+from nodepool.driver.framework.images import ImageTime, wait_wanted
 from nodepool.driver.framework.uploads import PartsUpload, PartsUploader, StoredPart, UploadInterrupted, crc32_of
 from nodepool.driver.statemachine.instance import BUILD_KEY, INSTALLATION_KEY, PROVIDER_KEY, UPLOAD_KEY
 from nodepool.exceptions import ImageCreateException
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2, ImageCalls, ImportKind
+    from nodepool.driver.aws.client import Ec2
     from nodepool.driver.aws.config import AwsDiskImage
     from nodepool.driver.framework.uploads import Segment
 
@@ -359,11 +359,8 @@ class UploadWait:
 
     def pause(self, seconds: float) -> None:
         """Block for a while. Raises UploadGivenUp."""
-        left = seconds
-        while left > 0:
-            self.go_on()
-            self._stopped.wait(min(WANTED_SECONDS, left))
-            left -= WANTED_SECONDS
+        self.go_on()
+        wait_wanted(seconds, self._stopped, self.go_on)
         self.go_on()
 
     def when_allowed(self, begin: Callable[[], T], timeout: float | None) -> T:
@@ -397,8 +394,6 @@ class UploadWait:
 # What an uploaded image is to be like: tags, object in S3, and arguments of the calls (AW-17, AW-18). Pure functions.
 
 GIB: Final = 2**30
-#: The root of an AMI that is made of a snapshot.
-ROOT_DEVICE: Final = "/dev/sda1"
 #: Before the keys of our objects in a bucket.
 PREFIX: Final = "nodepool/"
 #: What says of which upload a thing is.
@@ -500,34 +495,16 @@ def file_problem(job: ImageJob, size: int, sha256: str) -> str | None:
     return None
 
 
-def tag_specifications(kind: str, tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Tags of what a call makes."""
-    return [{"ResourceType": kind, "Tags": tag_list(tags)}]
-
-
-def snapshot_import(job: ImageJob, bucket: str, key: str) -> dict[str, Any]:
-    """Arguments of ImportSnapshot.
+def import_arguments(job: ImageJob, bucket: str, key: str, *, whole: bool) -> dict[str, Any]:
+    """Arguments of ImportImage or ImportSnapshot.
 
     :param key: of the object.
+    :param whole: an AMI is made.
     """
-    return {
-        "ClientToken": job.token,
-        "DiskContainer": {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}},
-        "TagSpecifications": tag_specifications("import-snapshot-task", job.tags),
-    }
-
-
-def image_import(job: ImageJob, bucket: str, key: str) -> dict[str, Any]:
-    """Arguments of ImportImage.
-
-    :param key: of the object.
-    """
-    return {
-        "ClientToken": job.token,
-        "Architecture": job.image.architecture,
-        "DiskContainers": [{"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}}],
-        "TagSpecifications": tag_specifications("import-image-task", job.tags),
-    }
+    disk = {"Format": job.format, "UserBucket": {"S3Bucket": bucket, "S3Key": key}}
+    kind = {"Architecture": job.image.architecture, "DiskContainers": [disk]} if whole else {"DiskContainer": disk}
+    task = "import-image-task" if whole else "import-snapshot-task"
+    return {"ClientToken": job.token, **kind, "TagSpecifications": tag_specifications(job.tags, task)}
 
 
 def snapshot_start(job: ImageJob, timeout_minutes: int, tags: Mapping[str, str]) -> dict[str, Any]:
@@ -548,28 +525,25 @@ def registration(job: ImageJob, snapshot_id: str) -> dict[str, Any]:
     """Arguments of RegisterImage."""
     image = job.image
     volume = {
+        "SnapshotId": snapshot_id,
+        "DeleteOnTermination": True,
         "VolumeType": image.volume_type,
         "VolumeSize": image.volume_size,
         "Iops": image.iops,
         "Throughput": image.throughput,
     }
-    ebs = {
-        "SnapshotId": snapshot_id,
-        "DeleteOnTermination": True,
-        **{name: value for name, value in volume.items() if value},
-    }
-    arguments: dict[str, Any] = {
-        "Name": job.name,
-        "Architecture": image.architecture,
-        "RootDeviceName": ROOT_DEVICE,
-        "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": ebs}],
-        "VirtualizationType": "hvm",
-        "EnaSupport": image.ena_support,
-        "TagSpecifications": tag_specifications("image", job.tags),
-    }
-    if image.imds_support:
-        arguments["ImdsSupport"] = image.imds_support
-    return arguments
+    return filled(
+        {
+            "Name": job.name,
+            "Architecture": image.architecture,
+            "RootDeviceName": ROOT_DEVICE,
+            "BlockDeviceMappings": [{"DeviceName": ROOT_DEVICE, "Ebs": filled(volume)}],
+            "VirtualizationType": "hvm",
+            "EnaSupport": image.ena_support,
+            "ImdsSupport": image.imds_support,
+            "TagSpecifications": tag_specifications(job.tags, "image"),
+        }
+    )
 
 
 # How AMIs, snapshots and imports are deleted (AW-18, AW-19). What does not exist any more is no error.
@@ -579,14 +553,14 @@ IN_USE: Final = "InvalidSnapshot.InUse"
 _GONE: Final = "InvalidAMIID.Unavailable"
 
 
-def discard_image(ec2: Ec2, calls: ImageCalls, image_id: str) -> None:
+def discard_image(ec2: Ec2, image_id: str) -> None:
     """Delete an AMI, and the snapshots of its volumes (AW-19). Blocks; raises what the client raises."""
     try:
         image = ec2.image(image_id)
     except AwsNotFound:
         return
     try:
-        calls.deregister(image_id)
+        ec2.deregister(image_id)
     except AwsNotFound:
         log.debug("Image %s is gone already", image_id)
     except CloudRefused as error:
@@ -594,42 +568,42 @@ def discard_image(ec2: Ec2, calls: ImageCalls, image_id: str) -> None:
             raise
     for _, volume in image.devices:
         if volume.get("SnapshotId"):
-            discard_snapshot(calls, volume["SnapshotId"])
+            discard_snapshot(ec2, volume["SnapshotId"])
 
 
-def discard_snapshot(calls: ImageCalls, snapshot_id: str) -> None:
+def discard_snapshot(ec2: Ec2, snapshot_id: str) -> None:
     """Delete a snapshot. Blocks; raises what the client raises.
 
     One that is in use by another AMI stays. One that gets its blocks from outside may have to be completed first.
     """
     try:
-        calls.delete_snapshot(snapshot_id)
+        ec2.delete_snapshot(snapshot_id)
     except AwsNotFound:
         return
     except CloudRefused as error:
         if error.code == IN_USE:
             log.info("Snapshot %s stays, because another image is made of it", snapshot_id)
             return
-        snapshot = calls.snapshot(snapshot_id)
+        snapshot = ec2.snapshot(snapshot_id)
         if snapshot is None or snapshot.status != PENDING:
             raise
-        calls.complete_snapshot(snapshot_id, 0, None)
-        calls.delete_snapshot(snapshot_id)
+        ec2.complete_snapshot(snapshot_id, 0, None)
+        ec2.delete_snapshot(snapshot_id)
 
 
-def discard_import(ec2: Ec2, calls: ImageCalls, kind: ImportKind, task_id: str) -> None:
+def discard_import(ec2: Ec2, task_id: str) -> None:
     """End an import, and delete what it has made. Blocks; raises what the client raises."""
     try:
-        calls.cancel_import(task_id)
+        ec2.cancel_import(task_id)
     except AwsNotFound:
         return
     except CloudRefused as error:
         # It has ended by itself.
         log.debug("Import %s: %s", task_id, error)
-    task = kind.task(task_id)
+    task = ec2.import_task(task_id)
     if task.status != COMPLETED:
         return
     if task.image_id:
-        discard_image(ec2, calls, task.image_id)
+        discard_image(ec2, task.image_id)
     for snapshot_id in task.snapshot_ids:
-        discard_snapshot(calls, snapshot_id)
+        discard_snapshot(ec2, snapshot_id)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uploaded images of one AWS provider: upload, deletion, list, and what uploads have left (AW-17 to AW-20).
 
-First `AwsImages`, then what can be left over in a region, then the two kinds of uploads: imports from S3
+First `AwsImages`, then the two kinds of uploads: imports from S3
 (`ImportUpload`), and blocks of a snapshot (`BlockUpload`).
 """
 
@@ -12,11 +12,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.clock import monotonic
-from nodepool.driver.aws.client import ImageCalls
 from nodepool.driver.aws.config import EBS_DIRECT, IMAGE
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import (
@@ -28,13 +26,12 @@ from nodepool.driver.aws.image_store import (
     discard_import,
     discard_snapshot,
     file_problem,
-    image_import,
     image_tags,
+    import_arguments,
     metadata_of_key,
     provider_prefix,
     registration,
     send_file,
-    snapshot_import,
     snapshot_start,
 )
 from nodepool.driver.aws.types import AVAILABLE, COMPLETED, ERROR, FAILED_TASKS, PENDING, AwsSnapshot, ImportTask
@@ -49,7 +46,7 @@ from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.aws.client import Ec2, ImportKind
+    from nodepool.driver.aws.client import Ec2
     from nodepool.driver.aws.config import AwsDiskImage, AwsProviderConfig
     from nodepool.driver.aws.types import AwsImage
 
@@ -60,16 +57,49 @@ AVAILABLE_SECONDS: Final = 3600.0
 _DUPLICATE: Final = "InvalidAMIName.Duplicate"
 _DEAD_IMAGE: Final = ("failed", "error", "invalid", "deregistered")
 
+# What uploads can leave, by kind (AW-20). Only what carries our tags, or has a key of ours, is asked for. Results of
+# imports have no tags at first: they are found by their task, and get its tags, so that nothing of others is looked at.
+
+AMI: Final = "ami"
+SNAPSHOT: Final = "snapshot"
+IMPORT: Final = "import"
+OBJECT: Final = "object"
+PARTS: Final = "part"
+#: Between two looks of a provider to which no images are uploaded now.
+IDLE_SECONDS: Final = 600.0
+#: Between id and key of an upload in parts.
+_BETWEEN: Final = " "
+
+
+class AwsResource(Resource):
+    """Something that says whose it is; ``id`` is that of AWS.
+
+    :param name: "" = it has none.
+    :param usable: see `nodepool.driver.statemachine.Resource`.
+    """
+
+    def __init__(self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, usable: bool = True) -> None:
+        super().__init__(dict(metadata), type)
+        self.id = id
+        self.name = name
+        self.usable = usable
+
 
 class AwsImages:
-    """All methods block; any thread may call them."""
+    """Of one provider. All methods block; any thread may call them."""
 
     def __init__(self, config: AwsProviderConfig, ec2: Ec2, clock: Callable[[], float] = monotonic) -> None:
         self._config = config
         self._ec2 = ec2
         self._clock = clock
-        self.calls = ImageCalls(ec2.transport)
         self.store = None if config.bucket_name is None else ObjectStore(ec2.transport, config.bucket_name)
+        self._tags = {PROVIDER_KEY: config.name}
+        self._images: Fact[list[AwsImage]] = Fact(lambda: ec2.own_images(self._tags))
+        self._snapshots: Fact[list[AwsSnapshot]] = Fact(lambda: ec2.snapshots(self._tags))
+        #: Results of imports that do not exist any more, though their tasks are still listed.
+        self._gone: set[str] = set()
+        #: For the builder, which must not take an image for deleted because it cannot be listed.
+        self._listing = ResourceKinds(config.name, self.kinds(for_builder=True))
 
     # -- upload --
 
@@ -106,7 +136,7 @@ class AwsImages:
             raise
 
     def _upload_by_blocks(self, job: ImageJob, wait: UploadWait) -> str:
-        snapshot_id = BlockUpload(self.calls, self._ec2, job, wait, self._config.image_import_timeout).upload()
+        snapshot_id = BlockUpload(self._ec2, job, wait, self._config.image_import_timeout).upload()
         with OnError(lambda _: self._discard_snapshot(wait, snapshot_id)):
             return self._register(job, wait, snapshot_id)
 
@@ -114,7 +144,7 @@ class AwsImages:
         if self.store is None:
             raise ImageCreateException(f"{wait.head} goes through S3; add object-storage.bucket-name to the provider")
         whole = job.image.import_method == IMAGE
-        upload = ImportUpload(self.calls, self._ec2, self.store, job, wait, self._config.image_import_timeout, whole)
+        upload = ImportUpload(self._ec2, self.store, job, wait, self._config.image_import_timeout, whole)
         task = upload.run()
         with OnError(lambda _: upload.undo()):
             if whole:
@@ -131,7 +161,7 @@ class AwsImages:
         """A raw file becomes a volume that has room for it."""
         for _ in wait.looks(f"snapshot {snapshot_id}", AVAILABLE_SECONDS):
             try:
-                snapshot = self.calls.snapshot(snapshot_id)
+                snapshot = self._ec2.snapshot(snapshot_id)
             except CloudAway as error:
                 log.debug("%s: %s", wait.head, error)
                 continue
@@ -149,7 +179,7 @@ class AwsImages:
         for _ in wait.looks("its registration", AVAILABLE_SECONDS):
             wait.check()
             try:
-                image_id = self.calls.register(registration(job, snapshot_id))
+                image_id = self._ec2.register(registration(job, snapshot_id))
                 break
             except CloudAway as error:
                 # The name makes it one image.
@@ -157,7 +187,7 @@ class AwsImages:
             except CloudRefused as error:
                 if error.code != _DUPLICATE:
                     raise
-                found = self.calls.image_named(job.name)
+                found = self._ec2.image_named(job.name)
                 if found is not None and not job.upload_tags.items() <= dict(found.metadata).items():
                     raise
                 if found is not None:
@@ -183,122 +213,51 @@ class AwsImages:
 
     def _discard_image(self, wait: UploadWait, image_id: str) -> None:
         with Guard(log, "%s: image %s may be left over", wait.head, image_id, traceback=False):
-            discard_image(self._ec2, self.calls, image_id)
+            discard_image(self._ec2, image_id)
 
     def _discard_snapshot(self, wait: UploadWait, snapshot_id: str) -> None:
         with Guard(log, "%s: snapshot %s may be left over", wait.head, snapshot_id, traceback=False):
-            discard_snapshot(self.calls, snapshot_id)
+            discard_snapshot(self._ec2, snapshot_id)
 
-    # -- deletion --
+    # -- lists and deletions --
 
-    def delete(self, image_id: str) -> None:
-        """Delete an AMI and its snapshots; one that is gone already is no error."""
-        discard_image(self._ec2, self.calls, image_id)
-
-
-# `AwsResources`: what can be left over in a region, kind by kind, and how one is deleted (AW-20).
-
-INSTANCE: Final = "instance"
-VOLUME: Final = "volume"
-
-
-class AwsResource(Resource):
-    """Something that says whose it is; ``id`` is that of AWS.
-
-    :param name: "" = it has none.
-    :param usable: see `nodepool.driver.statemachine.Resource`.
-    """
-
-    def __init__(self, metadata: Mapping[str, str], type: str, id: str, name: str = "", *, usable: bool = True) -> None:
-        super().__init__(dict(metadata), type)
-        self.id = id
-        self.name = name
-        self.usable = usable
-
-
-@dataclass(frozen=True, kw_only=True)
-class AwsKind(ResourceKind[AwsResource]):
-    """Things of one kind; its name is their ``type``.
-
-    :param delete: one by its id; blocks. One that is gone already may raise NotFound.
-    """
-
-    delete: Callable[[str], None]
-
-
-class AwsResources(ResourceKinds[AwsResource]):
-    """The kinds of one provider. Parameters as those of `ResourceKinds`."""
-
-    def __init__(self, provider: str, kinds: Iterable[AwsKind], clock: Callable[[], float] = monotonic) -> None:
-        rows = tuple(kinds)
-        super().__init__(provider, rows, clock)
-        self._deletions = {kind.name: kind.delete for kind in rows}
-
-    def delete(self, resource: AwsResource) -> None:
-        """Delete a thing of `all`. Raises what the client raises."""
-        self._deletions[resource.type](resource.id)
-
-
-# `ImageLeaks`: uploaded images as lists show them, and what uploads can leave: snapshots, imports, objects (AW-20).
-#
-# Only what carries our tags, or has a key of ours, is asked for. Results of imports have none at first: they are found
-# by their task, and get its tags, so that nothing of others is ever looked at.
-
-AMI: Final = "ami"
-SNAPSHOT: Final = "snapshot"
-IMPORT: Final = "import"
-OBJECT: Final = "object"
-PARTS: Final = "part"
-#: Between two looks of a provider to which no images are uploaded now.
-IDLE_SECONDS: Final = 600.0
-#: Between id and key of an upload in parts.
-_BETWEEN: Final = " "
-
-Found = Callable[[], Iterable[AwsResource]]
-
-
-class ImageLeaks:
-    """Of one provider. All methods block; any thread may call them."""
-
-    def __init__(self, config: AwsProviderConfig, ec2: Ec2, images: AwsImages) -> None:
-        self._provider = config.name
-        self._idle_seconds = 0.0 if config.diskimages else IDLE_SECONDS
-        self._ec2 = ec2
-        self._calls = images.calls
-        self._store = images.store
-        self._tags = {PROVIDER_KEY: config.name}
-        self._images: Fact[list[AwsImage]] = Fact(lambda: self._calls.images(self._tags))
-        self._snapshots: Fact[list[AwsSnapshot]] = Fact(lambda: self._calls.snapshots(self._tags))
-        #: Results of imports that are gone, though their tasks are still listed.
-        self._gone: set[str] = set()
-        #: For the builder, which must not take an image for gone because it cannot be listed.
-        self._listing = AwsResources(config.name, self.kinds(for_builder=True))
-
-    def kinds(self, for_builder: bool = False) -> Iterator[AwsKind]:
+    def kinds(self, for_builder: bool = False) -> Iterator[ResourceKind[AwsResource]]:
         """Rows for the table of resources."""
 
-        def row(name: str, found: Found, delete: Callable[[str], None], vital: bool = False) -> AwsKind:
-            idle = 0.0 if for_builder else self._idle_seconds
-            return AwsKind(name, found, idle, vital and for_builder, delete=delete)
+        def row(
+            name: str, found: Callable[[], Iterable[AwsResource]], vital: bool = False
+        ) -> ResourceKind[AwsResource]:
+            idle = 0.0 if for_builder or self._config.diskimages else IDLE_SECONDS
+            return ResourceKind(name, found, idle, vital and for_builder)
 
-        if self._store is not None:
+        if self.store is not None:
             # First, because it gives the results of imports their tags.
-            yield row(IMPORT, self._found_imports, self._end_import)
-        yield row(AMI, self._found_images, lambda image_id: discard_image(self._ec2, self._calls, image_id), True)
-        yield row(SNAPSHOT, self._found_snapshots, lambda found: discard_snapshot(self._calls, found), True)
-        if self._store is not None:
-            yield row(OBJECT, self._found_objects, self._store.delete)
-            yield row(PARTS, self._found_parts, self._end_parts)
+            yield row(IMPORT, self._found_imports)
+        yield row(AMI, self._found_images, True)
+        yield row(SNAPSHOT, self._found_snapshots, True)
+        if self.store is not None:
+            yield row(OBJECT, self._found_objects)
+            yield row(PARTS, self._found_parts)
+
+    def delete(self, kind: str, found: str) -> None:
+        """Delete a thing of one of the kinds by its id; one that does not exist any more is no error."""
+        if kind == AMI:
+            discard_image(self._ec2, found)
+        elif kind == SNAPSHOT:
+            discard_snapshot(self._ec2, found)
+        elif kind == IMPORT:
+            discard_import(self._ec2, found)
+        elif self.store is not None and kind == OBJECT:
+            self.store.delete(found)
+        elif self.store is not None:
+            upload_id, _, key = found.partition(_BETWEEN)
+            self.store.abort(PartsUpload(key, upload_id))
 
     def listed(self) -> Iterator[ListedImage]:
         """AMIs with our tags, and what uploads have left or not completed yet (D-1, R-4)."""
         for found in self._listing.all():
-            if found.type == AMI:
-                yield ListedImage(found.id, found.name, found.metadata)
-            else:
-                yield ListedImage(found, found.name, found.metadata, usable=False)
-
-    # -- lists --
+            usable = found.type == AMI
+            yield ListedImage(found.id if usable else found, found.name, found.metadata, usable=usable)
 
     def _found_images(self) -> Iterator[AwsResource]:
         for image in self._images.get_new():
@@ -315,8 +274,8 @@ class ImageLeaks:
     def _found_imports(self) -> Iterator[AwsResource]:
         """Those that run. Results of the others get the tags of their task, unless they have them."""
         claimed: set[str] | None = None
-        for task in (*self._calls.snapshot_imports.tasks(), *self._calls.image_imports.tasks()):
-            if task.metadata.get(PROVIDER_KEY) != self._provider or task.status in FAILED_TASKS:
+        for task in (*self._ec2.import_tasks(whole=False), *self._ec2.import_tasks(whole=True)):
+            if task.metadata.get(PROVIDER_KEY) != self._config.name or task.status in FAILED_TASKS:
                 continue
             if task.status != COMPLETED:
                 yield AwsResource(task.metadata, IMPORT, task.id, usable=False)
@@ -335,29 +294,20 @@ class ImageLeaks:
             except AwsNotFound:
                 self._gone.add(found)
                 continue
-            log.info("Provider %s: %s is the result of import %s, and has its tags now", self._provider, found, task.id)
+            log.info(
+                "Provider %s: %s is the result of import %s, and has its tags now", self._config.name, found, task.id
+            )
 
     def _found_objects(self) -> Iterator[AwsResource]:
-        assert self._store is not None
-        for key in self._store.keys(provider_prefix(self._provider)):
+        assert self.store is not None
+        for key in self.store.keys(provider_prefix(self._config.name)):
             yield AwsResource(metadata_of_key(key), OBJECT, key, usable=False)
 
     def _found_parts(self) -> Iterator[AwsResource]:
-        assert self._store is not None
-        for found in self._store.open_uploads(provider_prefix(self._provider)):
+        assert self.store is not None
+        for found in self.store.open_uploads(provider_prefix(self._config.name)):
             name = f"{found.upload_id}{_BETWEEN}{found.key}"
             yield AwsResource(metadata_of_key(found.key), PARTS, name, usable=False)
-
-    # -- deletions --
-
-    def _end_import(self, task_id: str) -> None:
-        kind = self._calls.image_imports if task_id.startswith("import-ami") else self._calls.snapshot_imports
-        discard_import(self._ec2, self._calls, kind, task_id)
-
-    def _end_parts(self, name: str) -> None:
-        assert self._store is not None
-        upload_id, _, key = name.partition(_BETWEEN)
-        self._store.abort(PartsUpload(key, upload_id))
 
 
 # `ImportUpload`: AWS makes a snapshot or an AMI of an object in S3 (``import-method: snapshot``, ``image``; AW-17).
@@ -385,7 +335,6 @@ class ImportUpload:
 
     def __init__(
         self,
-        calls: ImageCalls,
         ec2: Ec2,
         store: ObjectStore,
         job: ImageJob,
@@ -393,14 +342,12 @@ class ImportUpload:
         limit_seconds: float | None,
         whole: bool,
     ) -> None:
-        self._calls = calls
         self._ec2 = ec2
         self._store = store
         self._job = job
         self._wait = wait
         self._limit_seconds = limit_seconds
-        self._kind: ImportKind = calls.image_imports if whole else calls.snapshot_imports
-        self._arguments: Callable[[ImageJob, str, str], dict[str, Any]] = image_import if whole else snapshot_import
+        self._whole = whole
         #: Of the object: that of this upload, or of the one that was interrupted.
         self._key = job.key
         #: The import, as soon as there is one.
@@ -438,7 +385,7 @@ class ImportUpload:
     def _interrupted(self) -> ImportTask | None:
         """What an upload of the same build has begun; it is that of this upload from now on."""
         wanted = self._job.build_tags.items()
-        for task in self._kind.tasks():
+        for task in self._ec2.import_tasks(whole=self._whole):
             ours = wanted <= dict(task.metadata).items() and IMAGE_KEY not in task.metadata
             if ours and task.status not in FAILED_TASKS and self._has_result(task):
                 log.info("%s: import %s of an interrupted upload is taken up again", self._wait.head, task.id)
@@ -453,7 +400,7 @@ class ImportUpload:
         """Not if somebody has deleted it."""
         if task.status != COMPLETED:
             return True
-        found = [self._calls.snapshot(snapshot_id) for snapshot_id in task.snapshot_ids]
+        found = [self._ec2.snapshot(snapshot_id) for snapshot_id in task.snapshot_ids]
         return bool(found) and None not in found
 
     def _begin(self) -> ImportTask:
@@ -462,20 +409,20 @@ class ImportUpload:
         return self._wait.when_allowed(self._order, self._limit_seconds)
 
     def _order(self) -> ImportTask:
-        arguments = self._arguments(self._job, self._store.bucket, self._key)
+        arguments = import_arguments(self._job, self._store.bucket, self._key, whole=self._whole)
         for attempt in range(1, ATTEMPTS):
             try:
-                return self._kind.begin(arguments)
+                return self._ec2.begin_import(arguments, whole=self._whole)
             except CloudAway as error:
                 log.debug("%s: %s", self._wait.head, error)
                 self._wait.pause(_AGAIN.pause(attempt))
-        return self._kind.begin(arguments)
+        return self._ec2.begin_import(arguments, whole=self._whole)
 
     def _imported(self, task: ImportTask) -> ImportTask:
         told = ""
         for _ in self._wait.looks(f"import {task.id}", IMPORT_SECONDS):
             try:
-                task = self._kind.task(task.id)
+                task = self._ec2.import_task(task.id)
             except CloudAway as error:
                 # It goes on meanwhile.
                 log.debug("%s: %s", self._wait.head, error)
@@ -500,7 +447,7 @@ class ImportUpload:
             return
         if self._task is not None:
             with Guard(log, "%s: import %s may be left over", self._wait.head, self._task.id, traceback=False):
-                discard_import(self._ec2, self._calls, self._kind, self._task.id)
+                discard_import(self._ec2, self._task.id)
         self._discard_object()
 
     def _discard_object(self) -> None:
@@ -544,11 +491,8 @@ class BlockUpload(ImageUploader):
     concurrency: ClassVar[int] = 16
     error_retries: ClassVar[int] = 4
 
-    def __init__(
-        self, calls: ImageCalls, ec2: Ec2, job: ImageJob, wait: UploadWait, limit_seconds: float | None
-    ) -> None:
-        super().__init__(calls, log, job.path, job.name, dict(job.tags))
-        self._calls = calls
+    def __init__(self, ec2: Ec2, job: ImageJob, wait: UploadWait, limit_seconds: float | None) -> None:
+        super().__init__(ec2, log, job.path, job.name, dict(job.tags))
         self._ec2 = ec2
         self._job = job
         self._wait = wait
@@ -584,7 +528,7 @@ class BlockUpload(ImageUploader):
         # Already the first moment has the tag: the snapshot is used, whenever the builder is killed.
         arguments = snapshot_start(self._job, IDLE_MINUTES, {WRITTEN_KEY: "0"})
         self._snapshot_id = self._wait.when_allowed(
-            lambda: self.retry(self._calls.start_snapshot, arguments), self._limit_seconds
+            lambda: self.retry(self._ec2.start_snapshot, arguments), self._limit_seconds
         )
 
     def segmentRead(self, segment: Segment) -> None:
@@ -598,7 +542,7 @@ class BlockUpload(ImageUploader):
                 data += bytes(BLOCK_BYTES - len(data))
             digest = hashlib.sha256(data).digest()
             if segment.index >= self._written_before:
-                self._calls.put_block(self._snapshot_id, segment.index, data, digest)
+                self._ec2.put_block(self._snapshot_id, segment.index, data, digest)
             with self._block_lock:
                 self._digests[segment.index] = digest
         self._block_done(segment.index)
@@ -626,7 +570,7 @@ class BlockUpload(ImageUploader):
                 written = self._first_open
             self._mark(max(written, self._written_before))
             return
-        discard_snapshot(self._calls, self._snapshot_id)
+        discard_snapshot(self._ec2, self._snapshot_id)
 
     def shouldRetryException(self, exception: BaseException) -> bool:
         if self._wait.stopped:
@@ -639,7 +583,7 @@ class BlockUpload(ImageUploader):
 
     def _interrupted(self) -> AwsSnapshot | None:
         """What an upload of the same build has begun."""
-        for found in self._calls.snapshots(self._job.build_tags):
+        for found in self._ec2.snapshots(self._job.build_tags):
             usable = found.status == PENDING and found.size_gib == self._job.size_gib
             if usable and found.metadata.get(WRITTEN_KEY, "").isdigit():
                 return found
@@ -668,7 +612,7 @@ class BlockUpload(ImageUploader):
     def _complete(self, digest: bytes) -> bool:
         """Was it ordered?"""
         try:
-            self._calls.complete_snapshot(self._snapshot_id, len(self._digests), digest)
+            self._ec2.complete_snapshot(self._snapshot_id, len(self._digests), digest)
         except CloudAway as error:
             log.debug("%s: %s", self._wait.head, error)
             return False
@@ -681,7 +625,7 @@ class BlockUpload(ImageUploader):
 
     def _look(self) -> AwsSnapshot | None:
         try:
-            return self._calls.snapshot(self._snapshot_id)
+            return self._ec2.snapshot(self._snapshot_id)
         except CloudAway as error:
             log.debug("%s: %s", self._wait.head, error)
             return None

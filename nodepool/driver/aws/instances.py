@@ -9,26 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.facts import LaunchPlace, Places
-from nodepool.driver.aws.launch_calls import (
-    AVAILABLE,
-    FAILED,
-    AwsHost,
-    FleetClient,
-    HostClient,
-    fleet_arguments,
-    instance_tags,
-    run_arguments,
-    with_tags,
-)
+from nodepool.driver.aws.launch_calls import fleet_arguments, instance_tags, run_arguments, with_tags
 from nodepool.driver.aws.launches import BatchTags, InstanceOrder, LaunchBatches, LaunchTemplates, token_of
 from nodepool.driver.aws.transport import CONNECT_SECONDS, READ_SECONDS
-from nodepool.driver.aws.types import PENDING, RUNNING, SHUTTING_DOWN, TERMINATED, AwsImage, AwsRecord
+from nodepool.driver.aws.types import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    RUNNING,
+    SHUTTING_DOWN,
+    TERMINATED,
+    AwsHost,
+    AwsImage,
+    AwsRecord,
+)
 from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
@@ -76,15 +76,14 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         super().__init__(config.name)
         self.config = config
         self.client = client
-        self.fleets = FleetClient(client.transport)
-        self.hosts = HostClient(client.transport)
-        self.templates = LaunchTemplates(config, self.fleets)
+        self.templates = LaunchTemplates(config, client)
         self.facts = facts
         self.limits = limits
         self.places = Places(facts)
         #: Instances that the latest list shows as terminated, by id: they say why. Replaced as a whole.
         self.terminated: Mapping[str, AwsRecord] = {}
-        self._ended = EndedInstances(config.name)
+        #: Instances whose end was logged: lists show them for about an hour.
+        self._ended = ToldOnce()
         self._spacing = CallSpacing(TERMINATE_SECONDS, client.transport.sleep)
         self._terminations: Batches[str] = Batches(self._terminate, self.others, TERMINATED_A_CALL)
         self.batch_tags = BatchTags(config.name, client, self.others)
@@ -94,8 +93,24 @@ class AwsInstances(InstanceCloud[AwsRecord]):
         records = self.client.instances()
         self.terminated = {record.id: record for record in records if record.gone}
         self.batch_tags.seen(records)
-        self._ended.seen(records)
+        over = {
+            record.id: record
+            for record in records
+            if record.status in (SHUTTING_DOWN, TERMINATED) and instance.node_id_of(record.metadata, self.provider)
+        }
+        for record_id in self._ended.new(over):
+            self._log_end(over[record_id])
         return records
+
+    def _log_end(self, record: AwsRecord) -> None:
+        reports.report_instance_end(self.provider, record.reason_code)
+        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
+        node_id = instance.node_id_of(record.metadata, self.provider)
+        if record.reason_code in _WANTED:
+            log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
+            return
+        kind = "spot" if record.spot else "on demand"
+        log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)
 
     def get_instance(self, record_id: str) -> AwsRecord:
         return self.client.instance(record_id)
@@ -140,8 +155,8 @@ class AwsDeletion(DeletionMachine[AwsRecord]):
         return record.status in (SHUTTING_DOWN, TERMINATED)
 
     def after(self) -> Callable[[], Any] | None:
-        host_id, hosts = self._host_id, self.cloud.hosts
-        return None if host_id is None else lambda: hosts.release(host_id)
+        host_id, client = self._host_id, self.cloud.client
+        return None if host_id is None else lambda: client.release_host(host_id)
 
 
 # `AwsInstance`: an instance as the framework sees it (AW-10).
@@ -193,13 +208,16 @@ def external_id(instance_id: str, host_id: str | None = None) -> dict[str, str]:
 
 def instance_of(stored: Any) -> str | None:
     """The instance of a node, out of its record, where anything may stand; in old ones it is a text (AW-7)."""
-    found = stored.get("instance") if isinstance(stored, dict) else stored
-    return found if isinstance(found, str) and found else None
+    return _text_in(stored if isinstance(stored, dict) else {"instance": stored}, "instance")
 
 
 def host_of(stored: Any) -> str | None:
     """The dedicated host of a node, likewise."""
-    found = stored.get("host") if isinstance(stored, dict) else None
+    return _text_in(stored, "host") if isinstance(stored, dict) else None
+
+
+def _text_in(stored: dict[str, Any], name: str) -> str | None:
+    found = stored.get(name)
     return found if isinstance(found, str) and found else None
 
 
@@ -232,39 +250,6 @@ def ended(where: str, record: AwsRecord) -> Exception:
     if record.reason_code in _CAPACITY_REASONS:
         return CloudNoCapacityLater(text)
     return LaunchStatusException(text)
-
-
-class EndedInstances:
-    """Tells of each instance of a provider that ended, once. Thread-safe, does not block.
-
-    Lists show instances for about an hour after their end. What the first list shows ended before: it is not told.
-
-    :param provider: its name.
-    """
-
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
-        self._told = ToldOnce()
-
-    def seen(self, records: Iterable[AwsRecord]) -> None:
-        """A list of all instances."""
-        over = {
-            record.id: record
-            for record in records
-            if record.status in (SHUTTING_DOWN, TERMINATED) and instance.node_id_of(record.metadata, self._provider)
-        }
-        for record_id in self._told.new(over):
-            self._tell(over[record_id])
-
-    def _tell(self, record: AwsRecord) -> None:
-        reports.report_instance_end(self._provider, record.reason_code)
-        why = f"{record.reason_code}: {one_line(record.reason)}" if record.reason_code else "AWS gives no reason"
-        node_id = instance.node_id_of(record.metadata, self._provider)
-        if record.reason_code in _WANTED:
-            log.debug("Instance %s of node %s ended: %s", record.id, node_id, why)
-            return
-        kind = "spot" if record.spot else "on demand"
-        log.warning("Instance %s (%s) of node %s ended: %s", record.id, kind, node_id, why)
 
 
 # `AwsCreation`: the launch of one instance; `InstanceCreation`: that of the usual ones.
@@ -455,7 +440,7 @@ class FleetCreation(AwsCreation):
         token = token_of([key], place)
         arguments = fleet_arguments(label, self.image().id, template, self._tags, token, spot=place.spot)
         try:
-            return self.cloud.fleets.create_fleet(arguments, self.permit)
+            return self.cloud.client.create_fleet(arguments, self.permit)
         except CloudRefused as error:
             if error.code == _NO_TEMPLATE:
                 # Somebody removed it: the next attempt makes it.
@@ -507,7 +492,8 @@ class HostCreation(AwsCreation):
         while True:
             place = self.places()[0]
             try:
-                return self.cloud.hosts.allocate(place, self._tags, token_of([key], place), self.permit)
+                token = token_of([key], place)
+                return self.cloud.client.allocate_host(place.instance_type, place.zone, self._tags, token, self.permit)
             except CloudNoCapacity as error:
                 if not self.another_place(error):
                     raise
@@ -536,7 +522,7 @@ class HostCreation(AwsCreation):
         assert host_id is not None
         if not self.calling:
             if self.reached(self._next_at):
-                self.call(lambda: self.cloud.hosts.host(host_id))
+                self.call(lambda: self.cloud.client.host(host_id))
             return False
         if not self.answered:
             return False

@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from nodepool.driver.aws import launch_calls as spec
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.facts import LaunchPlace
-from nodepool.driver.aws.launch_calls import FleetClient, with_tags
+from nodepool.driver.aws.launch_calls import with_tags
 from nodepool.driver.aws.types import BATCH_KEY, MOST, OWN_KEYS, RUNNING, AwsRecord, batch_value, fits
 from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.fact import Fact
@@ -44,6 +45,7 @@ _OTHER_PARAMETERS: Final = "IdempotentParameterMismatch"
 _ENDED: Final = "IdempotentInstanceTerminated"
 
 
+@dataclass(eq=False)
 class InstanceOrder:
     """One instance that is wanted.
 
@@ -53,26 +55,17 @@ class InstanceOrder:
     :param wanted: likewise, whatever the place. What was sent to a place, maybe, must be sent there again.
     """
 
-    def __init__(
-        self,
-        key: CreationKey,
-        place: LaunchPlace,
-        arguments: dict[str, Any],
-        tags: Mapping[str, str],
-        permit: Callable[[], None],
-        wanted: Callable[[], None],
-    ) -> None:
-        self.key = key
-        self.place = place
-        self.arguments = arguments
-        self.tags = tags
-        self.permit = permit
-        self.wanted = wanted
-        #: Gets the id of the instance.
-        self.future: Future[str] = Future()
-        #: The call that it went with, and its launch index there; None = it was not sent.
-        self.batch: LaunchBatch | None = None
-        self.index = 0
+    key: CreationKey
+    place: LaunchPlace
+    arguments: dict[str, Any]
+    tags: Mapping[str, str]
+    permit: Callable[[], None]
+    wanted: Callable[[], None]
+    #: Gets the id of the instance.
+    future: Future[str] = field(default_factory=Future)
+    #: The call that it went with, and its launch index there; None = it was not sent.
+    batch: LaunchBatch | None = None
+    index: int = 0
 
     @property
     def common(self) -> str:
@@ -225,7 +218,7 @@ class LaunchTemplates:
     :param clock: seconds since the epoch.
     """
 
-    def __init__(self, config: AwsProviderConfig, client: FleetClient, clock: Callable[[], float] = wall_time) -> None:
+    def __init__(self, config: AwsProviderConfig, client: Ec2, clock: Callable[[], float] = wall_time) -> None:
         self._config = config
         self._client = client
         self._clock = clock
@@ -262,7 +255,7 @@ class LaunchTemplates:
             if label.fleet_types
         }
         old = datetime.fromtimestamp(self._clock(), UTC) - SPARED
-        for template in self._client.templates(self._config.name):
+        for template in self._client.templates(self._tags):
             if template.name in needed or not template.name.startswith(spec.TEMPLATE_PREFIX):
                 continue
             if template.created is None or template.created > old:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nodepool.clock import monotonic
 from nodepool.driver.aws import types
@@ -30,17 +30,17 @@ AGAIN_SECONDS: Final = 300.0
 SERVICES: Final = ("ec2", "ebs")
 
 
-class _Account:
+class _Account(NamedTuple):
     """What Service Quotas said.
 
     :param quotas: by code.
-    :param told: False: it did not answer, and these were known before.
+    :param codes: made of them.
+    :param answered: False: it did not, and these were known before.
     """
 
-    def __init__(self, quotas: Mapping[str, AccountQuota], *, told: bool) -> None:
-        self.quotas = quotas
-        self.told = told
-        self.codes = QuotaCodes(quotas.values())
+    quotas: Mapping[str, AccountQuota]
+    codes: QuotaCodes
+    answered: bool
 
 
 class AccountLimits:
@@ -54,7 +54,7 @@ class AccountLimits:
         self._facts = facts
         self._account: Fact[_Account] = Fact(self._ask, clock)
         #: Replaced as a whole.
-        self._last = _Account({}, told=False)
+        self._last = _Account({}, QuotaCodes(), answered=False)
         self._repeats = Repeats(LIMITS_SECONDS, clock)
 
     # -- limits --
@@ -66,7 +66,11 @@ class AccountLimits:
         for pool in self._config.pools.values():
             for label in pool.labels.values():
                 needed |= {code for code in self._codes_of(label) if code}
-        found = {code: _in_our_units(quotas[code]) for code in needed if code in quotas}
+        found = {
+            code: quotas[code].value * (types.GIB_A_TIB if code in types.STORAGE else 1)
+            for code in needed
+            if code in quotas
+        }
         unknown = sorted(needed - found.keys()) if quotas else []
         if unknown and self._repeats.worth_saying("unknown"):
             log.warning("Provider %s: Service Quotas has no limits for %s", self._config.name, ", ".join(unknown))
@@ -76,7 +80,7 @@ class AccountLimits:
         """The same by code; None = Service Quotas does not answer."""
         known = self.limits()
         return {code: limit for code, limit in known.get_resources().items() if code in self._last.quotas} or (
-            {} if self._last.told else None
+            {} if self._last.answered else None
         )
 
     def _codes_of(self, label: AwsLabel) -> Iterable[str | None]:
@@ -103,17 +107,11 @@ class AccountLimits:
             # Which type it will be, AWS decides.
             return QuotaInformation(instances=1)
         found = self._facts.instance_type(label.instance_types[0])
-        if label.dedicated_host:
-            code = codes.of_host(found.name)
-            self._tell_unknown(code, found.name)
-            return _host_use(code, self._volume_need(label))
-        code = codes.of_instance(found.name, spot=label.use_spot)
-        self._tell_unknown(code, found.name)
-        return _use(found, code, self._volume_need(label))
-
-    def _tell_unknown(self, code: str | None, type_name: str) -> None:
-        if code is None and self._repeats.worth_saying(type_name):
-            log.warning("Provider %s: no quota is known for instances of %s", self._config.name, type_name)
+        host = label.dedicated_host
+        code = codes.of_host(found.name) if host else codes.of_instance(found.name, spot=label.use_spot)
+        if code is None and self._repeats.worth_saying(found.name):
+            log.warning("Provider %s: no quota is known for instances of %s", self._config.name, found.name)
+        return _use(found, code, self._volume_need(label), host)
 
     def _volume_need(self, label: AwsLabel) -> dict[str, float]:
         """Of the root volume, if the label says what it is."""
@@ -138,14 +136,15 @@ class AccountLimits:
         if found is None:
             return QuotaInformation(instances=1)
         used: dict[str, float] = {}
-        for volume in [(volumes or {})[volume_id] for volume_id in record.volume_ids if volume_id in (volumes or {})]:
-            for code, amount in _volume_use(volume.type, volume.size_gib, volume.iops).items():
-                used[code] = used.get(code, 0) + amount
+        known = volumes or {}
+        for volume in [known[volume_id] for volume_id in record.volume_ids if volume_id in known]:
+            for name, amount in _volume_use(volume.type, volume.size_gib, volume.iops).items():
+                used[name] = used.get(name, 0) + amount
         if label is not None and label.volume_type and not used:
             used = _volume_use(label.volume_type, label.volume_size or 0, label.iops or 0)
-        if record.host_id:
-            return _host_use(codes.of_host(record.type), used)
-        return _use(found, codes.of_instance(record.type, spot=record.spot), used)
+        host = record.host_id is not None
+        code = codes.of_host(record.type) if host else codes.of_instance(record.type, spot=record.spot)
+        return _use(found, code, used, host)
 
     @property
     def counts_volumes(self) -> bool:
@@ -161,7 +160,7 @@ class AccountLimits:
         Nothing must wait for Service Quotas: while it has never answered there are no limits. What AWS then refuses
         waits all the same (AW-16).
         """
-        return self._account.get(LIMITS_SECONDS if self._last.told else AGAIN_SECONDS)
+        return self._account.get(LIMITS_SECONDS if self._last.answered else AGAIN_SECONDS)
 
     def _ask(self) -> _Account:
         """Called by one thread at a time. Does not raise: whoever asks goes on with what was known before."""
@@ -173,25 +172,20 @@ class AccountLimits:
                     "Provider %s: the limits of the account are not known: %s; allow servicequotas:ListServiceQuotas",
                     *(self._config.name, error),
                 )
-            self._last = _Account(self._last.quotas, told=False)
+            self._last = self._last._replace(answered=False)
         else:
             self._repeats.over("asked")
-            self._last = _Account({quota.code: quota for quota in quotas}, told=True)
+            self._last = _Account({quota.code: quota for quota in quotas}, QuotaCodes(quotas), answered=True)
         return self._last
 
 
-def _in_our_units(quota: AccountQuota) -> float:
-    return quota.value * (types.GIB_A_TIB if quota.code in types.STORAGE else 1)
-
-
-def _use(found: InstanceType, code: str | None, more: Mapping[str, float]) -> QuotaInformation:
-    named = {**more, **({code: found.vcpus} if code else {})}
-    return QuotaInformation(instances=1, cores=found.cores, ram=found.ram_mib, **named)
-
-
-def _host_use(code: str | None, more: Mapping[str, float]) -> QuotaInformation:
-    """Of an instance that has a dedicated host: the host counts."""
-    return QuotaInformation(instances=1, **{**more, **({code: 1} if code else {})})
+def _use(found: InstanceType, code: str | None, more: Mapping[str, float], host: bool) -> QuotaInformation:
+    """:param host: it has a dedicated host, and that counts in place of the instance."""
+    if host:
+        return QuotaInformation(instances=1, **{**more, **({code: 1} if code else {})})
+    return QuotaInformation(
+        instances=1, cores=found.cores, ram=found.ram_mib, **{**more, **({code: found.vcpus} if code else {})}
+    )
 
 
 def _volume_use(kind: str, size_gib: float, iops: float) -> dict[str, float]:

@@ -222,10 +222,13 @@ class AwsTransport:
     # -- inside --
 
     def _send(self, service: str, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        from botocore import xform_name
+
         started = monotonic()
         try:
             with self.translated(operation):
-                answer: dict[str, Any] = getattr(self._client(service), client_method(operation))(**arguments)
+                # Of botocore's clients: ``run_instances`` for ``RunInstances``.
+                answer: dict[str, Any] = getattr(self._client(service), xform_name(operation))(**arguments)
         finally:
             log.debug("Provider %s: %s %s in %.3f s", self.provider, service, operation, monotonic() - started)
         return answer
@@ -291,11 +294,3 @@ class AwsTransport:
 
     def _stopped(self, operation: str) -> CloudAway:
         return CloudAway(f"Provider {self.provider}: {operation} failed: the provider was stopped", maybe_done=False)
-
-
-def client_method(operation: str) -> str:
-    """The method of botocore's clients: ``run_instances`` for ``RunInstances``."""
-    from botocore import xform_name
-
-    name: str = xform_name(operation)
-    return name

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from nodepool.driver.statemachine import instance
 
+#: The root of an AMI that is made of a snapshot, and that most images have.
+ROOT_DEVICE: Final = "/dev/sda1"
 PENDING: Final = "pending"
 RUNNING: Final = "running"
 SHUTTING_DOWN: Final = "shutting-down"
@@ -27,6 +30,16 @@ def tags_of(data: Mapping[str, Any]) -> dict[str, str]:
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Tags as AWS takes them."""
     return [{"Key": name, "Value": value} for name, value in tags.items()]
+
+
+def filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a call without those that have no value."""
+    return {name: value for name, value in values.items() if value not in (None, "", [], {})}
+
+
+def tag_specifications(tags: Mapping[str, str], *kinds: str) -> list[dict[str, Any]]:
+    """Tags that things of these kinds have from their first moment on."""
+    return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]
 
 
 class AwsRecord(NamedTuple):
@@ -159,6 +172,72 @@ class InstanceType(NamedTuple):
         )
 
 
+class Subnet(NamedTuple):
+    """A subnet."""
+
+    id: str
+    zone: str
+    vpc: str
+    #: Addresses that are left.
+    free: int
+    ipv6: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Subnet:
+        return cls(
+            id=data["SubnetId"],
+            zone=data.get("AvailabilityZone", ""),
+            vpc=data.get("VpcId", ""),
+            free=data.get("AvailableIpAddressCount", 1),
+            ipv6=bool(data.get("Ipv6CidrBlockAssociationSet")),
+        )
+
+
+class LaunchTemplate(NamedTuple):
+    """A launch template of ours."""
+
+    id: str
+    name: str
+    created: datetime | None
+
+
+#: States of hosts that will never work, and of those that are gone.
+FAILED: Final = frozenset({"permanent-failure", "released", "released-permanent-failure"})
+RELEASED: Final = frozenset({"released", "released-permanent-failure"})
+#: AWS keeps hosts of macOS so long after their allocation.
+MAC_TIME: Final = timedelta(hours=24)
+
+
+class AwsHost(NamedTuple):
+    """A dedicated host."""
+
+    id: str
+    status: str
+    metadata: Mapping[str, str]
+    type: str
+    allocated: datetime | None
+    #: Are there instances on it?
+    used: bool
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> AwsHost:
+        return cls(
+            id=data["HostId"],
+            status=data.get("State", ""),
+            metadata=tags_of(data),
+            type=(data.get("HostProperties") or {}).get("InstanceType", ""),
+            allocated=data.get("AllocationTime"),
+            used=bool(data.get("Instances")),
+        )
+
+    def may_be_released(self, now: datetime) -> bool:
+        """Would AWS let it go? It keeps those with instances, those that it cleans, and young ones of macOS."""
+        if self.used or self.status in RELEASED or self.status in ("pending", "configuring"):
+            return False
+        young = self.allocated is not None and now - self.allocated < MAC_TIME
+        return not (young and self.type.startswith("mac"))
+
+
 def _first_ipv6(interfaces: Iterable[Mapping[str, Any]]) -> str | None:
     """The first IPv6 address of the first interface."""
     for interface in interfaces:
@@ -173,7 +252,7 @@ def _first_ipv6(interfaces: Iterable[Mapping[str, Any]]) -> str | None:
 
 COMPLETED: Final = "completed"
 ERROR: Final = "error"
-#: States of an AMI.
+#: State of an AMI, and of a dedicated host.
 AVAILABLE: Final = "available"
 #: States of import tasks that have come to nothing.
 FAILED_TASKS: Final = ("deleting", "deleted")

@@ -203,7 +203,7 @@ class GceAdapter(Adapter):
             return None
 
     def preflight(self) -> Iterable[CheckResult]:
-        return GcePreflight(self.config, self.client, self.facts, self.limits, self.images).results()
+        return GcePreflight(self).results()
 
 
 # What ``nodepool check`` finds out about Google: has it all that the configuration names? Only reads.
@@ -212,20 +212,10 @@ class GceAdapter(Adapter):
 class GcePreflight:
     """Of one provider; for one use."""
 
-    def __init__(
-        self,
-        config: GceProviderConfig,
-        client: ComputeEngine,
-        facts: GceFacts,
-        limits: ProjectLimits,
-        images: GceImages,
-    ) -> None:
-        self._config = config
-        self._checks = CloudChecks(config.name)
-        self._images = images
-        self._client = client
-        self._facts = facts
-        self._limits = limits
+    def __init__(self, adapter: GceAdapter) -> None:
+        self._config, self._client, self._facts = adapter.config, adapter.client, adapter.facts
+        self._limits, self._images = adapter.limits, adapter.images
+        self._checks = CloudChecks(adapter.config.name)
 
     def results(self) -> Iterator[CheckResult]:
         """All problems, and a line for what is in order. Blocks for some calls to Google."""

@@ -69,7 +69,7 @@ class ComputeEngine:
         self.labels = labels
         self._region = config.region
         self._endpoint = config.endpoint
-        self.project = f"projects/{_quoted(config.project)}"
+        self.project = f"projects/{quoted(config.project)}"
         sizes = group_sizes(config.rate)
         self.calls = RestCalls(config.name, http, GceApi(), login, sizes, BucketSize(1, 0))
         self.silent_zones = SilentZones(config.name, self.zones)
@@ -146,14 +146,14 @@ class ComputeEngine:
     def addresses(self) -> list[t.Leftover]:
         """Reserved addresses of the region that this provider labelled."""
         query = {"filter": self.labels.own_filter}
-        path = f"{self.project}/regions/{_quoted(self._region)}/addresses"
+        path = f"{self.project}/regions/{quoted(self._region)}/addresses"
         what = "listing addresses"
         found = self._pages(path, f"items({t.ADDRESS_FIELDS})", what, LIST, query)
         entries = [data for page in found for data in self.calls.read(what, _items, page)]
         return [self.calls.read(what, self._leftover, data) for data in entries]
 
     def delete_address(self, name: str) -> None:
-        path = f"{self.project}/regions/{_quoted(self._region)}/addresses/{_quoted(name)}"
+        path = f"{self.project}/regions/{quoted(self._region)}/addresses/{quoted(name)}"
         self._delete(path, "deleting an address")
 
     # -- what seldom changes --
@@ -165,7 +165,7 @@ class ComputeEngine:
 
     def newest_image(self, project: str, family: str) -> t.GceImage:
         """The newest image of a family that is not deprecated; raises CloudNotFound."""
-        path = f"projects/{_quoted(project)}/global/images/family/{_quoted(family)}"
+        path = f"projects/{quoted(project)}/global/images/family/{quoted(family)}"
         return self._get_one(path, "reading an image family", t.IMAGE_FIELDS, self._image)
 
     def image_at(self, link: str) -> t.GceImage:
@@ -176,7 +176,7 @@ class ComputeEngine:
     def quotas(self) -> list[t.GceQuota]:
         """Of the region, then those of the project that hold for all regions."""
         found: list[t.GceQuota] = []
-        for path in (f"{self.project}/regions/{_quoted(self._region)}", self.project):
+        for path in (f"{self.project}/regions/{quoted(self._region)}", self.project):
             data = self._get(path, what := "reading the quota", "quotas(metric,limit,usage)")
             found += self.calls.read(what, lambda data: [t.GceQuota.of(one) for one in data.get("quotas") or ()], data)
         return found
@@ -192,13 +192,9 @@ class ComputeEngine:
 
     # -- for images, too --
 
-    def url(self, path: str) -> str:
-        """Address of a path from ``projects`` on."""
-        return self._url(path)
-
     def image_named(self, name: str) -> t.GceImage:
         """An image of the project; raises CloudNotFound."""
-        path = f"{self.project}/global/images/{_quoted(name)}"
+        path = f"{self.project}/global/images/{quoted(name)}"
         return self._get_one(path, "reading an image", t.IMAGE_FIELDS, self._image)
 
     def images(self) -> Iterator[t.GceImage]:
@@ -210,16 +206,17 @@ class ComputeEngine:
 
     def operation_of_project(self, name: str, what: str) -> t.Operation:
         """One operation that belongs to no zone; raises CloudNotFound."""
-        path = f"{self.project}/global/operations/{_quoted(name)}"
+        path = f"{self.project}/global/operations/{quoted(name)}"
         return self._get_one(path, what, t.OPERATION_FIELDS, t.Operation.of, OPERATION)
 
     # -- inside --
 
-    def _url(self, path: str) -> str:
+    def url(self, path: str) -> str:
+        """Address of a path from ``projects`` on."""
         return f"{self._endpoint}/compute/v1/{path}"
 
     def _zonal(self, zone: str, *parts: str) -> str:
-        return "/".join((self.project, "zones", _quoted(zone), *map(_quoted, parts)))
+        return "/".join((self.project, "zones", quoted(zone), *map(quoted, parts)))
 
     def _record(self, data: Any) -> t.GceRecord:
         return t.GceRecord.of(data, self.labels)
@@ -245,10 +242,10 @@ class ComputeEngine:
         seconds = OPERATION_SECONDS if group == OPERATION else CALL_SECONDS
         zone = _zone_of(path)
         if zone is None:
-            return self.calls.call(group, method, self._url(path), what, seconds=seconds, **more)
+            return self.calls.call(group, method, self.url(path), what, seconds=seconds, **more)
         self.silent_zones.check(zone)
         try:
-            answer = self.calls.call(group, method, self._url(path), what, seconds=seconds, **more)
+            answer = self.calls.call(group, method, self.url(path), what, seconds=seconds, **more)
         except CloudAway as error:
             if error.maybe_done and error.code not in THROTTLED:
                 self.silent_zones.no_answer(zone)
@@ -329,7 +326,7 @@ def _zone_of(path: str) -> str | None:
     return urllib.parse.unquote(rest.partition("/")[0]) if found else None
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return urllib.parse.quote(text, safe="")
 
 

@@ -30,10 +30,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import ConfigPool, ImageSettings
+from nodepool.driver.config import ConfigPool, ImageSettings, Problem, Section, section_check
 from nodepool.driver.framework.images import DiskImageSettings, ImageLabel, one_image
 from nodepool.driver.framework.key_schema import ONE_OR_MORE, as_texts, in_order, mappings
 from nodepool.driver.framework.sections import CloudProviderConfig
@@ -59,9 +59,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import DiskImage
 
 
-# What keys of a section of GCE say together. Each takes a section and returns it, or raises voluptuous.Invalid.
-
-Section = dict[str, Any]
+# What keys of a section of GCE say together: what is wrong, and where in the section.
 
 #: Network tags: small letters, digits and ``-``.
 _TAG: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -69,83 +67,45 @@ _TAG: Final = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _ITEM: Final = re.compile(r"[A-Za-z0-9_-]{1,127}")
 
 
-def some_zone(provider: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _provider_check(provider: Section) -> Iterator[Problem]:
     if not provider.get("zone"):
-        raise v.Invalid("a zone is needed, such as us-central1-a", path=["zone"])
-    return provider
-
-
-def web_address(provider: Section) -> Section:
-    import voluptuous as v
-
-    storage = provider.get("object-storage")
-    addresses: list[tuple[list[Hashable], Any]] = [
-        (["endpoint"], provider.get("endpoint")),
-        (["object-storage", "endpoint"], storage.get("endpoint") if isinstance(storage, dict) else None),
-    ]
-    for path, given in addresses:
-        if given and not re.fullmatch(r"https?://[^/\s]+/?", given):
-            raise v.Invalid("an address without a path is needed, such as https://compute.googleapis.com", path=path)
-    return provider
-
-
-def bucket_for_uploads(provider: Section) -> Section:
-    import voluptuous as v
-
-    storage = provider.get("object-storage")
-    if isinstance(storage, dict) and storage.get("bucket-name"):
-        return provider
+        yield ["zone"], "a zone is needed, such as us-central1-a"
+    storage = provider["object-storage"] if isinstance(provider.get("object-storage"), dict) else {}
+    for place, path in ((provider, ("endpoint",)), (storage, ("object-storage", "endpoint"))):
+        if place.get("endpoint") and not re.fullmatch(r"https?://[^/\s]+/?", place["endpoint"]):
+            yield [*path], "an address without a path is needed, such as https://compute.googleapis.com"
+    yield from _wrong_tags(provider)
     for index, image in mappings(provider, "diskimages"):
-        if not image.get("pause"):
-            raise v.Invalid(
-                "the image is uploaded through Cloud Storage: add object-storage.bucket-name to the provider",
-                path=["diskimages", index],
-            )
-    return provider
+        if not storage.get("bucket-name") and not image.get("pause"):
+            text = "the image is uploaded through Cloud Storage: add object-storage.bucket-name to the provider"
+            yield ["diskimages", index], text
 
 
-def some_type(label: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _label_check(label: Section) -> Iterator[Problem]:
     if not label.get("instance-type"):
-        raise v.Invalid("a machine type is needed, such as n2-standard-2", path=["instance-type"])
-    return label
-
-
-def item_keys(label: Section) -> Section:
-    import voluptuous as v
-
+        yield ["instance-type"], "a machine type is needed, such as n2-standard-2"
     items = label.get("metadata")
     for name in items if isinstance(items, dict) else ():
         if not isinstance(name, str) or not _ITEM.fullmatch(name):
-            raise v.Invalid("a key has letters, digits, - and _, at most 127", path=["metadata", name])
-    return label
+            yield ["metadata", name], "a key has letters, digits, - and _, at most 127"
 
 
-def network_tags(section: Section) -> Section:
-    import voluptuous as v
-
+def _wrong_tags(section: Section) -> Iterator[Problem]:
     for index, tag in enumerate(section.get("network-tags") or ()):
         if isinstance(tag, str) and not _TAG.fullmatch(tag):
-            raise v.Invalid(
-                "a tag has small letters, digits and -, begins with a letter, and has at most 63 characters",
-                path=["network-tags", index],
-            )
-    return section
+            text = "a tag has small letters, digits and -, begins with a letter, and has at most 63 characters"
+            yield ["network-tags", index], text
 
 
-def one_image_source(image: Section) -> Section:
-    import voluptuous as v
-
+@section_check
+def _cloud_image_check(image: Section) -> Iterator[Problem]:
     family = [name for name in ("image-project", "image-family") if image.get(name)]
-    if image.get("image-id"):
-        if family:
-            raise v.Invalid(f"only one of image-id and {family[0]} can be given", path=[family[0]])
-    elif len(family) < 2:
-        raise v.Invalid("image-id is needed, or both image-project and image-family")
-    return image
+    if image.get("image-id") and family:
+        yield [family[0]], f"only one of image-id and {family[0]} can be given"
+    elif not image.get("image-id") and len(family) < 2:
+        yield [], "image-id is needed, or both image-project and image-family"
 
 
 # Configuration of images on GCE.
@@ -158,7 +118,7 @@ GUEST_FEATURES = ["GVNIC", "UEFI_COMPATIBLE", "VIRTIO_SCSI_MULTIQUEUE"]
 class GceCloudImage(ImageSettings):
     """An image that is in Compute Engine already."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image_source,)
+    checks: ClassVar[tuple[Any, ...]] = (_cloud_image_check,)
 
     image_id: str | None = key(
         FILLED_TEXT,
@@ -225,7 +185,7 @@ def _address(given: str) -> str:
 class GceLabel(ImageLabel):
     """How to make a node of a label."""
 
-    checks: ClassVar[tuple[Any, ...]] = (one_image, some_type, item_keys)
+    checks: ClassVar[tuple[Any, ...]] = (one_image, _label_check)
 
     pool: GcePool
     diskimage: GceDiskImage | None
@@ -278,7 +238,7 @@ class GceLabel(ImageLabel):
 class GcePool(ConfigPool):
     """A slice of the project."""
 
-    checks: ClassVar[tuple[Any, ...]] = (network_tags,)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(_wrong_tags),)
 
     provider: GceProviderConfig
 
@@ -312,13 +272,7 @@ class GcePool(ConfigPool):
 class GceProviderConfig(CloudProviderConfig[GcePool]):
     """One ``providers[]`` section with ``driver: gce``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (
-        *CloudProviderConfig.checks,
-        some_zone,
-        web_address,
-        network_tags,
-        bucket_for_uploads,
-    )
+    checks: ClassVar[tuple[Any, ...]] = (*CloudProviderConfig.checks, _provider_check)
     without_keys: ClassVar[tuple[str, ...]] = ("image-name-format",)
 
     #: The only format that Compute Engine takes.

@@ -177,7 +177,7 @@ class ProjectLimits:
                 for name in label.machine_types:
                     for spot in {label.use_spot, label.use_spot and not label.spot_fallback}:
                         machine = self._type_of(name)
-                        needed |= set(self._named(machine, spot, label, known)) if machine else set()
+                        needed |= set(self._named(machine, spot, label.pool.public_ipv4, label)) if machine else set()
         found = {name: known[name] for name in needed if name in known}
         return QuotaInformation(default=math.inf, instances=known.get(INSTANCES, math.inf), **found)
 
@@ -214,7 +214,7 @@ class ProjectLimits:
         if not self._known:
             self._refresh()
         machine = self._first_type(label)
-        return _use(machine, self._named(machine, label.use_spot, label, self._known))
+        return _use(machine, self._named(machine, label.use_spot, label.pool.public_ipv4, label))
 
     def _first_type(self, label: GceLabel) -> MachineType:
         for name in label.machine_types[:-1]:
@@ -232,19 +232,14 @@ class ProjectLimits:
         machine = self._facts.known_type(record.zone, record.machine_type)
         if machine is None:
             return QuotaInformation(instances=1)
-        named = core_quotas(machine, record.spot, self._known)
-        if record.public_ipv4:
-            named[ADDRESSES] = 1
-        if label is not None:
-            named |= disk_quotas(label.volume_type, label.volume_size)
-        return _use(machine, named)
+        return _use(machine, self._named(machine, record.spot, bool(record.public_ipv4), label))
 
-    @staticmethod
-    def _named(machine: MachineType, spot: bool, label: GceLabel, known: dict[str, float]) -> dict[str, float]:
-        named = core_quotas(machine, spot, known)
-        if label.pool.public_ipv4:
+    def _named(self, machine: MachineType, spot: bool, address: bool, label: GceLabel | None) -> dict[str, float]:
+        """By name. :param label: says what disk there is; None = it is not known."""
+        named = core_quotas(machine, spot, self._known)
+        if address:
             named[ADDRESSES] = 1
-        return named | disk_quotas(label.volume_type, label.volume_size)
+        return named if label is None else named | disk_quotas(label.volume_type, label.volume_size)
 
 
 def _use(machine: MachineType, named: dict[str, float]) -> QuotaInformation:

@@ -28,7 +28,7 @@ from nodepool.driver.framework.http.rest_calls import same_server
 from nodepool.driver.framework.images import ImageTime, InterruptedUpload, ListedImage, wait_wanted
 from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.driver.gce import types as t
-from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, MOST_PAGES, ComputeEngine
+from nodepool.driver.gce.client import CALL_SECONDS, IMAGE, MOST_PAGES, ComputeEngine, quoted
 from nodepool.driver.gce.config import STORAGE_ENDPOINT
 from nodepool.driver.gce.errors import operation_failure
 from nodepool.driver.gce.types import DELETING, READY, image_name, label_value
@@ -103,7 +103,7 @@ class GceImages:
             "guestOsFeatures": [{"type": feature} for feature in image.guest_features],
         }
         self.calls.create_image(name, object_name, body, _request_id(labels, name), uploads.checker())
-        found = self.calls.image(name)
+        found = self.calls.client.image_named(name)
         size = disk_size(os.stat(path).st_size, DISK_UNIT_BYTES)
         if found.status != READY or found.size_gib != max(1, size // _GIB):
             text = f"image {name} is {found.status} with {found.size_gib} GiB after its upload"
@@ -112,7 +112,7 @@ class GceImages:
     def _image(self, name: str) -> GceImage | None:
         """An image of the project, of whomever; None = there is none."""
         try:
-            return self.calls.image(name)
+            return self.calls.client.image_named(name)
         except CloudNotFound:
             return None
 
@@ -233,7 +233,7 @@ class GceImageCalls:
 
     def begin_object(self, name: str, metadata: Mapping[str, str]) -> str:
         """Begin an upload; returns the address of its pieces, which nobody may see: it needs no login."""
-        url = f"{self._endpoint}/upload/storage/v1/b/{_quoted(self.bucket)}/o"
+        url = f"{self._endpoint}/upload/storage/v1/b/{quoted(self.bucket)}/o"
         body = {"name": name, "contentType": "application/gzip", "metadata": dict(metadata)}
         what = "beginning an upload"
         query = {"uploadType": "resumable", "name": name}
@@ -291,7 +291,7 @@ class GceImageCalls:
 
     def objects(self, prefix: str) -> Iterator[Mapping[str, Any]]:
         """Objects whose names begin so."""
-        url = f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o"
+        url = f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o"
         query = {"prefix": prefix, "fields": "items(name,metadata),nextPageToken"}
         what = "listing objects"
         for _ in range(MOST_PAGES):
@@ -315,35 +315,19 @@ class GceImageCalls:
         """
         source = f"{self._storage()}/{self.bucket}/{urllib.parse.quote(object_name)}"
         whole = {"name": name, "rawDisk": {"source": source}, **body}
-        url = self.client.url(f"{self.client.project}/global/images")
-        query = {"requestId": request_id}
         what = f"image {name}"
-        answer = self._again(
-            lambda: self.client.calls.call(
-                IMAGE, "POST", url, f"creating {what}", body=whole, query=query, seconds=CALL_SECONDS
-            )
-        )
+        answer = self._image_call("POST", "", f"creating {what}", body=whole, query={"requestId": request_id})
         self._finish(answer, what, wanted)
 
     def delete_image(self, name: str) -> None:
-        """Delete an image, and wait until it is gone. One that is gone already is no error."""
-        url = self.client.url(self._image_path(name))
+        """Delete an image, and wait until that is done. One that does not exist is no error."""
         try:
-            answer = self._again(
-                lambda: self.client.calls.call(IMAGE, "DELETE", url, f"deleting image {name}", seconds=CALL_SECONDS)
-            )
+            answer = self._image_call("DELETE", f"/{quoted(name)}", f"deleting image {name}")
             self._finish(answer, f"deletion of image {name}")
         except CloudNotFound:
             return
 
-    def image(self, name: str) -> t.GceImage:
-        """An image of the project; raises CloudNotFound."""
-        return self.client.image_named(name)
-
     # -- inside --
-
-    def _image_path(self, name: str) -> str:
-        return f"{self.client.project}/global/images/{_quoted(name)}"
 
     def _storage(self) -> str:
         """Cloud Storage, as Compute Engine knows it.
@@ -355,10 +339,14 @@ class GceImageCalls:
         return STORAGE_ENDPOINT if host.endswith(".googleapis.com") else self._endpoint
 
     def _object_url(self, name: str) -> str:
-        return f"{self._endpoint}/storage/v1/b/{_quoted(self.bucket)}/o/{_quoted(name)}"
+        return f"{self._endpoint}/storage/v1/b/{quoted(self.bucket)}/o/{quoted(name)}"
 
     def _call(self, method: str, url: str, what: str, **more: Any) -> RestAnswer:
         return self.client.calls.call(STORAGE, method, url, what, **{"seconds": CALL_SECONDS, **more})
+
+    def _image_call(self, method: str, path: str, what: str, **more: Any) -> RestAnswer:
+        url = self.client.url(f"{self.client.project}/global/images{path}")
+        return self._again(lambda: self.client.calls.call(IMAGE, method, url, what, seconds=CALL_SECONDS, **more))
 
     @staticmethod
     def _again(call: Callable[[], T]) -> T:
@@ -401,10 +389,6 @@ class GceImageCalls:
             wanted()
         time.check()
         raise ImageCreateException(f"{where} took more than {OPERATION_SECONDS:g} s")
-
-
-def _quoted(text: str) -> str:
-    return urllib.parse.quote(text, safe="")
 
 
 def _items_and_token(page: Any) -> tuple[list[Mapping[str, Any]], str]:
@@ -594,37 +578,6 @@ def disk_size(file_bytes: int, unit: int = DISK_UNIT_BYTES) -> int:
     return max(1, -(-file_bytes // unit)) * unit
 
 
-class GzipStream:
-    """A gzip stream in which blocks of zeros cost next to nothing. For one use, in one thread."""
-
-    def __init__(self) -> None:
-        self._deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-        zeros = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
-        self._zeros = zeros.compress(_ZEROS) + zeros.flush(zlib.Z_FULL_FLUSH)
-        self._flushed = True
-        self._crc = 0
-        self._size = 0
-
-    def begin(self) -> bytes:
-        """The head."""
-        return _GZIP_HEAD
-
-    def add(self, data: bytes) -> bytes:
-        """The next data, compressed as far as it can be told yet."""
-        self._crc = zlib.crc32(data, self._crc)
-        self._size += len(data)
-        if len(data) == BLOCK_BYTES and data == _ZEROS:
-            before = b"" if self._flushed else self._deflate.flush(zlib.Z_FULL_FLUSH)
-            self._flushed = True
-            return before + self._zeros
-        self._flushed = False
-        return self._deflate.compress(data)
-
-    def end(self) -> bytes:
-        """What is left, and the checksum."""
-        return self._deflate.flush() + struct.pack("<II", self._crc, self._size & 0xFFFFFFFF)
-
-
 def tar_gz(
     file: BinaryIO, unit: int = DISK_UNIT_BYTES, read: Callable[[int], None] = lambda _: None
 ) -> Iterator[bytes]:
@@ -636,23 +589,38 @@ def tar_gz(
     :raises OSError: it cannot be read, or changed its size meanwhile.
     """
     file_bytes = os.fstat(file.fileno()).st_size
+    zeros = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+    empty = zeros.compress(_ZEROS) + zeros.flush(zlib.Z_FULL_FLUSH)
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
+    crc, size, flushed = 0, 0, True
+    yield _GZIP_HEAD
+    for data in _tar(file, file_bytes, unit, read):
+        crc, size = zlib.crc32(data, crc), size + len(data)
+        if data == _ZEROS:
+            yield empty if flushed else deflate.flush(zlib.Z_FULL_FLUSH) + empty
+            flushed = True
+        else:
+            yield deflate.compress(data)
+            flushed = False
+    yield deflate.flush() + struct.pack("<II", crc, size & 0xFFFFFFFF)
+
+
+def _tar(file: BinaryIO, file_bytes: int, unit: int, read: Callable[[int], None]) -> Iterator[bytes]:
+    """The archive as it is before it is compressed."""
+    done = 0
     head = tarfile.TarInfo(FILE_NAME)
     head.size = disk_size(file_bytes, unit)
     head.mode = 0o644
-    stream, done = GzipStream(), 0
-    yield stream.begin() + stream.add(head.tobuf(tarfile.GNU_FORMAT))
+    yield head.tobuf(tarfile.GNU_FORMAT)
     while block := file.read(BLOCK_BYTES):
         done += len(block)
         read(done)
-        yield stream.add(block)
+        yield block
     if done != file_bytes:
         raise OSError(f"{file.name} changed its size while it was read")
     # The end of the archive: two empty blocks, filled up to a record.
     padding = head.size - done
-    end = -(_TAR_BLOCK + head.size + 2 * _TAR_BLOCK) % tarfile.RECORDSIZE + 2 * _TAR_BLOCK
-    padding += end
+    padding += -(_TAR_BLOCK + head.size + 2 * _TAR_BLOCK) % tarfile.RECORDSIZE + 2 * _TAR_BLOCK
     while padding > 0:
-        block = _ZEROS[: min(BLOCK_BYTES, padding)]
-        padding -= len(block)
-        yield stream.add(block)
-    yield stream.end()
+        yield _ZEROS[:padding]
+        padding -= BLOCK_BYTES

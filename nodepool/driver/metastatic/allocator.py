@@ -3,15 +3,14 @@
 
 One task of the provider's scheduler. A pass takes in what has changed, decides with `nodepool.plan.backing`, and
 writes. Every write is fenced by the version of the backing node, so launchers that share a provider may all do this at
-the same time: of two that give away the same slot, one fails and looks again. First `SlotAllocator`, then how nodes of
-fulfilled backing requests become ours.
+the same time: of two that give away the same slot, one fails and looks again.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
     from nodepool.model.request import NodeRequest
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Next pass after ZooKeeper did not do what we wanted.
@@ -41,6 +41,9 @@ ZK_RETRY_SECONDS: Final = 2.0
 NOTE_IDLE_SECONDS: Final = 30.0
 #: In one pass: whoever waits for a slot meanwhile shall not wait for long.
 MOST_RELEASES: Final = 100
+#: Somebody may hold the lock of a new backing node for a moment, e.g. a command (reference/zookeeper 3).
+CLAIM_SECONDS: Final = 30.0
+CLAIM_RETRY_SECONDS: Final = 0.5
 #: A pass without any event, the safety net.
 LONGEST_PASS_PAUSE_SECONDS: Final = 60.0
 
@@ -65,6 +68,7 @@ class SlotAllocator:
     def __init__(
         self,
         zk: ZooKeeper,
+        cache: NodepoolCache,
         provider_name: str,
         rules: Mapping[BackingKind, Rules],
         scheduler: Scheduler,
@@ -74,13 +78,17 @@ class SlotAllocator:
         clock: Callable[[], float] = wall_time,
     ) -> None:
         self._zk = zk
+        self._cache = cache
+        #: Identifier of our locks.
+        self._owner = owner_of(provider_name)
+        self._clock = clock
         self._rules = rules
         self._scheduler = scheduler
         self.log = log
         self._served_again = served_again
         self._slot_lost = slot_lost
-        self.slot_requests = SlotRequests()
-        self._holds = BackingHolds(zk, clock)
+        self.slot_requests = SlotRequests(self.start)
+        self._holds = BackingHolds(zk, cache, clock)
         self._lock = threading.Lock()
         self._task: _Passes | None = None
         self._idle = threading.Event()
@@ -88,22 +96,22 @@ class SlotAllocator:
         self._sweep_wanted = threading.Event()
         #: Passes that have ended. For tests.
         self.passes = 0
-        owner = owner_of(provider_name)
-        self.view = BackingView(zk, provider_name, rules.keys(), self._holds.of_node, self.wake, log, clock)
-        self.requests = BackingRequests(zk, owner, log, self.wake)
-        self._claims = Claims(zk, owner, self.view, self.requests, self.slot_requests, self._holds, rules, log, clock)
-        if zk.cache is not None:
-            zk.cache.maintenance.add_listener(self.wake)
+        self.view = BackingView(zk, cache, provider_name, rules.keys(), self._holds.of_node, self.wake, log, clock)
+        self.requests = BackingRequests(zk, cache, self._owner, log, self.wake)
+        #: Nodes that looked as if they were left behind, at the last sweep.
+        self._left_behind: SeenTwice[str] = SeenTwice()
+        cache.maintenance.add_listener(self.wake)
 
     # -- other threads --
 
     def start(self) -> None:
-        """Begin to work in the scheduler's threads; again is fine. Does not block."""
+        """Begin to work in the scheduler's threads, or have a pass now. Any thread; does not block."""
         with self._lock:
             if self._task is None:
                 task = _Passes(self.step)
                 if self._scheduler.add(task):
                     self._task = task
+        self.wake()
 
     def wake(self) -> None:
         """Ask for a pass now. Does not block."""
@@ -123,8 +131,7 @@ class SlotAllocator:
 
     def close(self) -> None:
         """The scheduler has ended: take back what was requested. May block."""
-        if self._zk.cache is not None:
-            self._zk.cache.maintenance.remove_listener(self.wake)
+        self._cache.maintenance.remove_listener(self.wake)
         self.view.close()
         self.requests.close()
 
@@ -133,40 +140,9 @@ class SlotAllocator:
         self._sweep_wanted.set()
         self.wake()
 
-    def wait_for_slot(self, slot_request: SlotRequest) -> None:
-        """A node needs a slot; ``slot_request.wake`` is called when it has one, or will not get one."""
-        self.slot_requests.add(slot_request)
-        self.start()
-        self.wake()
-
-    def stop_waiting(self, node_ids: Collection[str]) -> None:
-        """These nodes shall not go on waiting for a backing node that nobody has begun to make."""
-        self.slot_requests.stop_waiting(node_ids)
-        self.wake()
-
     def held_labels(self, labels: Iterable[MetastaticLabel]) -> dict[str, Reason]:
         """T-13: those that are not served now, and why."""
         return self._holds.of_labels(label.kind for label in labels)
-
-    def launch_ended(self, node_id: str) -> None:
-        """A node waits no more; nor may its backing request, if nobody else does."""
-        self.slot_requests.drop(node_id)
-        self.wake()
-
-    def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
-        """A node needs its slot no more, although its znode stays.
-
-        :param wake: called when `SlotRequests.is_given_back` is true.
-        """
-        self.slot_requests.give_back(node_id, wake)
-        self.start()
-        self.wake()
-
-    def scan_failed(self, node_id: str) -> None:
-        """T-11: nobody answers on the backing node where this node has its slot."""
-        self.slot_requests.note_failed_scan(node_id)
-        self.start()
-        self.wake()
 
     # -- the task --
 
@@ -192,13 +168,12 @@ class SlotAllocator:
         :return: seconds until the next is due without an event.
         :raises ZKException: it is not complete.
         """
-        cache = self._zk.cache
-        if cache is None or not (cache.nodes.ready.is_set() and cache.requests.ready.is_set()):
+        if not (self._cache.nodes.ready.is_set() and self._cache.requests.ready.is_set()):
             return WHEN_WOKEN_SECONDS
         self.view.update()
         self.requests.find_unanswered()
         waits = [LONGEST_PASS_PAUSE_SECONDS]
-        waits.append(self._claims.follow())
+        waits.append(self._follow())
         # Those who come later have their turn with the next pass: they may find a slot that is free now.
         waiting = self.slot_requests.waiting()
         # Whoever gives a slot back has told before that nobody answers there: that comes first.
@@ -215,7 +190,7 @@ class SlotAllocator:
             waits.append(self._release())
             if self._sweep_wanted.is_set():
                 self._sweep_wanted.clear()
-                self._claims.sweep()
+                self._sweep()
                 self.view.check_hidden()
         waits.append(self.requests.delete_ended())
         return 0.0 if self.view.is_behind() else min(waits)
@@ -405,56 +380,19 @@ class SlotAllocator:
         self.log.info("Released backing node %s of label %s: %s", entry.id, entry.data.label, reason)
         return True
 
+    # -- nodes of fulfilled backing requests become ours (T-3) --
 
-# `Claims`: makes nodes of fulfilled backing requests ours, and unlocks what was left behind (rule T-3).
-
-#: Somebody may hold the lock of a new backing node for a moment, e.g. a command (reference/zookeeper 3).
-CLAIM_SECONDS: Final = 30.0
-CLAIM_RETRY_SECONDS: Final = 0.5
-
-
-class Claims:
-    """Part of the `SlotAllocator`'s pass.
-
-    :param owner: identifier of our locks.
-    :param clock: seconds since the epoch.
-    """
-
-    def __init__(
-        self,
-        zk: ZooKeeper,
-        owner: str,
-        view: BackingView,
-        requests: BackingRequests,
-        slot_requests: SlotRequests,
-        holds: BackingHolds,
-        rules: Mapping[BackingKind, Rules],
-        log: Log,
-        clock: Callable[[], float],
-    ) -> None:
-        self._zk = zk
-        self._owner = owner
-        self._view = view
-        self._requests = requests
-        self._slot_requests = slot_requests
-        self._holds = holds
-        self._rules = rules
-        self._clock = clock
-        self.log = log
-        #: Nodes that looked as if they were left behind, at the last sweep.
-        self._left_behind: SeenTwice[str] = SeenTwice()
-
-    def follow(self) -> float:
+    def _follow(self) -> float:
         """See what has become of the open requests; seconds until a claim is to be tried again."""
         waits = [CLAIM_SECONDS]
-        for opened in list(self._requests.open.values()):
-            request = self._requests.look(opened.id)
+        for opened in list(self.requests.open.values()):
+            request = self.requests.look(opened.id)
             if request is None:
                 self._failed(opened, "is gone")
-                self._requests.forget(opened.id)
+                self.requests.open.pop(opened.id, None)
             elif request.state == states.FAILED:
                 self._failed(opened, "failed: every pool declined it")
-                self._requests.end(opened.id)
+                self.requests.end(opened.id)
             elif request.state == states.FULFILLED:
                 self._holds.note_declined(opened.kind, ())
                 if not self._fulfilled(opened, request):
@@ -467,7 +405,7 @@ class Claims:
         """T-4."""
         text = f"backing request {opened.id} for label {opened.kind.backing_label} {what}"
         self.log.warning("%s", text)
-        self._slot_requests.fail_request(opened.id, lambda: LaunchStatusException(text))
+        self.slot_requests.fail_request(opened.id, lambda: LaunchStatusException(text))
 
     def _fulfilled(self, opened: OpenRequest, request: NodeRequest) -> bool:
         """Claim the node of a request; False = not yet."""
@@ -477,7 +415,7 @@ class Claims:
             if data is None or data.owner != self._owner:
                 self._failed(opened, f"got node(s) {request.nodes}, but somebody else took them")
             # Else the answer to our claim was lost, and it is ours.
-            self._requests.end(opened.id)
+            self.requests.end(opened.id)
             return True
         try:
             self._claim(opened, node)
@@ -488,19 +426,19 @@ class Claims:
                 self.log.info("Backing node %s cannot be locked now: %s", node.id, conflict)
                 return False
             self._failed(opened, f"got node {node.id}, but it cannot be locked: {conflict}")
-        self._requests.end(opened.id)
+        self.requests.end(opened.id)
         return True
 
     def _claim(self, opened: OpenRequest, node: Node) -> None:
         """T-3: lock for good, ``user_data`` and `in-use`, in one write, together with those who wait for it."""
         slots = self._rules[opened.kind].slots
-        waiting = self._slot_requests.first(opened.kind, slots)
+        waiting = self.slot_requests.first(opened.kind, slots)
         nodes: list[str | None] = [slot_request.node_id for slot_request in waiting]
         nodes += [None] * (slots - len(nodes))
         data = BackingData(self._owner, opened.kind.label, slots, False, self._clock(), tuple(nodes))
         node.state = states.IN_USE
         node.user_data = data.encode()
-        self._view.trust(self._zk.nodes.lock_for_good(node, self._owner))
+        self.view.trust(self._zk.nodes.lock_for_good(node, self._owner))
         self.log.info(
             "Backing node %s of label %s (request %s): %d slot(s) for label %s, %d taken",
             node.id,
@@ -510,13 +448,13 @@ class Claims:
             opened.kind.label,
             len(waiting),
         )
-        self._view.update()
+        self.view.update()
         for slot, slot_request in enumerate(waiting):
-            self._slot_requests.place(slot_request, node, slot)
+            self.slot_requests.place(slot_request, node, slot)
 
     # -- what was left behind --
 
-    def sweep(self) -> None:
+    def _sweep(self) -> None:
         """Release locks of this provider on nodes that are no backing nodes (any more).
 
         Our own writes leave none. Older launchers lock, mark and unlock one after the other, and may be killed in
@@ -536,11 +474,11 @@ class Claims:
         data = BackingData.decode(node.user_data)
         if node.requestor != self._owner and (data is None or data.owner != self._owner):
             return False
-        if node_id in self._view.entries or self._view.guests_of(node_id) or not self._zk.isNodeLocked(node):
+        if node_id in self.view.entries or self.view.guests_of(node_id) or not self._zk.isNodeLocked(node):
             return False
         if data is not None and self._zk.nodes.existing(user for user in data.nodes if user is not None):
             return False
-        if node.state == states.READY and node.allocated_to and self._requests.look(node.allocated_to) is not None:
+        if node.state == states.READY and node.allocated_to and self.requests.look(node.allocated_to) is not None:
             return False
         holder = self._zk.nodes.lock_holder(node_id)
         return holder is not None and holder[1] == self._owner

@@ -28,9 +28,9 @@ from nodepool.plan.backing import Backing, BackingKind
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.model.maintenance import MaintenanceRecords
     from nodepool.model.node import Node
     from nodepool.model.reasons import Reason
+    from nodepool.zk.caches import NodepoolCache
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Nodes in these states have not stored yet where they are.
@@ -69,6 +69,7 @@ class BackingView:
     def __init__(
         self,
         zk: ZooKeeper,
+        cache: NodepoolCache,
         provider_name: str,
         kinds: Collection[BackingKind],
         is_held: Callable[[Node, str], bool],
@@ -77,7 +78,7 @@ class BackingView:
         clock: Callable[[], float],
     ) -> None:
         self._zk = zk
-        self._nodes = zk.cache.nodes if zk.cache is not None else None
+        self._nodes = cache.nodes
         self._provider_name = provider_name
         self._owner = owner_of(provider_name)
         #: As it stands in ``user_data``.
@@ -101,18 +102,16 @@ class BackingView:
         self._made_for: dict[str, str] = {}
         #: Contenders that are known to be ours.
         self._ours: dict[str, str] = {}
-        if self._nodes is not None:
-            self._nodes.add_listener(self._note)
+        self._nodes.add_listener(self._note)
 
     def close(self) -> None:
         """Follow the cache no more."""
-        if self._nodes is not None:
-            self._nodes.remove_listener(self._note)
+        self._nodes.remove_listener(self._note)
 
     # -- cache thread --
 
     def _note(self, node_id: str) -> None:
-        node = self._nodes.get(node_id) if self._nodes is not None else None
+        node = self._nodes.get(node_id)
         if node is None:
             # Always noted: a pass may be about to put this node where it is looked for here (see `is_behind`).
             self._changes.note(node_id)
@@ -140,8 +139,6 @@ class BackingView:
 
     def update(self) -> None:
         """Take in what has changed. Blocks for a look at the lock of each backing node that is new."""
-        if self._nodes is None:
-            return
         changed = self._changes.take()
         if "" in changed:
             changed = {*self._nodes.ids(), *self.entries, *self._places, *self._backings_of, *self._made_for}
@@ -166,10 +163,8 @@ class BackingView:
 
         A node may go after `update` found it and before it is known to be on a backing node. Nobody is woken then.
         """
-        nodes = self._nodes
-        return nodes is not None and any(
-            nodes.get(node_id) is None and self._is_known(node_id) for node_id in self._changes.pending()
-        )
+        pending = self._changes.pending()
+        return any(self._nodes.get(node_id) is None and self._is_known(node_id) for node_id in pending)
 
     def _place(self, node_id: str, node: Node | None, dirty: set[str]) -> None:
         """Note where a requested node says it is."""
@@ -210,7 +205,7 @@ class BackingView:
 
     def _our_contender(self, node_id: str) -> str | None:
         """Path of the contender that holds a node's lock, if that is this provider."""
-        names = self._nodes.contenders(node_id) if self._nodes is not None else []
+        names = self._nodes.contenders(node_id)
         if not names:
             return None
         if names[0] not in self._ours:
@@ -285,7 +280,7 @@ class BackingView:
             self._backings_of.setdefault(node_id, set()).add(entry.id)
 
     def _is_on(self, node_id: str | None, entry: Entry) -> bool:
-        if node_id is None or self._nodes is None:
+        if node_id is None:
             return False
         if node_id in self._hidden:
             return True
@@ -303,7 +298,7 @@ class BackingView:
             if entry.holders[slot] is not None:
                 return False
             # One that the cache has is not here.
-            if node_id is not None and (self._nodes is None or self._nodes.get(node_id) is None):
+            if node_id is not None and self._nodes.get(node_id) is None:
                 gone.append(node_id)
         hidden = self._zk.nodes.existing(gone)
         if hidden:
@@ -401,6 +396,7 @@ class BackingRequests:
     def __init__(
         self,
         zk: ZooKeeper,
+        cache: NodepoolCache,
         owner: str,
         log: Log,
         on_change: Callable[[], None],
@@ -417,17 +413,12 @@ class BackingRequests:
         self._ended: dict[str, float] = {}
         #: event id -> kind, of requests whose creation gave no answer.
         self._unanswered: dict[str, BackingKind] = {}
-        if zk.cache is not None:
-            zk.cache.requests.add_listener(self._note)
+        self._cache = cache.requests
+        self._cache.add_listener(self._note)
 
     def _note(self, request_id: str) -> None:
         if not request_id or request_id in self.open:
             self._on_change()
-
-    @property
-    def busy(self) -> bool:
-        """Is there anything left to do?"""
-        return bool(self.open or self._ended or self._unanswered)
 
     def of(self, kind: BackingKind) -> list[str]:
         """Ids of open requests for one kind of backing node, oldest first."""
@@ -471,8 +462,7 @@ class BackingRequests:
 
     def look(self, request_id: str) -> NodeRequest | None:
         """The request as it is now; None = it is gone. Blocks only if the cache does not have it."""
-        cached = None if self._zk.cache is None else self._zk.cache.requests.get(request_id)
-        return cached or self._zk.getNodeRequest(request_id)
+        return self._cache.get(request_id) or self._zk.getNodeRequest(request_id)
 
     def end(self, request_id: str) -> None:
         """Nothing more is wanted of a request that has ended: it will be deleted."""
@@ -483,10 +473,6 @@ class BackingRequests:
         """Take back a request that nobody waits for; blocks for a round trip."""
         self.log.info("Withdrawing request %s: no node waits for it any more", request_id)
         self._delete(request_id)
-        self.open.pop(request_id, None)
-
-    def forget(self, request_id: str) -> None:
-        """It is gone."""
         self.open.pop(request_id, None)
 
     def delete_ended(self) -> float:
@@ -502,8 +488,7 @@ class BackingRequests:
 
     def close(self) -> None:
         """Take everything back. What cannot be deleted goes with the session."""
-        if self._zk.cache is not None:
-            self._zk.cache.requests.remove_listener(self._note)
+        self._cache.remove_listener(self._note)
         self.find_unanswered()
         for request_id in [*self.open, *self._ended]:
             try:
@@ -523,12 +508,12 @@ DECLINED_SECONDS: Final = 60.0
 class BackingHolds:
     """Notes are written by one thread; any thread may ask. Nothing blocks.
 
-    :param zk: with a cache.
     :param clock: seconds since the epoch.
     """
 
-    def __init__(self, zk: ZooKeeper, clock: Callable[[], float]) -> None:
+    def __init__(self, zk: ZooKeeper, cache: NodepoolCache, clock: Callable[[], float]) -> None:
         self._zk = zk
+        self._maintenance = cache.maintenance
         self._clock = clock
         #: Pools that declined to make a backing node, and until when that counts.
         self._declined: dict[BackingKind, tuple[frozenset[str], float]] = {}
@@ -537,12 +522,7 @@ class BackingHolds:
     @property
     def active(self) -> bool:
         """Is anything out of service at all?"""
-        return bool(self._records)
-
-    @property
-    def _records(self) -> MaintenanceRecords:
-        cache = self._zk.cache
-        return {} if cache is None else cache.maintenance.snapshot()
+        return bool(self._maintenance.snapshot())
 
     def note_declined(self, kind: BackingKind, pool_ids: Collection[str]) -> None:
         """These pools declined a backing request that is still open; empty = there is none, or it was served."""
@@ -561,7 +541,7 @@ class BackingHolds:
 
     def of_labels(self, kinds: Iterable[BackingKind]) -> dict[str, Reason]:
         """Labels for which there is no slot, and nobody makes a backing node now."""
-        records = self._records
+        records = self._maintenance.snapshot()
         # Those of static hosts keep no pool from making a node, and may stay for weeks.
         if all(kind == "host" for kind, _ in records):
             return {}
@@ -579,10 +559,10 @@ class BackingHolds:
 
     def of_node(self, node: Node, backing_label: str) -> bool:
         """Does a backing node get no new nodes?"""
-        return maintenance.of_node(self._records, node, backing_label, self._clock()) is not None
+        return maintenance.of_node(self._maintenance.snapshot(), node, backing_label, self._clock()) is not None
 
     def next_end(self) -> float:
         """Seconds until a record ends by itself."""
         now = self._clock()
-        end = maintenance.next_end(self._records, now)
+        end = maintenance.next_end(self._maintenance.snapshot(), now)
         return math.inf if end is None else end - now

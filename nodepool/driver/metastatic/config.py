@@ -22,7 +22,7 @@ import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings
+from nodepool.driver.config import ConfigPool, ImageSettings, LabelSettings, Problem, section_check
 from nodepool.driver.framework.sections import LaunchingProviderConfig
 from nodepool.driver.metastatic.slots import MAX_SLOTS
 from nodepool.exceptions import ConfigError
@@ -127,51 +127,7 @@ class MetastaticPool(ConfigPool):
             self.labels[data["name"]] = MetastaticLabel(self, data)
 
 
-def _refuse_contradictions(provider: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
-    problems = [v.Invalid(text, path=path) for path, text in contradictions(provider)]
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider
-
-
-class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
-    """One ``providers[]`` section with ``driver: metastatic``."""
-
-    checks: ClassVar[tuple[Any, ...]] = (_refuse_contradictions,)
-
-    launch_retries: int = key(
-        Whole(1),
-        3,
-        "Attempts in all to get a slot. One fails when the request for a backing node fails, or when the backing node "
-        "does not answer.",
-    )
-    launch_timeout: float = key(
-        SECONDS, 3600.0, "Limit of one attempt; it includes the wait for a new backing node.", unit="seconds"
-    )
-    boot_timeout: float = key(SECONDS, 120.0, "Limit of the scan of host keys.", unit="seconds")
-    rate: None = key(Number(0), None, "Accepted, without effect.", read=False)
-    _pools: dict[str, MetastaticPool] = key(Sections(MetastaticPool), None, "Slices of the provider.", name="pools")
-
-    def rules(self) -> dict[BackingKind, Rules]:
-        """Of every kind of backing node that some label needs."""
-        return {label.kind: label.rules for pool in self._pools.values() for label in pool.labels.values()}
-
-    def load(self, newconfig: Config) -> None:
-        """Parse the section.
-
-        :raises ConfigError: labels contradict each other, or those of the metastatic providers that were read before.
-        """
-        others = [other for other in newconfig.providers.values() if isinstance(other, MetastaticProviderConfig)]
-        for _, problem in contradictions(self.provider, [other.provider for other in others]):
-            raise ConfigError(f"provider {self.name}: {problem}")
-        super().load(newconfig)
-
-
-def contradictions(
-    provider: dict[str, Any], others: Iterable[dict[str, Any]] = ()
-) -> Iterator[tuple[list[Hashable], str]]:
+def contradictions(provider: dict[str, Any], others: Iterable[dict[str, Any]] = ()) -> Iterator[Problem]:
     """Labels that do not fit together: path inside the provider section, and what is wrong.
 
     :param others: sections of other metastatic providers.
@@ -202,7 +158,7 @@ def contradictions(
                 )
 
 
-def _too_short(path: list[Hashable], data: Mapping[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
+def _too_short(path: list[Hashable], data: Mapping[str, Any]) -> Iterator[Problem]:
     max_age, retention = data.get("max-age"), data.get("min-retention-time", 0)
     if max_age is not None and max_age < retention:
         yield (
@@ -234,3 +190,36 @@ def _labels(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], dict[str
 
 def _text(value: Any) -> str:
     return "not set" if value is None else str(value)
+
+
+class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
+    """One ``providers[]`` section with ``driver: metastatic``."""
+
+    checks: ClassVar[tuple[Any, ...]] = (section_check(contradictions, every=True),)
+
+    launch_retries: int = key(
+        Whole(1),
+        3,
+        "Attempts in all to get a slot. One fails when the request for a backing node fails, or when the backing node "
+        "does not answer.",
+    )
+    launch_timeout: float = key(
+        SECONDS, 3600.0, "Limit of one attempt; it includes the wait for a new backing node.", unit="seconds"
+    )
+    boot_timeout: float = key(SECONDS, 120.0, "Limit of the scan of host keys.", unit="seconds")
+    rate: None = key(Number(0), None, "Accepted, without effect.", read=False)
+    _pools: dict[str, MetastaticPool] = key(Sections(MetastaticPool), None, "Slices of the provider.", name="pools")
+
+    def rules(self) -> dict[BackingKind, Rules]:
+        """Of every kind of backing node that some label needs."""
+        return {label.kind: label.rules for pool in self._pools.values() for label in pool.labels.values()}
+
+    def load(self, newconfig: Config) -> None:
+        """Parse the section.
+
+        :raises ConfigError: labels contradict each other, or those of the metastatic providers that were read before.
+        """
+        others = [other for other in newconfig.providers.values() if isinstance(other, MetastaticProviderConfig)]
+        for _, problem in contradictions(self.provider, [other.provider for other in others]):
+            raise ConfigError(f"provider {self.name}: {problem}")
+        super().load(newconfig)

@@ -36,10 +36,6 @@ class MetastaticProvider(StateMachineProvider):
     adapter: MetastaticAdapter
     provider: MetastaticProviderConfig
 
-    def __init__(self, adapter: MetastaticAdapter, provider_config: MetastaticProviderConfig) -> None:
-        super().__init__(adapter, provider_config)
-        self._allocator: SlotAllocator | None = None
-
     def start(self, zk_conn: ZooKeeper) -> None:
         """Begin to look after backing nodes; does not block.
 
@@ -48,37 +44,37 @@ class MetastaticProvider(StateMachineProvider):
         super().start(zk_conn)
         if zk_conn.cache is not None:
             rules = self.provider.rules()
-            self._allocator = SlotAllocator(
-                zk_conn, self.name, rules, self.scheduler, self.log, self.wake_workers, self.lost.ended
+            self.adapter.allocator = SlotAllocator(
+                zk_conn, zk_conn.cache, self.name, rules, self.scheduler, self.log, self.wake_workers, self.lost.ended
             )
-        self.adapter.begin(zk_conn, self._allocator)
-        if self._allocator is not None:
-            self._allocator.start()
+        self.adapter.zk = zk_conn
+        if self.adapter.allocator is not None:
+            self.adapter.allocator.start()
 
     def idle(self) -> None:
         super().idle()
-        if self._allocator is not None:
-            self._allocator.idle()
+        if self.adapter.allocator is not None:
+            self.adapter.allocator.idle()
 
     def stop(self) -> None:
-        if self._allocator is not None:
-            self._allocator.drain()
+        if self.adapter.allocator is not None:
+            self.adapter.allocator.drain()
         super().stop()
 
     def heldLabels(self, pool_name: str) -> Mapping[str, Reason]:
         """T-13."""
-        pool = self.provider.pools.get(pool_name)
-        return {} if self._allocator is None or pool is None else self._allocator.held_labels(pool.labels.values())
+        pool, allocator = self.provider.pools.get(pool_name), self.adapter.allocator
+        return {} if allocator is None or pool is None else allocator.held_labels(pool.labels.values())
 
     def stopWaiting(self, node_ids: Collection[str]) -> None:
         """T-13: launches that wait for a backing node that nobody has begun to make."""
-        if self._allocator is not None:
-            self._allocator.stop_waiting(node_ids)
+        if self.adapter.allocator is not None:
+            self.adapter.allocator.slot_requests.stop_waiting(node_ids)
 
     def launch_ended(self, launch: NodeLaunch) -> None:
         super().launch_ended(launch)
-        if self._allocator is not None:
-            self._allocator.launch_ended(launch.node.key)
+        if self.adapter.allocator is not None:
+            self.adapter.allocator.slot_requests.drop(launch.node.key)
 
 
 # `MetastaticAdapter`: the "cloud" whose instances are slots of backing nodes.
@@ -134,7 +130,7 @@ class WaitForSlot(StateMachine):
             self._ticket = SlotRequest(node_id, self._label.kind, self.wake, self._log)
             self.state = "waiting for a slot"
             self.next_advance_seconds = WAITING_SECONDS
-            self._allocator.wait_for_slot(self._ticket)
+            self._allocator.slot_requests.add(self._ticket)
             return None
         if self._ticket.error is not None:
             raise self._ticket.error
@@ -165,7 +161,7 @@ class GiveSlotBack(StateMachine):
             if self._adapter.stays(node_id):
                 self.state = "giving the slot back"
                 self.next_advance_seconds = WAITING_SECONDS
-                allocator.give_back(node_id, self.wake)
+                allocator.slot_requests.give_back(node_id, self.wake)
             else:
                 self.complete = True
         elif allocator.slot_requests.is_given_back(node_id):
@@ -180,14 +176,10 @@ class MetastaticAdapter(Adapter):
     def __init__(self, provider_config: MetastaticProviderConfig) -> None:
         super().__init__(provider_config)
         self._provider_name = provider_config.name
-        self._zk: ZooKeeper | None = None
-        #: None = not started, or in a command.
+        #: None = the provider was not started.
+        self.zk: ZooKeeper | None = None
+        #: None = likewise, or in a command.
         self.allocator: SlotAllocator | None = None
-
-    def begin(self, zk: ZooKeeper, allocator: SlotAllocator | None) -> None:
-        """The provider was started."""
-        self._zk = zk
-        self.allocator = allocator
 
     def getCreateStateMachine(
         self,
@@ -208,7 +200,7 @@ class MetastaticAdapter(Adapter):
 
     def stays(self, node_id: str) -> bool:
         """Is there a node that will not go soon?"""
-        cache = None if self._zk is None else self._zk.cache
+        cache = None if self.zk is None else self.zk.cache
         node = None if cache is None else cache.nodes.get(node_id)
         return node is not None and node.state not in (states.DELETING, states.DELETED)
 
@@ -217,7 +209,7 @@ class MetastaticAdapter(Adapter):
         return list(self._instances())
 
     def _instances(self) -> Iterator[Instance]:
-        for node in self._zk.nodeIterator() if self._zk is not None else ():
+        for node in self.zk.nodeIterator() if self.zk is not None else ():
             place = slots.place_of(node) if node.provider == self._provider_name else None
             if place is not None:
                 instance = Instance()
@@ -236,7 +228,7 @@ class MetastaticAdapter(Adapter):
 
     def notifyNodescanFailure(self, label: LabelSettings, external_id: Any) -> None:
         if self.allocator is not None:
-            self.allocator.scan_failed(str(external_id))
+            self.allocator.slot_requests.note_failed_scan(str(external_id))
 
     def stop(self) -> None:
         if self.allocator is not None:

@@ -43,9 +43,13 @@ Waiting = dict["BackingKind", dict[str, SlotRequest]]
 
 
 class SlotRequests:
-    """Any thread; ``_lock`` guards everything and is not held across calls to others."""
+    """What launches and deletions want. Any thread; ``_lock`` guards everything and is not held across calls to others.
 
-    def __init__(self) -> None:
+    :param on_change: called when there is something to do; must not block.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
         self._lock = threading.Lock()
         self._waiting: dict[str, SlotRequest] = {}
         #: Those who wait no longer if nobody has begun to make their backing node.
@@ -68,6 +72,7 @@ class SlotRequests:
         """A node waits; what it waited for before is forgotten."""
         with self._lock:
             self._waiting[slot_request.node_id] = slot_request
+        self._on_change()
 
     def waiting(self) -> Waiting:
         """Those who wait now."""
@@ -117,6 +122,7 @@ class SlotRequests:
         """These nodes shall not go on waiting for a backing node that nobody has begun to make."""
         with self._lock:
             self._stopped.update(node_ids)
+        self._on_change()
 
     def take_stopped(self) -> set[str]:
         """Nodes of which this was said since the last time."""
@@ -129,14 +135,19 @@ class SlotRequests:
         with self._lock:
             self._waiting.pop(node_id, None)
             self._placed.pop(node_id, None)
+        self._on_change()
 
     # -- giving a slot back --
 
     def give_back(self, node_id: str, wake: Callable[[], None]) -> None:
-        """A node gives its slot back, wherever it is."""
+        """A node needs its slot no more, although its znode stays.
+
+        :param wake: called when `is_given_back` is true.
+        """
         with self._lock:
             self._waiting.pop(node_id, None)
             self._given_back[node_id] = wake
+        self._on_change()
 
     def given_back(self) -> list[str]:
         with self._lock:
@@ -157,8 +168,10 @@ class SlotRequests:
     # -- failed scans --
 
     def note_failed_scan(self, node_id: str) -> None:
+        """T-11: nobody answers on the backing node where this node has its slot."""
         with self._lock:
             self._failed_scans[node_id] = self._placed.get(node_id)
+        self._on_change()
 
     def failed_scans(self) -> dict[str, str | None]:
         """Nodes, and the backing node of each. None = it is where it has its slot now."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection
+from nodepool.driver.config import DEFAULT_PORT, ConfigPool, Connection, Problem, section_check
 from nodepool.driver.framework.key_schema import mappings
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES
 from nodepool.driver.framework.sections import DeclaredProviderConfig
@@ -138,19 +138,25 @@ class StaticPool(ConfigPool):
             self.labels.update(host.labels)
 
 
-def _refuse_duplicates(provider: dict[str, Any]) -> dict[str, Any]:
-    import voluptuous as v
-
-    problems = [v.Invalid(text, path=path) for path, text in duplicate_hosts(provider)]
-    if problems:
-        raise v.MultipleInvalid(problems)
-    return provider
+def duplicate_hosts(provider: dict[str, Any]) -> Iterator[Problem]:
+    """Hosts with the same name, user name and port: path inside the provider section, and what is wrong."""
+    seen: dict[HostId, str] = {}
+    for pool_index, pool in enumerate(provider.get("pools") or []):
+        for index, data in enumerate(pool.get("nodes") or []):
+            host = StaticNode(data).id
+            if host in seen:
+                text = (
+                    f"host {host} is in pool {seen[host]} already; name, username and connection-port together "
+                    "must be unique in a provider (max-parallel-jobs gives a host more slots)"
+                )
+                yield ["pools", pool_index, "nodes", index, "name"], text
+            seen.setdefault(host, pool.get("name", "?"))
 
 
 class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     """One ``providers[]`` section with ``driver: static``."""
 
-    checks: ClassVar[tuple[Any, ...]] = (_refuse_duplicates,)
+    checks: ClassVar[tuple[Any, ...]] = (section_check(duplicate_hosts, every=True),)
 
     quarantine_after: int = key(
         Whole(0),
@@ -160,7 +166,7 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
     _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "Slices of the provider.", name="pools")
 
     @classmethod
-    def without_effect(cls, section: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
+    def without_effect(cls, section: dict[str, Any]) -> Iterator[Problem]:
         """Hosts that are there again later on, where the last place counts, and hosts with an impossible port."""
         places: list[tuple[list[Hashable], Any, HostId]] = [
             (["pools", pool_index, "nodes", index, "name"], pool.get("name"), StaticNode(data).id)
@@ -190,18 +196,3 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
 
 def _is_impossible(port: Any) -> bool:
     return isinstance(port, int) and not 1 <= port <= MAX_PORT
-
-
-def duplicate_hosts(provider: dict[str, Any]) -> Iterator[tuple[list[Hashable], str]]:
-    """Hosts with the same name, user name and port: path inside the provider section, and what is wrong."""
-    seen: dict[HostId, str] = {}
-    for pool_index, pool in enumerate(provider.get("pools") or []):
-        for index, data in enumerate(pool.get("nodes") or []):
-            host = StaticNode(data).id
-            if host in seen:
-                text = (
-                    f"host {host} is in pool {seen[host]} already; name, username and connection-port together "
-                    "must be unique in a provider (max-parallel-jobs gives a host more slots)"
-                )
-                yield ["pools", pool_index, "nodes", index, "name"], text
-            seen.setdefault(host, pool.get("name", "?"))

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps one ready node in ZooKeeper for each free slot of the configured hosts (rules S).
 
-First the provider, then quarantines of hosts that fail, then checks of nodes that are handed out and returned, then
-what checks have shown of each host, then what the provider reports.
+First the provider, then its requests, then the way of a returned node back to `ready`, then what checks have shown of
+each host, and what the provider reports of it.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool import log_names
@@ -71,6 +71,17 @@ MAX_OWN_CHECKS: Final = 50
 SPARE_THREADS: Final = 4
 
 
+def _known(result: bool) -> Future[bool]:
+    future: Future[bool] = Future()
+    future.set_result(result)
+    return future
+
+
+#: Checks of ready nodes that need none: shared, because a result that is there never changes.
+_UNCHECKED: Final = _known(True)
+_GONE: Final = _known(False)
+
+
 class StaticProvider(Provider):
     """Hosts that exist already. It never launches.
 
@@ -103,18 +114,17 @@ class StaticProvider(Provider):
         self._workers: set[PoolWorkerView] = set()
         self._wall = wall
         self._monitor = HostMonitor(self._hosts, self.log, wall)
-        self._view = HostView(self._hosts, self._monitor)
         self._checking: set[HostId] = set()
         self._found: dict[HostId, HostFacts] = {}
         self._failed: dict[HostId, Exception] = {}
+        #: When hosts were quarantined first, in the row of failures that they are in or were in last.
+        self._quarantined_since: dict[HostId, float] = {}
         # Hosts that had nodes before us are looked at again, too (S-1).
         self._unverified = {host for host, spec in self._hosts.items() if spec.check}
         self._thread: threading.Thread | None = None
         self._checker: HostChecker
         self._quarantines: Quarantines
-        self._keeper: QuarantineKeeper
         self._registry: StaticRegistry
-        self._ready_checks: ReadyChecks
 
     # -- life --
 
@@ -134,13 +144,9 @@ class StaticProvider(Provider):
         """Everything that `start` does but the thread; then `run_once` may be called."""
         self.zk = zk_conn
         self._quarantines = Quarantines(zk_conn, self._hosts, self._wall)
-        self._keeper = QuarantineKeeper(self._quarantines, self._monitor, self._view, self.log)
         self._registry = StaticRegistry(zk_conn, self.name, self._hosts, self._quarantines, self._idle, self.log)
         slots = sum(spec.slots for spec in self._hosts.values())
         self._checker = HostChecker(f"StaticProvider-{self.name}", slots + SPARE_THREADS)
-        self._ready_checks = ReadyChecks(
-            self._registry, self._quarantines, self._checker, self._slot_empty, self.wake, self.log
-        )
 
     def idle(self) -> None:
         """Neither register nor deregister any more (S-13). Does not block."""
@@ -208,7 +214,7 @@ class StaticProvider(Provider):
             return UNKNOWN_SECONDS
         now = self._clock()
         self._take_results(now)
-        held = self._keeper.look(self._failed)
+        held = self._look_at_quarantines()
         if self._found:
             self._registry.register(self._found)
         nodes = self._registry.nodes()
@@ -221,7 +227,7 @@ class StaticProvider(Provider):
         }
         self._found.clear()
         self._failed.clear()
-        if self._view.has_news():
+        if self._monitor.has_news():
             self._wake_pools()
         return self._start_checks(plan, emptied, held, now)
 
@@ -256,6 +262,42 @@ class StaticProvider(Provider):
             # Of several slots that lost their nodes together one counts.
             if self._monitor.health(host).up is not False:
                 self._monitor.failed(host, reason, now)
+
+    def _look_at_quarantines(self) -> Mapping[HostId, Maintenance]:
+        """Compare the records with those of the pass before; quarantine hosts that fail too often (S-16).
+
+        :return: hosts that are out of service. One that was quarantined here is known with its record, a moment later.
+        :raises ZKException: it is not done; call it again.
+        """
+        before, held = self._monitor.held, self._quarantines.held()
+        for host, record in before.items():
+            if host not in held:
+                self._monitor.retry_now(host, forget=self._quarantines.ended_early(record))
+                self.log.info("Static host %s is not quarantined any more; it is checked now", host)
+        for host, record in held.items():
+            # What this launcher wrote was logged when it was written.
+            if host not in before and not (record.automatic and record.by == self._quarantines.by):
+                self.log.info("Static host %s is quarantined: %s", host, cause(record))
+        if held != before:
+            self._monitor.held = held
+        for host in self._failed:
+            if host not in held:
+                self._quarantine(host)
+        return held
+
+    def _quarantine(self, host: HostId) -> None:
+        seconds = self._monitor.quarantine_seconds(host)
+        if seconds is None:
+            return
+        health = self._monitor.health(host)
+        checks = "check" if health.row == 1 else "checks"
+        reason = f"{health.row} failed {checks} in a row, the last one: {health.text}"
+        since = self._quarantined_since.get(host)
+        if since is not None and since < health.since:
+            since = None
+        if self._quarantines.quarantine(host, reason, seconds, since=since):
+            self._quarantined_since[host] = since or self._quarantines.now()
+            self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
 
     def _apply(self, plan: StaticPlan) -> None:
         for node, comment in plan.hold:
@@ -362,141 +404,7 @@ class StaticProvider(Provider):
             self.wake()
 
     def check_alive(self, node: Node) -> Future[bool]:
-        """Start to check whether a ready node may be handed out (S-9, S-10, S-17); does not block."""
-        return self._ready_checks.start(node)
-
-    # -- what the framework asks --
-
-    def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
-        """Labels of each slot of a pool, in use or not."""
-        return [spec.labels for spec in self._hosts.values() if spec.pool == pool_name for _ in range(spec.slots)]
-
-    def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
-        """How many slots with the labels are in use, and which hosts are down. No I/O."""
-        return self._view.wait_reason(pool_name, labels, free)
-
-    def preflight(self) -> Iterator[CheckResult]:
-        """Every configured host is looked at; blocks for at most a minute and a host's timeout."""
-        return host_checks(self.name, self._hosts.values())
-
-    def hostStatus(self) -> list[HostStatus]:
-        """Every configured host. No I/O."""
-        return self._view.statuses(self._registry.index if self.zk is not None else None)
-
-    def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
-        with self._condition:
-            self._workers.add(poolworker)
-        return StaticNodeRequestHandler(poolworker, request)
-
-    def labelReady(self, name: Any) -> bool:
-        """Is there a host with this label? Name or label object."""
-        return getattr(name, "name", name) in self.provider.getSupportedLabels()
-
-    def cleanupNode(self, node_id: Any) -> None:
-        """A host stays as it is."""
-
-    def waitForNodeCleanup(self, node_id: Any) -> None:
-        """Nothing to wait for."""
-
-    def cleanupLeakedResources(self) -> None:
-        """There is nothing that could leak."""
-
-    def listNodes(self) -> list[Any]:
-        return []
-
-
-# Quarantines hosts that fail, and has those checked at once whose quarantine is over (rule S-16).
-
-
-class QuarantineKeeper:
-    """Owned by the provider's thread."""
-
-    def __init__(self, quarantines: Quarantines, monitor: HostMonitor, view: HostView, log: logging.Logger) -> None:
-        self._quarantines = quarantines
-        self._monitor = monitor
-        self._view = view
-        self.log = log
-        #: When hosts were quarantined first, in the row of failures that they are in or were in last.
-        self._since: dict[HostId, float] = {}
-
-    def look(self, failed: Iterable[HostId]) -> Mapping[HostId, Maintenance]:
-        """Compare the records with those of the pass before; quarantine hosts that fail too often.
-
-        :param failed: hosts that failed a check since the pass before.
-        :return: hosts that are out of service. One that was quarantined here is known with its record, a moment later.
-        :raises ZKException: it is not done; call it again.
-        """
-        before, held = self._view.held, self._quarantines.held()
-        for host, record in before.items():
-            if host not in held:
-                self._monitor.retry_now(host, forget=self._quarantines.ended_early(record))
-                self.log.info("Static host %s is not quarantined any more; it is checked now", host)
-        for host, record in held.items():
-            # What this launcher wrote was logged when it was written.
-            if host not in before and not (record.automatic and record.by == self._quarantines.by):
-                self.log.info("Static host %s is quarantined: %s", host, cause(record))
-        if held != before:
-            self._view.held = held
-        for host in failed:
-            if host not in held:
-                self._quarantine(host)
-        return held
-
-    def _quarantine(self, host: HostId) -> None:
-        seconds = self._monitor.quarantine_seconds(host)
-        if seconds is None:
-            return
-        health = self._monitor.health(host)
-        checks = "check" if health.row == 1 else "checks"
-        reason = f"{health.row} failed {checks} in a row, the last one: {health.text}"
-        since = self._since.get(host)
-        if since is not None and since < health.since:
-            since = None
-        if self._quarantines.quarantine(host, reason, seconds, since=since):
-            self._since[host] = since or self._quarantines.now()
-            self.log.warning("Static host %s is quarantined, and checked again in %.0f s: %s", host, seconds, reason)
-
-
-# May a ready node be handed out? (rules S-9, S-10, S-17)
-
-
-def _known(result: bool) -> Future[bool]:
-    future: Future[bool] = Future()
-    future.set_result(result)
-    return future
-
-
-#: Checks of ready nodes that need none: shared, because a result that is there never changes.
-_UNCHECKED: Final = _known(True)
-_GONE: Final = _known(False)
-
-
-class ReadyChecks:
-    """Any thread may ask.
-
-    :param checker: has the threads.
-    :param slot_empty: notified of the host of a node that was refused, and what is wrong with the host, if anything is.
-    :param wake: asks the provider for a pass.
-    """
-
-    def __init__(
-        self,
-        registry: StaticRegistry,
-        quarantines: Quarantines,
-        checker: HostChecker,
-        slot_empty: Callable[[HostId, Exception | None], None],
-        wake: Callable[[], None],
-        log: logging.Logger,
-    ) -> None:
-        self._registry = registry
-        self._quarantines = quarantines
-        self._checker = checker
-        self._slot_empty = slot_empty
-        self._wake = wake
-        self.log = log
-
-    def start(self, node: Node) -> Future[bool]:
-        """Start to check whether a ready node may be handed out (S-9, S-10); does not block.
+        """Start to check whether a ready node may be handed out (S-9, S-10, S-17); does not block.
 
         A node whose host does not answer, or whose slot another node has, is deregistered before the result is there.
         """
@@ -504,7 +412,7 @@ class ReadyChecks:
         if spec is None:
             return _GONE
         if self._quarantines.of(spec.id) is not None:
-            self._wake()
+            self.wake()
             return _GONE
         rival = self._registry.rival(node)
         if rival is not None:
@@ -530,6 +438,45 @@ class ReadyChecks:
             self.log.warning("Node %s stays until the next pass: %s", node.id, problem)
         self._slot_empty(static.slot_of(node).host, error)
         return False
+
+    # -- what the framework asks --
+
+    def slot_labels(self, pool_name: str) -> list[tuple[str, ...]]:
+        """Labels of each slot of a pool, in use or not."""
+        return [spec.labels for spec in self._hosts.values() if spec.pool == pool_name for _ in range(spec.slots)]
+
+    def waitReason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
+        """How many slots with the labels are in use, and which hosts are down. No I/O."""
+        return self._monitor.wait_reason(pool_name, labels, free)
+
+    def preflight(self) -> Iterator[CheckResult]:
+        """Every configured host is looked at; blocks for at most a minute and a host's timeout."""
+        return host_checks(self.name, self._hosts.values())
+
+    def hostStatus(self) -> list[HostStatus]:
+        """Every configured host. No I/O."""
+        return self._monitor.statuses(self._registry.index if self.zk is not None else None)
+
+    def getRequestHandler(self, poolworker: PoolWorkerView, request: NodeRequest) -> StaticNodeRequestHandler:
+        with self._condition:
+            self._workers.add(poolworker)
+        return StaticNodeRequestHandler(poolworker, request)
+
+    def labelReady(self, name: Any) -> bool:
+        """Is there a host with this label? Name or label object."""
+        return getattr(name, "name", name) in self.provider.getSupportedLabels()
+
+    def cleanupNode(self, node_id: Any) -> None:
+        """A host stays as it is."""
+
+    def waitForNodeCleanup(self, node_id: Any) -> None:
+        """Nothing to wait for."""
+
+    def cleanupLeakedResources(self) -> None:
+        """There is nothing that could leak."""
+
+    def listNodes(self) -> list[Any]:
+        return []
 
 
 # `StaticNodeRequestHandler`: hands out nodes that are ready, and never launches (rule S-11).
@@ -646,28 +593,12 @@ class StaticNodeCleanup:
 _UNKNOWN: Final = HostHealth()
 
 
-@dataclass(frozen=True)
-class _NextTry:
-    """When a host is checked again: by the clock of the provider, and in seconds since the epoch."""
-
-    due: float
-    at: float
-
-
-@dataclass
-class _LastWarning:
-    """What the log said last of a host that is down.
-
-    :param again: when it is said again. ``times``: how often it was.
-    """
-
-    text: str
-    again: float
-    times: int = 1
+#: (pool, label) -> slots
+_Slots = Mapping[tuple[str, str], LabelSlots]
 
 
 class HostMonitor:
-    """Written by the provider's thread; any thread may read.
+    """Written by the provider's thread; any thread may read, and nothing blocks.
 
     Logs what is wrong with a host when that changes, and as long as it stays less and less often.
 
@@ -682,10 +613,18 @@ class HostMonitor:
         self.log = log
         self._wall = wall
         self._health: dict[HostId, HostHealth] = {}
-        self._next: dict[HostId, _NextTry] = {}
-        self._told: dict[HostId, _LastWarning] = {}
+        #: When a host is checked again: by the clock of the provider, and in seconds since the epoch.
+        self._next: dict[HostId, tuple[float, float]] = {}
+        #: What the log has last of a host that is down, when that is logged again, and how often it was.
+        self._told: dict[HostId, tuple[str, float, int]] = {}
         #: Grows when a host goes or comes.
         self.changes = 0
+        #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
+        self.held: Mapping[HostId, Maintenance] = {}
+        #: As `has_news` saw it last.
+        self._told_before: tuple[int, Mapping[HostId, Maintenance]] = (0, self.held)
+        #: What was seen of ``changes`` and of ``held``, and slots by (pool, label). Replaced as a whole.
+        self._slots: tuple[int, Mapping[HostId, Maintenance] | None, _Slots] = (-1, None, {})
 
     def health(self, host: HostId) -> HostHealth:
         """What its checks have shown. Any thread; does not block."""
@@ -694,12 +633,11 @@ class HostMonitor:
     def next_try(self, host: HostId) -> float | None:
         """When a host that is down is checked again, in seconds since the epoch. Any thread; does not block."""
         found = self._next.get(host)
-        return None if found is None else found.at
+        return None if found is None else found[1]
 
     def due(self, host: HostId) -> float:
         """Time of the next check; 0 for a host without trouble."""
-        found = self._next.get(host)
-        return 0.0 if found is None else found.due
+        return self._next.get(host, (0.0, 0.0))[0]
 
     def failed(self, host: HostId, error: Exception, now: float) -> None:
         """Note that a host failed its check.
@@ -711,7 +649,7 @@ class HostMonitor:
         health = self._set(host, after_failure(self.health(host), text, at, self._quarantine_after(host)))
         # Somebody must change something; S-3.
         pause = RETRY.longest_seconds if isinstance(error, HostKeysMissing) else RETRY.pause(health.failures)
-        self._next[host] = _NextTry(now + pause, at + pause)
+        self._next[host] = now + pause, at + pause
         self._tell(host, health, now, at)
 
     def quarantine_seconds(self, host: HostId) -> float | None:
@@ -759,43 +697,21 @@ class HostMonitor:
         return health
 
     def _tell(self, host: HostId, health: HostHealth, now: float, at: float) -> None:
-        told = self._told.get(host)
-        if told is None or told.text != health.text:
-            self._told[host] = _LastWarning(health.text, now + TELL_AGAIN.pause(1))
+        text, again, times = self._told.get(host, ("", 0.0, 0))
+        if text != health.text or not times:
+            self._told[host] = health.text, now + TELL_AGAIN.pause(1), 1
             self.log.warning(
                 "Static host %s is not registered: %s. It is tried again, at the latest every %g s",
                 *(host, health.text, RETRY.longest_seconds),
             )
-        elif now >= told.again:
-            told.times += 1
-            told.again = now + TELL_AGAIN.pause(told.times)
+        elif now >= again:
+            self._told[host] = text, now + TELL_AGAIN.pause(times + 1), times + 1
             self.log.warning(
                 "Static host %s is still down, for %s now, after %d failed checks: %s",
                 *(host, short(at - health.since), health.failures, health.text),
             )
 
-
-# What a static provider reports of its hosts, to commands and to requests that wait for one.
-
-#: (pool, label) -> slots
-_Slots = Mapping[tuple[str, str], LabelSlots]
-
-
-class HostView:
-    """Any thread may ask; nothing blocks.
-
-    :param hosts: the configuration.
-    """
-
-    def __init__(self, hosts: Mapping[HostId, HostSpec], monitor: HostMonitor) -> None:
-        self._hosts = hosts
-        self._monitor = monitor
-        #: Hosts that are out of service, as of the provider's last pass. Replaced as a whole.
-        self.held: Mapping[HostId, Maintenance] = {}
-        #: As `has_news` saw it last.
-        self._told: tuple[int, Mapping[HostId, Maintenance]] = (0, self.held)
-        #: What was seen of the monitor and of `held`, and slots by (pool, label). Replaced as a whole.
-        self._slots: tuple[int, Mapping[HostId, Maintenance] | None, _Slots] = (-1, None, {})
+    # -- what the provider reports of its hosts, to commands and to requests that wait for one --
 
     def statuses(self, index: SlotIndex | None) -> list[HostStatus]:
         """Every host, in the order of the configuration.
@@ -805,7 +721,7 @@ class HostView:
         return [self._status(spec, index) for spec in self._hosts.values()]
 
     def _status(self, spec: HostSpec, index: SlotIndex | None) -> HostStatus:
-        health, record = self._monitor.health(spec.id), self.held.get(spec.id)
+        health, record = self.health(spec.id), self.held.get(spec.id)
         nodes: list[str] = []
         if index is not None:
             nodes = [node.key for slot in range(spec.slots) for node in index.nodes_in(SlotId(spec.id, slot))]
@@ -814,7 +730,7 @@ class HostView:
             up=health.up,
             text=health.text,
             since=health.since if record is None else record.since,
-            next=self._monitor.next_try(spec.id) if record is None else record.until,
+            next=self.next_try(spec.id) if record is None else record.until,
             quarantine=None if record is None else cause(record),
             slots=spec.slots,
             nodes=nodes,
@@ -824,8 +740,8 @@ class HostView:
 
     def has_news(self) -> bool:
         """Did a host go or come since the call before? Only for the provider's thread."""
-        seen, self._told = self._told, (self._monitor.changes, self.held)
-        return seen[0] != self._told[0] or seen[1] is not self._told[1]
+        seen, self._told_before = self._told_before, (self.changes, self.held)
+        return seen[0] != self._told_before[0] or seen[1] is not self._told_before[1]
 
     def wait_reason(self, pool_name: str, labels: Sequence[str], free: Mapping[str, int]) -> Reason:
         """What a request waits for, see `Provider.waitReason`."""
@@ -836,7 +752,7 @@ class HostView:
     def _label_slots(self) -> _Slots:
         """The slots of each label of each pool; worked out again when a host went or came."""
         # Read first: what changes meanwhile is seen by the next call.
-        changes, held = self._monitor.changes, self.held
+        changes, held = self.changes, self.held
         seen = self._slots
         if seen[0] != changes or seen[1] is not held:
             seen = self._slots = (changes, held, self._count(held))
@@ -845,7 +761,7 @@ class HostView:
     def _count(self, held: Mapping[HostId, Maintenance]) -> _Slots:
         counted: dict[tuple[str, str], LabelSlots] = {}
         for spec in self._hosts.values():
-            up = self._monitor.health(spec.id).up
+            up = self.health(spec.id).up
             for label in spec.labels:
                 found = counted.get((spec.pool, label), LabelSlots())
                 found = replace(found, total=found.total + spec.slots)

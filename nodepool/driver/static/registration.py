@@ -153,6 +153,19 @@ class StaticRegistry:
 
     def update(self, node: Node, changes: Mapping[str, Any]) -> bool:
         """Change fields of a free node in place (S-6); False = it was not free any more. One round trip."""
+        changed = self._change(node, changes)
+        if changed:
+            self.log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
+        return changed
+
+    def hold(self, node: Node, comment: str) -> bool:
+        """Put a free node on hold (S-17); False = it was not free any more. One round trip."""
+        held = self._change(node, {"state": states.HOLD, "comment": comment})
+        if held:
+            self.log.info("Node %s of static host %s is on hold: %s", node.id, static.slot_of(node).host, comment)
+        return held
+
+    def _change(self, node: Node, changes: Mapping[str, Any]) -> bool:
         if self._idle.is_set():
             return False
         changed = node.copy()
@@ -161,24 +174,8 @@ class StaticRegistry:
         try:
             self._zk.nodes.save_unlocked(changed)
         except ZKConflict as conflict:
-            self.log.debug("Node %s is not updated now: %s", node.id, conflict)
+            self.log.debug("Node %s is not changed now: %s", node.id, conflict)
             return False
-        self.log.info("Updated node %s in place: %s", node.id, ", ".join(sorted(changes)))
-        return True
-
-    def hold(self, node: Node, comment: str) -> bool:
-        """Put a free node on hold (S-17); False = it was not free any more. One round trip."""
-        if self._idle.is_set():
-            return False
-        held = node.copy()
-        held.state = states.HOLD
-        held.comment = comment
-        try:
-            self._zk.nodes.save_unlocked(held)
-        except ZKConflict as conflict:
-            self.log.debug("Node %s is not put on hold now: %s", node.id, conflict)
-            return False
-        self.log.info("Node %s of static host %s is on hold: %s", node.id, static.slot_of(node).host, comment)
         return True
 
     def deregister(self, node: Node, reason: str) -> bool:

@@ -7,13 +7,16 @@ import dataclasses
 import hashlib
 import logging
 import threading
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
+from botocore import xform_name
 from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.session import Session
+from botocore.validate import ParamValidator
 
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.driver.aws.adapter import AwsAdapter
@@ -26,8 +29,10 @@ from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
+from tests.unit.driver.azure.tables import table
 
 PROVIDER = "north"
+BUILD = "b" * 32
 NODE = "0000000042"
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 METADATA = for_node(NODE, "main", PROVIDER)
@@ -82,6 +87,26 @@ def error(code: str, message: str = "it says", status: int = 400) -> ClientError
     return ClientError(answer, "Operation")
 
 
+def rows(name: str) -> Any:
+    """A table of ``tables.yaml``; see there for errors. Tags are a mapping, and ``<build>`` is `BUILD`."""
+    return [read(row) for row in table("aws", name)]
+
+
+def read(cell: Any) -> Any:
+    if isinstance(cell, dict):
+        found = {key: read(value) for key, value in cell.items()}
+        return {key: tag_set(value) if key == "Tags" else value for key, value in found.items()}
+    if isinstance(cell, list):
+        return [read(one) for one in cell]
+    if cell == "no answer":
+        return SILENCE
+    if isinstance(cell, str) and cell.startswith("error "):
+        code, _, message = cell.removeprefix("error ").partition(": ")
+        code, _, status = code.partition(" ")
+        return error(code, message or "it says", int(status or 400))
+    return cell.replace("<build>", BUILD) if isinstance(cell, str) else cell
+
+
 #: AWS has trouble of its own.
 AWAY = error("InternalError", status=500)
 
@@ -101,13 +126,25 @@ def shown(*instances: dict[str, Any]) -> dict[str, Any]:
     return {"Reservations": [{"Instances": [found]} for found in instances]}
 
 
+@cache
+def shapes() -> dict[str, Any]:
+    """What each call takes, by the method of botocore's client: its own models of the services."""
+    session = Session()
+    models = [session.get_service_model(name) for name in ("ec2", "ebs", "s3", "service-quotas")]
+    return {
+        xform_name(name): model.operation_model(name).input_shape for model in models for name in model.operation_names
+    }
+
+
 class Region:
     """``answers`` has what calls do, by the method of botocore's client: a value is returned, an error raised, a
     function called with the arguments, of a list one after the other; of others nothing is answered. ``calls`` has the
     arguments of each.
+
+    :param checked: arguments must be valid by botocore's models.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checked: bool = True) -> None:
         self.answers: dict[str, Any] = {
             "describe_images": {"Images": [IMAGE]},
             "describe_instance_types": {"InstanceTypes": [TYPE]},
@@ -116,9 +153,13 @@ class Region:
         }
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.closed = False
+        self.checked = checked
 
     def __getattr__(self, name: str) -> Any:
         def call(**arguments: Any) -> Any:
+            if self.checked and name in shapes():
+                report = ParamValidator().validate(arguments, shapes()[name])
+                assert not report.has_errors(), f"{name}: {report.generate_report()}"
             self.calls.append((name, arguments))
             answer = self.answers.get(name, {})
             if isinstance(answer, list):
@@ -135,7 +176,7 @@ class Region:
         self.closed = True
 
     def count(self, name: str) -> int:
-        return Counter(called for called, _ in self.calls)[name]
+        return len(self.sent(name))
 
     def sent(self, name: str) -> list[dict[str, Any]]:
         """Arguments of each call of a method."""
@@ -144,10 +185,10 @@ class Region:
     def last(self, name: str) -> dict[str, Any]:
         return self.sent(name)[-1]
 
-    def changes(self) -> list[tuple[str, Any]]:
+    def changes(self) -> list[list[Any]]:
         """Calls that only look left out: the method, and what it is about."""
         quiet = ("describe", "list")
-        return [(name, next(iter(given.values()))) for name, given in self.calls if not name.startswith(quiet)]
+        return [[name, next(iter(given.values()))] for name, given in self.calls if not name.startswith(quiet)]
 
 
 class Paced(AwsTransport):
@@ -248,7 +289,6 @@ class Rig:
 
 BUCKET = "images"
 NAME = "debian-1"
-BUILD = "b" * 32
 IDS = {"nodepool_provider_name": PROVIDER, "nodepool_build_id": BUILD, "nodepool_upload_id": "0000000007"}
 #: Of an upload of the same build that was interrupted.
 BEFORE = {**IDS, "nodepool_upload_id": "0000000006"}

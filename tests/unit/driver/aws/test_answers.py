@@ -20,16 +20,17 @@ from nodepool.driver.aws.answers import AnswerParsers
 from nodepool.driver.aws.client import Ec2
 from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import ObjectStore
-from nodepool.driver.aws.launch_calls import FAILED, AwsHost, HostClient
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.aws.types import (
     AVAILABLE,
     COMPLETED,
     ERROR,
+    FAILED,
     PENDING,
     RUNNING,
     SHUTTING_DOWN,
     TERMINATED,
+    AwsHost,
     AwsRecord,
 )
 from nodepool.driver.aws.types import PENDING as WRITING
@@ -39,7 +40,6 @@ from tests.unit.driver.aws.support import Rig, instance, shown
 MODEL = Session().get_service_model("ec2")
 LIST = MODEL.operation_model("DescribeInstances").output_shape
 MADE = MODEL.operation_model("RunInstances").output_shape
-KEYS = MODEL.operation_model("DescribeKeyPairs").output_shape
 LEAST = "<instanceId>i-1</instanceId><instanceState><code>0</code><name>pending</name></instanceState>"
 PROXY = b"<!DOCTYPE html><html><head><title>Sign in</title></head><body>Hello</body></html>"
 #: AWS answers with this namespace.
@@ -125,18 +125,6 @@ def test_answers_of_others(body: bytes, shapes: list[Any]) -> None:
             parsed(AnswerParsers(), body, shape=shape)
 
 
-def test_what_is_left_to_botocore() -> None:
-    """Errors, and other calls."""
-    body = b"<Response><Errors><Error><Code>AuthFailure</Code><Message>m</Message></Error></Errors></Response>"
-    assert parsed(AnswerParsers(), body, 401)["Error"] == {"Code": "AuthFailure", "Message": "m"}
-    keys = ec2("DescribeKeyPairs", "<keySet><item><keyName>zuul</keyName></item></keySet>")
-    assert parsed(AnswerParsers(), keys, shape=KEYS)["KeyPairs"] == [{"KeyName": "zuul"}]
-    made = ec2("RunInstances", "<instancesSet><item><instanceId>i-1</instanceId></item></instancesSet>")
-    head = b'<?xml version="1.0" encoding="UTF-8"?>\n'
-    assert parsed(AnswerParsers(), head + made, shape=MADE)["Instances"] == [{"InstanceId": "i-1"}]
-    assert type(AnswerParsers().create_parser("json")) is type(ResponseParserFactory().create_parser("json"))
-
-
 # -- whole calls --
 
 
@@ -212,7 +200,7 @@ QUOTAS = [{"QuotaCode": "L-1", "ErrorReason": {"ErrorCode": "DEPENDENCY"}}, {"Qu
         ([(200, ec2("RunInstances"))], lambda t: Ec2(t).run_instances({}, 1, lambda: None), "has no instances"),
         ([(200, ec2("DescribeInstanceTypes"))], lambda t: Ec2(t).instance_type("t3.small"), CloudRefused),
         ([(200, ec2("DescribeImages"))], lambda t: Ec2(t).image("ami-1"), AwsNotFound),
-        ([(200, ec2("DescribeHosts"))], lambda t: HostClient(t).host("h-1"), AwsNotFound),
+        ([(200, ec2("DescribeHosts"))], lambda t: Ec2(t).host("h-1"), AwsNotFound),
         # s3: 200 with an error in it.
         (
             [(200, b"<?xml version='1.0'?><Error><Code>InternalError</Code><Message>again</Message></Error>")],
@@ -261,15 +249,6 @@ def test_pages() -> None:
     for ask in (client.instances, lambda: _keys(rig.transport)):
         with pytest.raises(CloudAway, match="the list does not end"):
             ask()
-
-
-def test_one_instance() -> None:
-    """AW-7: asked for by a filter, because an id that is not known yet would be an error; its absence is one."""
-    rig = Rig(describe_instances=[shown(instance("i-1")), shown()])
-    assert rig.adapter.client.instance("i-1").id == "i-1"
-    with pytest.raises(AwsNotFound):
-        rig.adapter.client.instance("i-1")
-    assert rig.region.last("describe_instances")["Filters"] == [{"Name": "instance-id", "Values": ["i-1"]}]
 
 
 def test_states() -> None:

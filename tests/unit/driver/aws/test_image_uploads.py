@@ -3,32 +3,21 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.errors import AwsNotFound
 from nodepool.driver.aws.image_store import PART_BYTES, S3Object, part_bytes, read_file
-from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, WRITTEN_KEY, BlockUpload
+from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, BlockUpload
 from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
 from nodepool.exceptions import ImageCreateException
-from tests.support.manual_clock import ManualClock
-from tests.unit.driver.aws.support import BEFORE, BUCKET, IDS, IMAGE, SILENCE, ImageRig, error, tag_set, tags_in
+from tests.unit.driver.aws.support import BUCKET, IDS, IMAGE, SILENCE, ImageRig, error, rows, tag_set, tags_in
 
 BLOCKS = [b"a" * BLOCK_BYTES, bytes(BLOCK_BYTES), b"c" * BLOCK_BYTES, b"d" * 10]
-DIGESTS = [hashlib.sha256(block.ljust(BLOCK_BYTES, b"\0")).digest() for block in BLOCKS]
-#: Of all blocks but the empty one.
-WHOLE = base64.b64encode(hashlib.sha256(DIGESTS[0] + DIGESTS[2] + DIGESTS[3]).digest()).decode()
-GONE = error("InvalidAMIID.NotFound")
-DUPLICATE = error("InvalidAMIName.Duplicate")
-FULL = error("ResourceCountLimitExceeded")
-DENIED = error("UnauthorizedOperation")
 OLD_KEY = f"nodepool/north/{'b' * 32}/0000000006/debian-0.raw"
 NONE: dict[str, Any] = {"Snapshots": []}
 
@@ -62,66 +51,6 @@ def block_rig(directory: Path, answers: dict[str, Any] | None = None, **more: An
     return rig
 
 
-def written(rig: ImageRig) -> list[int]:
-    return sorted(arguments["BlockIndex"] for arguments in rig.region.sent("put_snapshot_block"))
-
-
-def marks(rig: ImageRig) -> list[str]:
-    tags = [tags_in(arguments["Tags"]) for arguments in rig.region.sent("create_tags")]
-    return [found[WRITTEN_KEY] for found in tags if WRITTEN_KEY in found]
-
-
-def test_blocks(tmp_path: Path) -> None:
-    """AW-18: each with its checksum, the last one padded, no empty ones; then AWS compares the whole."""
-    rig = block_rig(tmp_path)
-    assert rig.upload() == "ami-1"
-    start = rig.region.last("start_snapshot")
-    tags = {**IDS, WRITTEN_KEY: "0"}
-    assert (start["VolumeSize"], start["ClientToken"], tags_in(start["Tags"])) == (1, rig.job().token, tags)
-    assert written(rig) == [0, 2, 3]
-    for arguments in rig.region.sent("put_snapshot_block"):
-        index = arguments["BlockIndex"]
-        assert arguments["BlockData"] == BLOCKS[index].ljust(BLOCK_BYTES, b"\0")
-        assert arguments["DataLength"] == BLOCK_BYTES
-        assert base64.b64decode(arguments["Checksum"]) == DIGESTS[index]
-    assert rig.region.last("complete_snapshot") == {
-        "SnapshotId": "snap-1",
-        "ChangedBlocksCount": 3,
-        "Checksum": WHOLE,
-        "ChecksumAlgorithm": "SHA256",
-        "ChecksumAggregationMethod": "LINEAR",
-    }
-    assert not rig.region.count("delete_snapshot")
-
-
-def begun(blocks: str, status: str = "pending", **more: Any) -> dict[str, Any]:
-    return snapshot(status, {**BEFORE, WRITTEN_KEY: blocks}, **more)
-
-
-@pytest.mark.parametrize(
-    ("found", "blocks"),
-    [
-        (begun("2"), [2, 3]),
-        # The builder was killed before its first mark.
-        (begun("0"), [0, 2, 3]),
-        # It is no snapshot of the same file, or nothing says how far it is.
-        (begun("many"), None),
-        (begun("2", VolumeSize=2), None),
-        (begun("2", "completed"), None),
-        (snapshot("pending", BEFORE), None),
-    ],
-)
-def test_snapshot_of_an_interrupted_upload(tmp_path: Path, found: dict[str, Any], blocks: list[int] | None) -> None:
-    """AW-18: it is written on, and is that of this upload from then on; AWS compares all of it."""
-    rig = block_rig(tmp_path, {"describe_snapshots": [found, DONE]})
-    rig.upload()
-    assert written(rig) == (blocks or [0, 2, 3])
-    assert rig.region.count("start_snapshot") == (blocks is None)
-    assert rig.region.last("complete_snapshot")["Checksum"] == WHOLE
-    if blocks is not None:
-        assert tags_in(rig.region.sent("create_tags")[0]["Tags"]) == IDS
-
-
 def test_end_of_the_provider(tmp_path: Path) -> None:
     """AW-18: it interrupts the upload: the next upload of the build goes on with the snapshot."""
 
@@ -135,51 +64,7 @@ def test_end_of_the_provider(tmp_path: Path) -> None:
     assert not rig.region.count("delete_snapshot")
 
 
-def test_marks_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AW-18: of an upload that is killed early little is lost, and one that takes long is marked seldom. Only blocks
-    before the first open one count; a mark that fails is no error.
-    """
-    clock = ManualClock()
-    monkeypatch.setattr(time, "monotonic", clock)
-    monkeypatch.setattr(BlockUpload, "concurrency", 1)
-    rig = block_rig(tmp_path, {"put_snapshot_block": lambda _: clock.pass_seconds(1)})
-    rig.region.answers["create_tags"] = [error("RequestExpired"), {}]
-    rig.path.write_bytes(b"x" * (100 * BLOCK_BYTES))
-    rig.upload()
-    assert marks(rig) == ["1", "3", "7", "15", "31", "61", "91"]
-
-
-OURS = ami("available", Tags=tag_set(IDS))
-SNAPSHOT, CREATE = ["delete_snapshot"], ImageCreateException
-OTHER = {"complete_snapshot": error("ValidationException", "checksums differ"), "describe_snapshots": LOOKS[:2]}
-NO_SNAPSHOT = {"put_snapshot_block": error("ResourceNotFoundException", status=404), "delete_snapshot": GONE}
-GIVEN_UP = {"describe_snapshots": [NONE, snapshot("error", StateMessage="blocks differ")]}
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected", "text", "deleted_things"),
-    [
-        ({"sha256": "00"}, CREATE, "sha256 of the file was 00 when it was built", SNAPSHOT),
-        (NO_SNAPSHOT, AwsNotFound, "PutSnapshotBlock", SNAPSHOT),
-        (OTHER, CloudRefused, "checksums differ", SNAPSHOT),
-        (GIVEN_UP, CREATE, "blocks differ", SNAPSHOT),
-        ({"register_image": error("InvalidParameterValue")}, CloudRefused, "InvalidParameterValue", SNAPSHOT),
-        # The image of another with the same name stays.
-        ({"register_image": DUPLICATE}, CloudRefused, "Duplicate", SNAPSHOT),
-        ({"describe_images": ami("failed")}, CREATE, "ami-1 has become failed", ["deregister_image", *SNAPSHOT * 2]),
-        ({"start_snapshot": FULL}, CREATE, "set image-import-timeout, and uploads wait", []),
-        ({"format": "vmdk"}, CREATE, "set image-format to raw", []),
-        # What passes is no error. A new image may not be known at once; one with the name may be that of this upload.
-        ({"put_snapshot_block": [error("ValidationException"), {}]}, None, "", []),
-        ({"describe_images": [GONE, ami("pending"), ami("available")]}, None, "", []),
-        (
-            {"register_image": [SILENCE, DUPLICATE], "describe_images": [{"Images": []}, OURS, ami("available")]},
-            None,
-            "",
-            [],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("answers", "expected", "text", "deleted_things"), rows("uploads_by_blocks"))
 def test_trouble(
     tmp_path: Path, answers: dict[str, Any], expected: type[Exception] | None, text: str, deleted_things: list[str]
 ) -> None:
@@ -234,20 +119,7 @@ def deleted(rig: ImageRig) -> list[str]:
 USED = (["import-snap-1"], {IMAGE_KEY: "ami-1"})
 
 
-@pytest.mark.parametrize(
-    ("status", "tags", "snapshots", "ours"),
-    [
-        ("active", BEFORE, DONE, True),
-        ("completed", BEFORE, DONE, True),
-        # Those of others, of other builds, that failed, were used, or whose result was deleted.
-        ("active", {**BEFORE, "nodepool_build_id": "c" * 32}, DONE, False),
-        ("active", {**BEFORE, "nodepool_provider_name": "south"}, DONE, False),
-        ("active", {}, DONE, False),
-        ("deleting", BEFORE, DONE, False),
-        ("completed", {**BEFORE, IMAGE_KEY: "ami-1"}, DONE, False),
-        ("completed", BEFORE, [NONE, DONE], False),
-    ],
-)
+@pytest.mark.parametrize(("status", "tags", "snapshots", "ours"), rows("interrupted_imports"))
 def test_import_that_was_interrupted(
     tmp_path: Path, status: str, tags: dict[str, str], snapshots: Any, ours: bool
 ) -> None:
@@ -261,27 +133,10 @@ def test_import_that_was_interrupted(
     assert deleted(rig) == [OLD_KEY if ours else rig.job().key]
 
 
-ENDED = error("IncorrectState")
-
-
-@pytest.mark.parametrize(
-    ("answers", "text", "snapshots", "objects"),
-    [
-        (
-            {"describe_import_snapshot_tasks": [NO_TASKS, task("deleted", StatusMessage="ClientError: bad disk")]},
-            "import-snap-1 is deleted: ClientError: bad disk",
-            0,
-            1,
-        ),
-        ({"head_object": {"ContentLength": 3, "ETag": ""}}, "3 of 7 bytes are in the bucket", 0, 1),
-        ({"describe_snapshots": {"Snapshots": [{"SnapshotId": "snap-1"}]}}, "has 0 GiB, the file has 1", 1, 1),
-        ({"import_snapshot": FULL}, "set image-import-timeout", 0, 1),
-        ({"register_image": error("InvalidParameterValue")}, "InvalidParameterValue", 1, 1),
-    ],
-)
+@pytest.mark.parametrize(("answers", "text", "snapshots", "objects"), rows("imports_that_fail"))
 def test_import_that_fails(tmp_path: Path, answers: dict[str, Any], text: str, snapshots: int, objects: int) -> None:
     """AW-17, U-9, U-14: in the words of AWS. Nothing is left."""
-    rig = import_rig(tmp_path, {"cancel_import_task": ENDED, **answers})
+    rig = import_rig(tmp_path, {"cancel_import_task": error("IncorrectState"), **answers})
     with pytest.raises((ImageCreateException, CloudRefused), match=text):
         rig.upload()
     assert (rig.region.count("delete_snapshot"), len(set(deleted(rig)))) == (snapshots, objects)

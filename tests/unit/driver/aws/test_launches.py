@@ -17,19 +17,17 @@ from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
     CloudNoCapacity,
-    CloudNoCapacityLater,
-    CloudQuota,
     CloudRefused,
 )
 from nodepool.driver.statemachine import CreationKey, instance
-from nodepool.exceptions import LaunchStatusException, NotFound
+from nodepool.exceptions import NotFound
 from nodepool.model.request import NodeRequest
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 PLACE = LaunchPlace("t3.medium", None, None, spot=False)
 UNKNOWN = aws.error("InvalidInstanceID.NotFound")
-TWO_SUBNETS = aws.section(pool={"subnet-id": ["a", "b"]})
 FULL = {"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}
 
 
@@ -40,17 +38,7 @@ def subnets(sent: list[dict[str, Any]]) -> list[str]:
 # -- one instance --
 
 
-@pytest.mark.parametrize(
-    ("code", "expected", "looks"),
-    [
-        ("VcpuLimitExceeded", CloudQuota, 1),
-        ("InsufficientInstanceCapacity", CloudNoCapacity, 1),
-        ("InvalidAMIID.NotFound", CloudRefused, 2),
-        # AW-3: the token is known with other parameters, and there is no instance.
-        ("IdempotentParameterMismatch", CloudRefused, 2),
-        ("IdempotentInstanceTerminated", LaunchStatusException, 1),
-    ],
-)
+@pytest.mark.parametrize(("code", "expected", "looks"), rows("refused_launches"))
 def test_refused(code: str, expected: type[Exception], looks: int) -> None:
     """AW-16; what may not be there any more is looked up again by the next attempt."""
     rig = aws.Rig(run_instances=aws.error(code))
@@ -60,52 +48,7 @@ def test_refused(code: str, expected: type[Exception], looks: int) -> None:
     assert rig.region.count("describe_images") == looks
 
 
-def test_no_room_that_shows_later() -> None:
-    """AW-16: no attempt is spent: another instance is made elsewhere. Without another place it is an error, and
-    the place is left alone for a while.
-    """
-    rig = aws.Rig(TWO_SUBNETS)
-    creation = rig.creation()
-    creation.advance()
-    rig.show(aws.instance(state="terminated", StateReason=FULL))
-    second = {"Instances": [aws.instance("i-2", "pending")]}
-    rig.region.answers["run_instances"] = second
-    rig.advance(creation, 4)
-    assert creation.external_id == {"instance": "i-2"}
-    sent = rig.region.sent("run_instances")
-    assert subnets(sent) == ["a", "b"]
-    assert sent[0]["ClientToken"] != sent[1]["ClientToken"]
-    rig.show(aws.instance("i-2", state="terminated", StateReason=FULL))
-    with pytest.raises(CloudNoCapacityLater):
-        creation.advance()
-    assert [rig.cloud.places.rests(place) for place in places_of(rig.label)] == [True, True]
-
-
-def test_deletion_of_a_new_instance() -> None:
-    """AW-15, AW-7: EC2 may not know it everywhere yet: that it says twice that there is none counts, and no list."""
-    rig = aws.Rig(terminate_instances=[UNKNOWN, {}, UNKNOWN])
-    deletion, other = rig.deletion({"instance": "i-1"}), rig.deletion("i-2")
-    deletion.advance()
-    rig.clock.now += rig.cloud.lag_seconds
-    deletion.advance()
-    assert (deletion.state, rig.region.count("terminate_instances")) == ("waiting", 2)
-    for complete in (False, True):
-        other.advance()
-        assert other.complete is complete
-        rig.clock.now += rig.cloud.lag_seconds
-    assert rig.region.count("terminate_instances") == 4
-
-
-@pytest.mark.parametrize(
-    ("refused", "code", "text", "calls"),
-    [
-        ([], "", "", 1),
-        (["i-2"], "InvalidInstanceID.NotFound", "'{}' do not exist", 2),
-        (["i-2"], "InvalidInstanceID.NotFound", "no", 5),
-        (["i-1", "i-2", "i-3", "i-4"], "InvalidInstanceID.NotFound", "no", 7),
-        (["i-1"], "OperationNotPermitted", "i-1", 5),
-    ],
-)
+@pytest.mark.parametrize(("refused", "code", "text", "calls"), rows("refused_terminations"))
 def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: int) -> None:
     """AW-15: as EC2 refuses a whole call, the others are sent again, whether the error names the one or not."""
 
@@ -123,15 +66,6 @@ def test_one_that_cannot_end(refused: list[str], code: str, text: str, calls: in
     rig.region.answers["terminate_instances"] = aws.AWAY
     with pytest.raises(CloudAway):
         rig.adapter.client.terminate(lambda: ["i-1", "i-2"])
-
-
-def test_deletions_go_together() -> None:
-    """AW-15: what waits for a call goes with the next one, up to 100."""
-    rig = aws.Rig(executor=ManualExecutor(eager=False))
-    futures = [rig.cloud.begin_deletion(f"i-{number}") for number in range(120)]
-    rig.executor.run()
-    assert [len(arguments["InstanceIds"]) for _, arguments in rig.region.calls] == [100, 20]
-    assert all(future.done() for future in futures)
 
 
 # -- several instances with one call --
@@ -208,15 +142,6 @@ def all_of(number: int) -> list[str]:
     return [f"i-{index}" for index in range(number)]
 
 
-def test_only_equal_launches() -> None:
-    """CM-2: tags that say something of the request are never set later: they go only with their like."""
-    burst = Burst(0, aws.section({"dynamic-tags": {"of": "{request.id}"}}))
-    for number, request_id in enumerate(["1", "2", "3", "3"]):
-        burst.launches.append(burst.creation(node_id(number), NodeRequest(request_id)))
-    burst.go()
-    assert burst.counts == [1, 1, 2]
-
-
 LOST = [None, aws.AWAY]
 
 
@@ -258,14 +183,6 @@ def test_answers(number: int, room: int, instead: list[Any], counts: list[int]) 
         assert [record.id for record in burst.cloud.inventory.of_node(node_id(index))] == [found]
 
 
-def test_no_room_for_the_rest() -> None:
-    """The first launch that learns it spares the others the call: they go together to the next place."""
-    burst = Burst(6, TWO_SUBNETS, a=3, b=1000)
-    burst.go()
-    assert list(zip(subnets(burst.sent), burst.counts, strict=True)) == [("a", 1), ("a", 5), ("a", 1), ("b", 3)]
-    assert len(burst.made) == 6
-
-
 def test_same_launch_index(caplog: pytest.LogCaptureFixture) -> None:
     """Documents do not say that it never happens: tags say whose the instances are, before anything uses them."""
 
@@ -280,22 +197,6 @@ def test_same_launch_index(caplog: pytest.LogCaptureFixture) -> None:
         ([f"i-{number}"], node_id(number)) for number in (1, 2, 3)
     ]
     assert "the same launch index" in caplog.text
-
-
-def test_cancelled_after_the_call() -> None:
-    """CM-7: the call that is sent again is the same; what it makes without need is known by the tag, and deleted."""
-    burst = Burst(3, None, *LOST)
-    burst.go()
-    ended = burst.launches.pop(1)
-    ended.wanted = lambda: False
-    (left,) = [one for one in burst.adapter.unansweredCreations() if one.key.node_id == node_id(1)]
-    burst.cloud.creations.given_up(left)
-    burst.go()
-    assert burst.sent[1] == burst.sent[2]
-    burst.cloud.inventory.on_news = burst.cloud.delete_strays
-    burst.show(*burst.made.values())
-    burst.executor.run()
-    assert burst.region.last("terminate_instances") == {"InstanceIds": ["i-1"]}
 
 
 def test_made_by_an_earlier_launcher() -> None:
@@ -370,7 +271,6 @@ def test_tags_set_later(ours: bool, looks: list[tuple[float, AwsRecord, int]], a
 FLEET = {"instance-type": None, "fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}
 MAC = {"instance-type": "mac2.metal", "dedicated-host": True}
 FLEET_MADE = {"Instances": [{"InstanceIds": ["i-1"]}]}
-NO_HOST = aws.error("InsufficientHostCapacity")
 
 
 def rig_of(label: dict[str, Any], **answers: Any) -> aws.Rig:
@@ -385,16 +285,7 @@ def rig_of(label: dict[str, Any], **answers: Any) -> aws.Rig:
     return aws.Rig(aws.section(label, pool={"availability-zone": ["a", "b"]}), **{**usual, **answers})
 
 
-@pytest.mark.parametrize(
-    ("code", "text", "templates", "fleets"),
-    [
-        # An earlier launcher made the template.
-        ("InvalidLaunchTemplateName.AlreadyExistsException", "", 1, 2),
-        # The next attempt tries it again, or makes what was removed.
-        ("InvalidKeyPair.NotFound", "correct key-name", 2, 0),
-        ("InvalidLaunchTemplateName.NotFoundException", "NotFoundException", 2, 2),
-    ],
-)
+@pytest.mark.parametrize(("code", "text", "templates", "fleets"), rows("templates_of_fleets"))
 def test_template_of_a_fleet(code: str, text: str, templates: int, fleets: int) -> None:
     """AW-8, AW-9: made once, before the fleets that use it."""
     rig = rig_of(FLEET)
@@ -439,17 +330,7 @@ def test_templates_that_no_label_uses() -> None:
     assert [found["Values"] for found in look["Filters"]] == [["True"], [aws.PROVIDER]]
 
 
-@pytest.mark.parametrize(
-    ("answers", "expected", "calls"),
-    [
-        ({"describe_hosts": {"Hosts": [aws.host(state="permanent-failure")]}}, LaunchStatusException, 1),
-        ({"allocate_hosts": aws.AWAY}, CloudAway, 3),
-        ({"allocate_hosts": aws.error("HostLimitExceeded")}, CloudQuota, 1),
-        ({"allocate_hosts": NO_HOST}, CloudNoCapacity, 2),
-        ({"describe_hosts": aws.error("InvalidHostID.NotFound")}, CloudRefused, 1),
-        ({"run_instances": NO_HOST}, CloudNoCapacity, 2),
-    ],
-)
+@pytest.mark.parametrize(("answers", "expected", "calls"), rows("hosts_that_fail"))
 def test_no_host(answers: dict[str, Any], expected: type[Exception], calls: int) -> None:
     """AW-5, AW-6, AW-16: the host, if there is one, is released with the node."""
     rig = rig_of(MAC, **answers)
@@ -499,7 +380,7 @@ def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
     rig = rig_of(MAC)
     rig.region.answers["release_hosts"] = {"Successful": [], "Unsuccessful": [failed]}
     with pytest.raises(CloudRefused, match=f"failed for h-1: {code}: hosts"):
-        rig.cloud.hosts.release("h-1")
+        rig.cloud.client.release_host("h-1")
     deletion = rig.deletion({"host": "h-1"})
     deletion.advance()
     deletion.advance()
@@ -509,20 +390,8 @@ def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
 
 # -- places --
 
-TWO_TYPES = {"instance-type": ["t3.medium", "m5.large"]}
-ALL = [f"{name}{spot} in {where}" for spot in (" (spot)", "") for name in TWO_TYPES["instance-type"] for where in "ab"]
 
-
-@pytest.mark.parametrize(
-    ("label", "pool", "expected"),
-    [
-        ({"use-spot": True}, {}, ["t3.medium (spot) in any zone"]),
-        ({}, {"availability-zone": ["z1", "z2"]}, ["t3.medium in z1", "t3.medium in z2"]),
-        ({}, {"availability-zone": "z1", "subnet-id": "a"}, ["t3.medium in a"]),
-        ({**TWO_TYPES, "use-spot": True, "spot-fallback": True}, {"subnet-id": ["a", "b"]}, ALL),
-        ({**FLEET, "use-spot": True}, {"subnet-id": ["a", "b"]}, ["fleet of t3.medium (spot) in any zone"]),
-    ],
-)
+@pytest.mark.parametrize(("label", "pool", "expected"), rows("places"))
 def test_order_of_places(label: dict[str, Any], pool: dict[str, Any], expected: list[str]) -> None:
     """The first type everywhere, then the next one; on demand only in the end. A fleet chooses itself (AW-8)."""
     rig = aws.Rig(aws.section(label, pool=pool))
@@ -549,18 +418,6 @@ def places_in(label: dict[str, Any] | None = None, denied: bool = False, **pool:
         aws.section(label, pool={key.replace("_", "-"): value for key, value in pool.items()}), describe_subnets=answer
     )
     return rig.cloud.places, rig.label
-
-
-def test_nodes_of_a_request_go_where_the_first_one_is() -> None:
-    """N-7: another type in the same zone comes before the first type in another one."""
-    (places, label), request = (places_in(TWO_TYPES, subnet_id=["a", "b"]), request_of())
-    assert places.to_try(label, request, "zone-b")[0].subnet_id == "b", "the zone of a node that is reused"
-    places.no_room_for(places.to_try(label, request)[0], request)
-    second = places.to_try(label, request)[0]
-    assert str(second) == "t3.medium in b"
-    places.made(second, request)
-    places.no_room_for(second, request)
-    assert [str(place) for place in places.to_try(label, request)] == ["m5.large in b", "m5.large in a"]
 
 
 def test_a_pool_that_names_nothing() -> None:

@@ -9,22 +9,14 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.aws.images import IMAGE_KEY, AwsResource
+from nodepool.driver.aws.images import AwsResource
 from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 KEY = f"nodepool/north/{aws.BUILD}/0000000007/debian-1.raw"
-FOREIGN = {"nodepool_provider_name": "south"}
-GONE = aws.error("InvalidAMIID.NotFound")
-IN_USE = aws.error("InvalidSnapshot.InUse")
-ENDED = aws.error("IncorrectState")
 DENIED = aws.error("UnauthorizedOperation")
 AMI = ("ami", "ami-1", True)
-
-
-def task(task_id: str, status: str, tags: dict[str, str], snapshot: str = "") -> dict[str, Any]:
-    detail = {"Status": status, **({"SnapshotId": snapshot} if snapshot else {})}
-    return {"ImportTaskId": task_id, "SnapshotTaskDetail": detail, "Tags": aws.tag_set(tags)}
 
 
 class LeakRig(aws.ImageRig):
@@ -45,48 +37,6 @@ class LeakRig(aws.ImageRig):
         return [(found.type, found.id, found.usable) for found in self.adapter.listResources()]
 
 
-def test_of_nodes() -> None:
-    """AW-20: instances, volumes that nothing uses, and hosts that AWS lets go; each is deleted by its call."""
-    states = {"vol-1": "in-use", "vol-2": "available", "vol-3": "deleting"}
-    volumes = [{"VolumeId": name, "State": state, "Tags": aws.TAGS} for name, state in states.items()]
-    hosts = [aws.host("h-1"), aws.host("h-2", "released"), aws.host("h-3", Instances=[{"InstanceId": "i-1"}])]
-    rig = aws.Rig(describe_instances=aws.shown(aws.instance("i-1")))
-    rig.region.answers |= {"describe_volumes": {"Volumes": volumes}, "describe_hosts": {"Hosts": hosts}}
-    for resource in rig.adapter.listResources():
-        if resource.type != "ami":
-            rig.adapter.deleteResource(resource)
-    ids = [("terminate_instances", ["i-1"]), ("delete_volume", "vol-2"), ("release_hosts", ["h-1"])]
-    assert rig.region.changes() == ids
-
-
-def test_results_without_tags(tmp_path: Path) -> None:
-    """AW-20: they get those of their task, once; those of others are not touched, nor what was used or deleted."""
-    rig = LeakRig(
-        tmp_path,
-        task("import-snap-1", "completed", aws.IDS, "snap-7"),
-        task("import-snap-2", "completed", FOREIGN, "snap-8"),
-        task("import-snap-3", "completed", {**aws.IDS, IMAGE_KEY: "ami-1"}, "snap-9"),
-        task("import-snap-4", "completed", aws.IDS, "snap-1"),
-        task("import-snap-5", "deleted", aws.IDS),
-    )
-    made = {"ImportTaskId": "import-ami-1", "Status": "completed", "ImageId": "ami-6", "Tags": aws.tag_set(aws.IDS)}
-    whole = {**made, "SnapshotDetails": [{"SnapshotId": "snap-6"}]}
-    rig.region.answers["describe_import_image_tasks"] = {"ImportImageTasks": [whole]}
-
-    def tagged(arguments: dict[str, Any]) -> Any:
-        if arguments["Resources"] != ["snap-7"]:
-            return GONE
-        rig.snapshots.append("snap-7")
-        return {}
-
-    rig.region.answers["create_tags"] = tagged
-    for _ in range(2):
-        assert rig.found() == [AMI, ("snapshot", "snap-7", False)]
-        calls = rig.region.sent("create_tags")
-        assert [arguments["Resources"] for arguments in calls] == [["snap-7"], ["ami-6"], ["snap-6"]]
-    assert aws.tags_in(calls[0]["Tags"]) == aws.IDS
-
-
 def test_images_that_cannot_be_listed(tmp_path: Path) -> None:
     """R-4: the builder must not take them for deleted; objects may be the business of others."""
     rig = LeakRig(tmp_path)
@@ -98,59 +48,7 @@ def test_images_that_cannot_be_listed(tmp_path: Path) -> None:
     assert rig.found() == [], "a launcher sweeps the rest"
 
 
-def test_provider_without_uploads(tmp_path: Path) -> None:
-    """AW-20: earlier ones may have left something; that is looked for seldom. Without a bucket there are no imports."""
-    rig = LeakRig(tmp_path, **{"object-storage": {}, "diskimages": []})
-    for _ in range(2):
-        rig.found()
-    assert not any("import" in name or "list_" in name for name, _ in rig.region.calls)
-    assert rig.region.count("describe_snapshots") == 1
-
-
-WHOLE = {"ImportTaskId": "import-ami-1", "Status": "completed", "ImageId": "ami-1"}
-DISKS = {"ImportImageTasks": [{**WHOLE, "SnapshotDetails": [{"SnapshotId": "snap-1"}, {"SnapshotId": "snap-9"}]}]}
-RUNS = {"ImportSnapshotTasks": [task("import-snap-1", "deleting", aws.IDS)]}
-WRITTEN = {"Snapshots": [{"SnapshotId": "snap-1", "State": "pending"}]}
-IMAGE_GOES = [("deregister_image", "ami-1"), ("delete_snapshot", "snap-1"), ("delete_snapshot", "snap-2")]
-SNAPSHOT_GOES = ("delete_snapshot", "snap-1")
-CANCELLED = ("cancel_import_task", "import-ami-1")
-UNAVAILABLE, MALFORMED = aws.error("InvalidAMIID.Unavailable"), aws.error("InvalidAMIID.Malformed")
-
-
-@pytest.mark.parametrize(
-    ("found", "answers", "calls"),
-    [
-        # First the image, then the snapshots of all its volumes; after an error the snapshots stay.
-        ("ami ami-1", {}, IMAGE_GOES),
-        ("ami ami-1", {"describe_images": GONE}, []),
-        ("ami ami-1", {"describe_images": MALFORMED}, []),
-        ("ami ami-1", {"deregister_image": GONE}, IMAGE_GOES),
-        ("ami ami-1", {"deregister_image": UNAVAILABLE, "delete_snapshot": GONE}, IMAGE_GOES),
-        ("ami ami-1", {"deregister_image": DENIED}, [*IMAGE_GOES[:1], None]),
-        # The snapshot of another image stays. One that is being written is completed first, where AWS wants that.
-        ("snapshot snap-1", {"delete_snapshot": IN_USE}, [SNAPSHOT_GOES]),
-        (
-            "snapshot snap-1",
-            {"delete_snapshot": [ENDED, {}], "describe_snapshots": WRITTEN},
-            [SNAPSHOT_GOES, ("complete_snapshot", "snap-1"), SNAPSHOT_GOES],
-        ),
-        ("snapshot snap-1", {"delete_snapshot": DENIED}, [SNAPSHOT_GOES, None]),
-        # Of an import that runs AWS takes away what it has made; of one that has ended it is deleted.
-        ("import import-snap-1", {"describe_import_snapshot_tasks": RUNS}, [("cancel_import_task", "import-snap-1")]),
-        (
-            "import import-ami-1",
-            {"cancel_import_task": ENDED, "describe_import_image_tasks": DISKS},
-            [CANCELLED, *IMAGE_GOES, SNAPSHOT_GOES, ("delete_snapshot", "snap-9")],
-        ),
-        ("import import-ami-1", {"cancel_import_task": aws.error("InvalidConversionTaskId.Malformed")}, [CANCELLED]),
-        (f"object {KEY}", {}, [("delete_object", "images")]),
-        (
-            f"part u1 {KEY}",
-            {"abort_multipart_upload": aws.error("NoSuchUpload")},
-            [("abort_multipart_upload", "images")],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("found", "answers", "calls"), rows("deletions"))
 def test_deletions(tmp_path: Path, found: str, answers: dict[str, Any], calls: list[Any]) -> None:
     """AW-18, AW-19, AW-20, R-7: what is not there is no error; None = an error."""
     rig, refused = LeakRig(tmp_path), calls[-1:] == [None]

@@ -3,55 +3,28 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from typing import Any
 
 import pytest
 
 from nodepool.driver.aws.facts import FILTERED_SECONDS, AwsFacts
-from nodepool.driver.aws.quota import AGAIN_SECONDS, LIMITS_SECONDS, AccountLimits
+from nodepool.driver.aws.quota import AccountLimits
 from nodepool.driver.aws.types import VOLUMES, AccountQuota, AwsRecord, QuotaCodes
-from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.exceptions import NotFound, RuntimeConfigurationException
+from nodepool.exceptions import NotFound
 from nodepool.model.quota import QuotaInformation
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 ON_DEMAND, SPOT, GP3, MAC = "L-1216C47A", "L-34B43A08", "L-7A658B76", "L-MACMACMA"
 TOLD = QuotaCodes(AccountQuota(*limit) for limit in aws.LIMITS)
-HOST = {"instance-type": "mac2.metal", "dedicated-host": True}
-FLEET = {"instance-type": None, "fleet": {"instance-types": ["t3.medium"], "allocation-strategy": "prioritized"}}
-
-
-#: Codes on demand and spot, and types; after the line are families that released Nodepool does not know, and those
-#: with a generation that has a quota of its own.
-FAMILIES = """
-L-1216C47A L-34B43A08 a1.large c7gn.large d3.large h1.large i3.large m5.large r6.large t3.large z1d.large
-L-6E869C2A L-85EED4F7 dl1.24xlarge
-L-74FC7D96 L-88CF9481 f1.2xlarge
-L-DB2E81BA L-3819A6DF g5.xlarge vt1.3xlarge
-L-43DA4232 none u-6tb1.metal
-L-1945791B L-B5D1601B inf2.xlarge
-L-417A185B L-7212CCBC p3.2xlarge
-L-7295265B L-E3A00192 x1e.xlarge
-L-2C3B7624 L-6B0D517C trn1.2xlarge
-L-F7808C92 none hpc6a.48xlarge
--
-L-DB2E81BA L-3819A6DF gr6.4xlarge
-L-1216C47A L-34B43A08 im4gn.large is4gen.large
-L-43DA4232 none u7i-12tb.224xlarge
-L-2C3B7624 L-6B0D517C trn2.48xlarge
-L-417A185B L-C4BD4855 p5en.48xlarge
-L-NEWNEWNE none qx1.large
-none none mac2.metal 7.large
-"""
 
 
 def test_families() -> None:
     """AW-12: with the names of Service Quotas; what 11.0.0 knows also without them."""
-    released, _, later = FAMILIES.partition("-\n")
-    for codes, rows in ((QuotaCodes(), released), (TOLD, released), (TOLD, later)):
-        for on_demand, spot, *names in map(str.split, rows.strip().splitlines()):
+    released = rows("families")
+    for codes, known in ((QuotaCodes(), released), (TOLD, released), (TOLD, rows("later_families"))):
+        for on_demand, spot, *names in map(str.split, known):
             for name in names:
                 assert str(codes.of_instance(name, spot=False)).lower() == on_demand.lower()
                 assert str(codes.of_instance(name, spot=True)).lower() == spot.lower()
@@ -76,26 +49,7 @@ def amounts(quota: QuotaInformation) -> dict[str, float]:
 ONE = {"instances": 1, "cores": 1, "ram": 4096}
 
 
-@pytest.mark.parametrize(
-    ("label", "limits", "need"),
-    [
-        ({}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
-        ({"use-spot": True}, {SPOT: 32}, {**ONE, SPOT: 2}),
-        # Volumes count only with volume-type; the size is the image's if the label has none.
-        ({"volume-size": 40}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
-        ({"volume-type": "gp3", "volume-size": 40}, {ON_DEMAND: 64, GP3: 50_000}, {**ONE, ON_DEMAND: 2, GP3: 40}),
-        ({"volume-type": "gp3"}, {ON_DEMAND: 64, GP3: 50_000}, {**ONE, ON_DEMAND: 2, GP3: 8}),
-        (
-            {"volume-type": "io2", "volume-size": 40, "iops": 3000},
-            {ON_DEMAND: 64},
-            {**ONE, ON_DEMAND: 2, "L-09BD8365": 40, "L-8D977E7E": 3000},
-        ),
-        ({"volume-type": "odd", "volume-size": 40}, {ON_DEMAND: 64}, {**ONE, ON_DEMAND: 2}),
-        # AW-13: one instance and one host. Before the launch of a fleet its type is not known.
-        (HOST, {MAC: 1}, {"instances": 1, MAC: 1}),
-        ({**FLEET, "volume-type": "gp3"}, None, {"instances": 1}),
-    ],
-)
+@pytest.mark.parametrize(("label", "limits", "need"), rows("limits_of_labels"))
 def test_limits_and_need_of_a_label(
     label: dict[str, Any], limits: dict[str, float] | None, need: dict[str, float]
 ) -> None:
@@ -109,52 +63,7 @@ def test_limits_and_need_of_a_label(
         assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == need
     assert rig.region.count("describe_instance_types") <= 1
     if label.get("volume-size"):
-        used = rig.adapter.limits.use_of(AwsRecord.of(aws.instance(**_life(label))), label=rig.label)
-        assert amounts(used) == need
-
-
-def _life(label: dict[str, Any]) -> dict[str, str]:
-    return {"InstanceLifecycle": "spot"} if label.get("use-spot") else {}
-
-
-def test_limits_are_asked_for_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    """AW-14: every hour. Nothing waits for Service Quotas: while it does not answer, what was known before counts, and
-    it is asked again after five minutes.
-    """
-    rig = rig_of(list_service_quotas=aws.error("AccessDeniedException", status=403))
-    with caplog.at_level(logging.WARNING):
-        assert amounts(rig.adapter.getQuotaLimits()) == {}
-        assert amounts(rig.adapter.getQuotaForLabel(rig.label))[ON_DEMAND] == 2
-    assert len(caplog.records) == 1
-    assert "allow servicequotas:ListServiceQuotas" in caplog.text
-    for seconds, answer, expected, calls in [
-        (AGAIN_SECONDS + 1, aws.LIMITS_TOLD[:], 64, 3),
-        (LIMITS_SECONDS / 4, None, 64, 3),
-        (LIMITS_SECONDS / 2, None, 64, 3),
-        (LIMITS_SECONDS, [aws.quotas((*aws.LIMITS[0][:2], 96.0)), aws.quotas()], 96, 5),
-        (LIMITS_SECONDS + 1, aws.AWAY, 96, 6),
-    ]:
-        rig.clock.now += seconds
-        rig.region.answers["list_service_quotas"] = answer
-        assert amounts(rig.adapter.getQuotaLimits()) == {ON_DEMAND: expected}
-        assert rig.region.count("list_service_quotas") == calls
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x1e.xlarge", "Provider north: Service Quotas has no limits for L-7295265B"),
-        ("mac2.metal", "Provider north: no quota is known for instances of mac2.metal"),
-    ],
-)
-def test_unknown_limit(caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
-    """AW-12, AW-14: logged once in a while, and not counted."""
-    rig = rig_of({"instance-type": name}, describe_instance_types={"InstanceTypes": [{"InstanceType": name}]})
-    with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert amounts(rig.adapter.getQuotaLimits()) == {}
-            assert amounts(rig.adapter.getQuotaForLabel(rig.label)) == {"instances": 1}
-    assert [record.getMessage() for record in caplog.records].count(text) == 1
+        assert amounts(rig.adapter.limits.use_of(AwsRecord.of(aws.instance()), label=rig.label)) == need
 
 
 def test_use_of_others() -> None:
@@ -177,16 +86,6 @@ def test_use_of_others() -> None:
         ]
         assert rig.region.count("describe_volumes") == bool(label)
     assert amounts(rig_of().adapter.limits.use_of(AwsRecord.of(aws.instance()))) == {"instances": 1}
-
-
-def test_types() -> None:
-    """AW-16: a label of an unknown type can never work; while AWS is away nothing is known of it."""
-    with pytest.raises(RuntimeConfigurationException, match=r"eu-north-1 has no instance type 't3\.medium'"):
-        (rig := rig_of(describe_instance_types=aws.error("InvalidInstanceType"))).adapter.getQuotaForLabel(rig.label)
-    rig = rig_of(describe_instance_types=[aws.AWAY, {"InstanceTypes": [aws.TYPE]}])
-    with pytest.raises(CloudAway):
-        rig.adapter.getQuotaForLabel(rig.label)
-    assert amounts(rig.adapter.getQuotaForLabel(rig.label))["cores"] == 1
 
 
 def test_newest_image() -> None:

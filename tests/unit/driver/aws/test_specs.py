@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sent for a configuration, and what answers mean: pure tables (AW-3, AW-4, AW-8 to AW-10, AW-17)."""
+"""What is sent for a configuration, and what answers mean: pure tables (AW-3, AW-4, AW-8 to AW-10, AW-17).
+
+Each body is valid by botocore's models of the services, too.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,19 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
+from botocore.validate import ParamValidator
 
 from nodepool.driver.aws.facts import places_of
 from nodepool.driver.aws.image_store import (
-    image_import,
     image_tags,
+    import_arguments,
     metadata_of_key,
     object_tagging,
     provider_prefix,
     registration,
-    snapshot_import,
 )
 from nodepool.driver.aws.instances import AwsInstance, external_id, instance_of
 from nodepool.driver.aws.launch_calls import (
-    AwsHost,
     fleet_arguments,
     instance_tags,
     run_arguments,
@@ -33,15 +35,21 @@ from nodepool.driver.aws.launch_calls import (
     template_tags,
     with_tags,
 )
-from nodepool.driver.aws.types import AwsImage, AwsRecord
+from nodepool.driver.aws.types import AwsHost, AwsImage, AwsRecord
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.request import NodeRequest
 from tests.unit.driver.aws import support as aws
+from tests.unit.driver.aws.support import rows
 
 
 def label_of(label: dict[str, Any] | None = None, **pool: Any) -> Any:
     given = {key.replace("_", "-"): value for key, value in pool.items()}
     return aws.load(aws.section(label, pool=given)).pools["main"].labels["small"]
+
+
+def assert_valid(method: str, arguments: dict[str, Any]) -> None:
+    report = ParamValidator().validate(arguments, aws.shapes()[method])
+    assert not report.has_errors(), report.generate_report()
 
 
 # -- instances --
@@ -63,36 +71,15 @@ LEAST = {
     "TagSpecifications": TAGGED,
     "NetworkInterfaces": [{"DeviceIndex": 0, "AssociatePublicIpAddress": True}],
 }
-VOLUME = {"volume-size": 40, "volume-type": "gp3", "iops": 4000, "throughput": 250}
-VOLUME_SENT = {"VolumeSize": 40, "VolumeType": "gp3", "Iops": 4000, "Throughput": 250}
-SPOT = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
-INTERFACE = {"DeviceIndex": 0, "AssociatePublicIpAddress": False, "SubnetId": "subnet-1"}
-ARN = "arn:aws:iam::1:instance-profile/x"
 
 
-@pytest.mark.parametrize(
-    ("label", "pool", "more"),
-    [
-        ({}, {}, {}),
-        ({"ebs-optimized": True, "userdata": "#cloud"}, {}, {"EbsOptimized": True, "UserData": "#cloud"}),
-        ({"iam-instance-profile": {"name": "ci"}}, {}, {"IamInstanceProfile": {"Name": "ci"}}),
-        ({"iam-instance-profile": {"arn": ARN}}, {}, {"IamInstanceProfile": {"Arn": ARN}}),
-        ({"imdsv2": "required"}, {}, {"MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled"}}),
-        ({"use-spot": True}, {}, {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": SPOT}}),
-        (
-            {},
-            {"subnet_id": "subnet-1", "security_group_id": "sg-1", "public_ipv4": False, "public_ipv6": True},
-            {"NetworkInterfaces": [{**INTERFACE, "Groups": ["sg-1"], "Ipv6AddressCount": 1}]},
-        ),
-        ({}, {"availability_zone": "z1"}, {"Placement": {"AvailabilityZone": "z1"}}),
-        (VOLUME, {}, {"BlockDeviceMappings": [ROOT | {"Ebs": ROOT["Ebs"] | VOLUME_SENT}, OTHER]}),
-    ],
-)
+@pytest.mark.parametrize(("label", "pool", "more"), rows("instances"))
 def test_instance(label: dict[str, Any], pool: dict[str, Any], more: dict[str, Any]) -> None:
     """AW-3, AW-4: what is configured, and no more. The root is as the label wants it, and no volume stays."""
     wanted = label_of(label, **pool)
     sent = with_tags(run_arguments(wanted, places_of(wanted)[0], AwsImage.of(aws.IMAGE)), {"a": "b"}, "token-1")
     assert sent == {**LEAST, **more}
+    assert_valid("run_instances", {**sent, "MinCount": 1, "MaxCount": 1})
     assert "BlockDeviceMappings" not in run_arguments(wanted, places_of(wanted)[0], AwsImage.of({"ImageId": "ami-1"}))
 
 
@@ -124,21 +111,12 @@ def test_record_of_a_node(without: int, address: str | None) -> None:
     place = {"AvailabilityZone": "eu-north-1a", "HostId": "h-1"}
     data = aws.instance(Placement=place, InstanceLifecycle="spot", **dict(list(ADDRESSES.items())[without:]))
     made = AwsInstance(AwsRecord.of(data), "eu-north-1", QuotaInformation(instances=1))
-    assert (made.cloud, made.region, made.az) == ("AWS", "eu-north-1", "eu-north-1a")
-    assert (made.interface_ip, made.private_ipv6) == (address, None)
+    assert (made.az, made.interface_ip, made.private_ipv6) == ("eu-north-1a", address, None)
     assert made.node_properties == {"fleet": False, "spot": True}
     assert (made.host_id, made.slot, made.driver_data) == (None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        ({"instance": "i-1"}, "i-1"),
-        ({"instance": "i-1", "host": "h-1"}, "i-1"),
-        ("i-1", "i-1"),
-        *((stored, None) for stored in ({"host": "h-1"}, {"instance": 7}, "", None, ["i-1"])),
-    ],
-)
+@pytest.mark.parametrize(("stored", "expected"), rows("stored_ids"))
 def test_external_id(stored: Any, expected: str | None) -> None:
     """AW-7, CM-8: an object; of old nodes a text."""
     assert instance_of(stored) == expected
@@ -165,26 +143,20 @@ def fleet_of(strategy: str, spot: bool = False, **label: Any) -> Any:
     return label_of({"instance-type": None, "fleet": fleet, "use-spot": spot, **given}, **more)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "spot", "sent"),
-    [
-        ("prioritized", True, "capacity-optimized-prioritized"),
-        ("diversified", True, "diversified"),
-        ("prioritized", False, "prioritized"),
-        ("capacity-optimized", False, "lowest-price"),
-    ],
-)
+@pytest.mark.parametrize(("strategy", "spot", "sent"), rows("fleets"))
 def test_fleet(strategy: str, spot: bool, sent: str) -> None:
     """AW-8: one instance at once, of any type in any subnet. EC2 does not know each strategy for both kinds."""
-    first = strategy == "prioritized"
     places = [(name, subnet) for name in ("t3.medium", "t3.large") for subnet in "ab"]
     overrides = [
-        {"InstanceType": name, "ImageId": "ami-1", "SubnetId": subnet} | ({"Priority": number} if first else {})
+        {"InstanceType": name, "ImageId": "ami-1", "SubnetId": subnet}
+        | ({"Priority": number} if strategy == "prioritized" else {})
         for number, (name, subnet) in enumerate(places)
     ]
     template = {"LaunchTemplateName": "template-1", "Version": "$Latest"}
     kind = "spot" if spot else "on-demand"
-    assert fleet_arguments(fleet_of(strategy), "ami-1", "template-1", {"a": "b"}, "token-1", spot=spot) == {
+    found = fleet_arguments(fleet_of(strategy), "ami-1", "template-1", {"a": "b"}, "token-1", spot=spot)
+    assert_valid("create_fleet", found)
+    assert found == {
         "ClientToken": "token-1",
         "Type": "instant",
         "TagSpecifications": TAGGED,
@@ -246,28 +218,21 @@ def test_imports(tmp_path: Path) -> None:
     """AW-17: the tags are those of the task."""
     job = aws.ImageRig(tmp_path, {"architecture": "arm64"}).job()
     source = {"Format": "raw", "UserBucket": {"S3Bucket": aws.BUCKET, "S3Key": "k"}}
-    snapshot, image = snapshot_import(job, aws.BUCKET, "k"), image_import(job, aws.BUCKET, "k")
+    snapshot, image = (import_arguments(job, aws.BUCKET, "k", whole=whole) for whole in (False, True))
     assert snapshot["DiskContainer"] == source
     assert (image["DiskContainers"], image["Architecture"]) == ([source], "arm64")
-    for arguments, kind in ((snapshot, "import-snapshot-task"), (image, "import-image-task")):
+    for name, arguments in (("snapshot", snapshot), ("image", image)):
+        assert_valid(f"import_{name}", arguments)
         (tags,) = arguments["TagSpecifications"]
-        assert (tags["ResourceType"], aws.tags_in(tags["Tags"])) == (kind, aws.IDS)
+        assert (tags["ResourceType"], aws.tags_in(tags["Tags"])) == (f"import-{name}-task", aws.IDS)
         assert (arguments["ClientToken"], len(job.token)) == (job.token, 64)
 
 
-IO2 = {"volume-type": "io2", "volume-size": 40, "iops": 5000, "ena-support": False, "imds-support": "v2.0"}
-
-
-@pytest.mark.parametrize(
-    ("image", "ebs", "more"),
-    [
-        ({"throughput": 200}, {"VolumeType": "gp3", "Throughput": 200}, {"EnaSupport": True}),
-        (IO2, {"VolumeType": "io2", "VolumeSize": 40, "Iops": 5000}, {"EnaSupport": False, "ImdsSupport": "v2.0"}),
-    ],
-)
+@pytest.mark.parametrize(("image", "ebs", "more"), rows("registrations"))
 def test_registration(tmp_path: Path, image: dict[str, Any], ebs: dict[str, Any], more: dict[str, Any]) -> None:
     """AW-17: of an AMI, out of a snapshot."""
     found = registration(aws.ImageRig(tmp_path, image).job(), "snap-1")
+    assert_valid("register_image", found)
     volume = {"SnapshotId": "snap-1", "DeleteOnTermination": True, **ebs}
     assert [tags["ResourceType"] for tags in found.pop("TagSpecifications")] == ["image"]
     assert found == {

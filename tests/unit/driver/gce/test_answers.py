@@ -18,7 +18,7 @@ from nodepool.driver.framework.images import ImageTime
 from nodepool.driver.gce.client import ComputeEngine
 from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
 from nodepool.driver.gce.images import GceImageCalls
-from nodepool.driver.gce.types import COMING, ENDING, RUNNING, UNREACHABLE, GceImage, GceQuota, LabelReader
+from nodepool.driver.gce.types import COMING, ENDING, RUNNING, GceImage, GceQuota, LabelReader
 from nodepool.plan.retries import Backoff
 from tests.unit.driver.azure.tables import table
 from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, has, recorded
@@ -88,8 +88,6 @@ def test_answers_of_others(ask: Callable[[ComputeEngine], Any], odd: str, monkey
 
 ROOT = "https://www.googleapis.com/compute/v1/projects/p"
 INSTANCE: dict[str, Any] = {"name": "np1", "zone": f"{ROOT}/zones/us-central1-a", "status": "RUNNING"}
-A, B = (f"zones/{zone}" for zone in ZONES)
-EMPTY, SILENT = ({"warning": {"code": code}} for code in ("NO_RESULTS_ON_PAGE", UNREACHABLE))
 
 
 @pytest.mark.parametrize(("zones", "pages", "names", "silent"), table("gce", "lists"))

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
 import io
 import tarfile
-import threading
-from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from nodepool.driver.gce.images import (
     tar_gz,
 )
 from nodepool.exceptions import ImageCreateException
+from nodepool.plan.retries import Backoff
 from simulators.gce import GceErrorRule
 from simulators.gce.cloud import BUCKET
 from simulators.gce.images import disk_of
@@ -99,100 +99,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-class Storage:
-    """Cloud Storage that has trouble: calls that send fail as often as ``away`` says, and calls that ask likewise.
-
-    What is sent meanwhile with ``half`` is stored up to its half; what is sent with ``full`` is not stored.
-    """
-
-    def __init__(self, away: int = 0, deaf: int = 0, half: bool = False, full: bool = False) -> None:
-        self.away, self.deaf = away, deaf
-        self.half, self.full = half, full
-        self.bucket = BUCKET
-        self.kept = b""
-        self.calls = 0
-        self.stopped = threading.Event()
-        self.pauses: list[float] = []
-
-    def begin_object(self, name: str, labels: Any) -> str:
-        return "where"
-
-    def is_address(self, where: object) -> bool:
-        return False
-
-    def send_piece(self, where: str, offset: int, data: bytes, last: bool) -> tuple[int, dict[str, Any] | None]:
-        self.calls += 1
-        assert offset == len(self.kept)
-        if self.away:
-            self.away -= 1
-            self.kept += data[: len(data) // 2] if self.half else b""
-            raise CloudAway("no answer")
-        if self.full:
-            return len(self.kept), None
-        self.kept += data
-        md5 = b64encode(hashlib.md5(self.kept, usedforsecurity=False).digest()).decode()
-        return len(self.kept), {"md5Hash": md5} if last else None
-
-    def stored(self, where: str) -> tuple[int, dict[str, Any] | None]:
-        self.calls += 1
-        if self.deaf:
-            self.deaf -= 1
-            raise CloudAway("no answer, either")
-        return len(self.kept), None
-
-    def wait(self, seconds: float, stopped: threading.Event, wanted: Callable[[], None]) -> bool:
-        self.pauses.append(seconds)
-        wanted()
-        return not stopped.is_set()
-
-
-def send(storage: Storage, file: Path) -> None:
-    calls: Any = storage
-    ObjectUpload(calls, "it", str(file), {}, InterruptedUpload(file, PROVIDER), storage.wait).run()
-
-
-@pytest.mark.parametrize(
-    ("storage", "calls", "pauses", "words"),
-    [
-        (Storage(away=1, deaf=4), None, [0, 1, 2, 4, 8], None),
-        # Each time some of it was stored.
-        (Storage(away=10, half=True), None, [0] * 10, None),
-        # It does not go on for ever, whether Cloud Storage says that it has nothing, or nothing.
-        (Storage(away=1000), 2 * SEND_ATTEMPTS - 1, [0, 1, 2, 4, 8, 16, 30], "no answer"),
-        (Storage(away=1000, deaf=1000), SEND_ATTEMPTS, [0, 1, 2, 4, 8, 16, 30], "no answer, either"),
-        (Storage(full=True), SEND_ATTEMPTS, [0, 1, 2, 4, 8, 16, 30], "does not store the piece at 0 of it"),
-    ],
-)
-def test_storage_is_away(
-    file: Path, storage: Storage, calls: int | None, pauses: list[float], words: str | None
-) -> None:
-    """U-8: what is not stored is sent again, after pauses that grow; each piece has its own."""
-    if words is None:
-        send(storage, file)
-    else:
-        with pytest.raises(CloudAway, match=words):
-            send(storage, file)
-    assert storage.pauses == pauses
-    assert calls in (None, storage.calls)
-
-
-def test_given_up_while_storage_is_away(file: Path) -> None:
-    """U-9: the upload may not be wanted any more, or the provider is stopped, in between."""
-    storage = Storage(away=1000)
-
-    def give_up() -> None:
-        if storage.calls == 3:
-            raise UploadGivenUp("not wanted")
-
-    with watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
-        send(storage, file)
-    storage = Storage(away=1000)
-    storage.stopped.set()
-    with pytest.raises(UploadInterrupted, match="the provider was stopped"):
-        send(storage, file)
-    assert storage.calls == 1
-
-
 # -- uploads --
 
 
@@ -243,14 +149,28 @@ def test_upload(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert left(here) == (0, 0)
 
 
-@pytest.mark.parametrize("operation", ["objects.upload", "images.insert", "globalOperations.get"])
-def test_refused(here: Here, file: Path, operation: str) -> None:
-    """U-9: image and object are deleted, nothing goes on with them, and the error is raised."""
-    here.simulator.change(errors=[GceErrorRule(operation=operation, kind="403", count=1)])
-    with pytest.raises(CloudRefused):
-        upload(here, file)
-    assert left(here) == (0, 0)
-    assert InterruptedUpload(file, PROVIDER).read() is None
+def test_storage_is_away(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """U-8, U-9: what is not stored is sent again, also after several errors; it does not go on for ever, and ends when
+    the upload is not wanted any more.
+    """
+    # A constant of the module: the pauses are seconds.
+    monkeypatch.setitem(ObjectUpload.run.__globals__, "SEND_AGAIN", Backoff(0.0, 0.0))
+    away = GceErrorRule(operation="objects.upload", kind="503")
+    here.simulator.change(errors=[dataclasses.replace(away, count=SEND_ATTEMPTS - 1)])
+    goes_on(here, file)
+    here.simulator.change(errors=[away])
+    before = here.calls("objects.upload")
+
+    def give_up() -> None:
+        if here.calls("objects.upload") > before + 2:
+            raise UploadGivenUp("not wanted")
+
+    with watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
+        upload(here, file, 3)
+    before = here.calls("objects.upload")
+    with pytest.raises(CloudAway):
+        upload(here, file, 4)
+    assert here.calls("objects.upload") == before + SEND_ATTEMPTS
 
 
 def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,28 +222,6 @@ def test_interrupted_upload(here: Here, file: Path) -> None:
     here.adapter.deleteImage(f"fedora-2-{PROVIDER}")
     interrupted(here, file, UploadGivenUp("not wanted"), after=0)
     assert left(here) == (0, 0)
-    assert InterruptedUpload(file, PROVIDER).read() is None
-
-
-def test_object_that_is_complete(here: Here, file: Path) -> None:
-    """R-4: it is used, and no piece is sent again. An image that Google had begun to make of it has the name of the
-    upload that was interrupted.
-    """
-    here.simulator.change(image_seconds=1000.0)
-
-    def interrupt() -> None:
-        if here.calls("images.insert"):
-            raise STOPS
-
-    with watched(lambda done, total: None, interrupt), pytest.raises(UploadInterrupted):
-        upload(here, file)
-    here.simulator.change(image_seconds=0.0)
-    before = here.calls("objects.upload")
-    upload(here, file, 2)
-    # The only call asks what there is.
-    assert (here.calls("objects.upload") - before, here.calls("objects.insert")) == (1, 1)
-    here.adapter.deleteImage(IMAGE)
-    assert left(here) == (1, 0)
     assert InterruptedUpload(file, PROVIDER).read() is None
 
 

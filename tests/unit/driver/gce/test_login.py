@@ -156,16 +156,3 @@ def test_files_that_are_refused(tmp_path: Path, http: Http, content: Any, words:
     with pytest.raises(LoginRefused, match=words):
         bearer(http.login(str(tmp_path / "nothing") if content is None else write(tmp_path, content)))
     assert http.sent == []
-
-
-def test_refused(tmp_path: Path, http: Http, account: dict[str, Any]) -> None:
-    """GC-1: what Google says, and no secret; without an answer the launch waits."""
-    made = http.login(write(tmp_path, account))
-    http.answer("/token", {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}, 400)
-    with pytest.raises(LoginRefused, match="invalid_grant: Invalid JWT Signature") as refused:
-        bearer(made)
-    assert "PRIVATE" not in str(refused.value)
-    http.answers["/token"] = NoAnswer("no answer from https://oauth2.example.org: timed out", maybe_done=False)
-    with pytest.raises(CloudAway, match="timed out") as caught:
-        bearer(http.login(write(tmp_path, account)))
-    assert not isinstance(caught.value, LoginRefused)

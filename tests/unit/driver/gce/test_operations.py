@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,15 +13,11 @@ from nodepool.driver.gce.client import FAILURES, PAUSE, ComputeEngine, SilentZon
 from nodepool.driver.gce.instances import (
     AWAY,
     MISSING_SECONDS,
-    MOST,
     MOST_ASKED,
-    MOST_LISTED,
-    OPERATIONS,
     PAUSE_SECONDS,
     DeletionProof,
     Insert,
     InsertOperations,
-    Preemptions,
 )
 from nodepool.driver.gce.types import GceRecord, Operation
 from tests.support.manual_clock import ManualClock
@@ -93,42 +88,6 @@ class Rig:
         self.operations.look()
 
 
-def test_read_to_the_end() -> None:
-    """GC-5 (not repeated): the launch hears of the end, and why. What waits for nothing, or ended, is not asked for."""
-    rig = Rig(a=[operation(status="RUNNING")])
-    insert = rig.watch()
-    assert (rig.operations.runs_for("a", "np1"), rig.operations.runs_for("b", "np1")) == (True, False)
-    rig.look()
-    assert (insert.done, rig.woken) == (False, 0)
-    rig.calls.listed["a"] = [operation(**STOCKOUT)]
-    rig.look(PAUSE_SECONDS / 4)
-    assert not insert.done, "not too often"
-    rig.look()
-    assert (insert.done, rig.woken, type(insert.failure)) == (True, 1, CloudNoCapacity)
-    assert not rig.operations.runs_for("a", "np1")
-    at_once = rig.watch("op-2", "DONE")
-    assert (at_once.done, at_once.failure) == (True, None)
-    rig.watch("op-3")
-    rig.look()
-    assert len(rig.calls.looked_at) == 2, "the launch of the third was abandoned"
-
-
-def test_one_list_for_a_zone() -> None:
-    """GC-5: the newest come first in the list of a zone only, and what is behind those that are looked for is not read.
-    Of one that is missing two pages are read, and not all that were ever made.
-    """
-    rig = Rig(a=[operation(f"op-{number}") for number in (2, 1, 0, 7, 8)], b=NO_ANSWER)
-    inserts = [rig.watch(f"op-{number}") for number in range(3)]
-    other = rig.watch("op-4", target="b/np4")
-    rig.look()
-    assert (rig.calls.looked_at, rig.calls.read, rig.woken) == (["a", "b"], 3, 3)
-    assert [insert.done for insert in (*inserts, other)] == [True, True, True, False]
-    rig = Rig(a=[operation("op-0")] * (2 * MOST_LISTED))
-    insert = rig.watch()
-    rig.look()
-    assert (rig.calls.read, insert.done) == (MOST_LISTED, False)
-
-
 def test_missing_in_lists() -> None:
     """GC-5: after a while it is asked for itself. Of one that is forgotten the instance itself says how it ended."""
     rig = Rig()
@@ -196,41 +155,7 @@ def test_proof_of_absence(
     assert (calls.looked_at, calls.read) == (zones, read)
 
 
-def test_proof_reads_two_pages() -> None:
-    """GC-9: not all deletions that ever were."""
-    calls = Calls(a=[operation("op", "DONE", "a/np3")] * (2 * OPERATIONS))
-    assert DeletionProof("north", calls).look(lambda: ["a/np1", "a/np2"]) == {}
-    assert calls.read == OPERATIONS
-
-
 # -- preemptions --
-
-
-def test_preemptions(caplog: pytest.LogCaptureFixture) -> None:
-    """What is known ends the list of its zone only; a zone without an answer is logged once; the newest are kept."""
-
-    def preempted(zone: str, *numbers: int) -> list[Operation]:
-        return [
-            operation(f"op-{zone}-{number}", target=f"{zone}/np{number}", statusMessage=f"no {zone}{number}")
-            for number in numbers
-        ]
-
-    calls = Calls(a=preempted("a", 1), b=NO_ANSWER)
-    found = Preemptions("north", ["a", "b"], calls)
-    with caplog.at_level(logging.WARNING):
-        found.look()
-        found.look()
-    assert caplog.text.count("preemptions in b are not known: no answer") == 1
-    assert (found.why("a", "np1"), found.why("b", "np1"), found.why("c", "np1")) == ("no a1", None, None)
-    calls.listed["b"] = preempted("b", 2, 1)
-    found.look()
-    assert (found.why("b", "np1"), found.why("b", "np2")) == ("no b1", "no b2")
-    calls.read = 0
-    found.look()
-    assert calls.read == 2
-    calls.listed["b"] = preempted("b", *range(MOST + 3, 2, -1))
-    found.look()
-    assert (found.why("b", "np2"), found.why("b", f"np{MOST + 3}")) == (None, f"no b{MOST + 3}")
 
 
 # -- zones without an answer --

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from nodepool.clock import wall_time
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.metastatic.provider import backing_nodes, release
 from nodepool.driver.metastatic.slots import BackingData
@@ -71,6 +70,9 @@ def test_labels_are_held(zk: MemoryZooKeeper, make_site: MakeSite, pool: Backing
     wait_for("the declined request is forgotten", lambda: not held(site))
 
 
+# -- nothing new on backing nodes
+
+
 def test_free_slots_are_given_out(zk: MemoryZooKeeper, make_site: MakeSite) -> None:
     """T-13: only the launcher of the backing provider is paused: what is there is used."""
     site = make_site()
@@ -83,72 +85,6 @@ def test_free_slots_are_given_out(zk: MemoryZooKeeper, make_site: MakeSite) -> N
     wait_for("there is none", lambda: held(site))
     site.delete(second)
     wait_for("there is one again", lambda: not held(site))
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_launch_that_waits(zk: MemoryZooKeeper, make_site: MakeSite, pool: BackingPool, begun: bool) -> None:
-    """T-13, MT-6: it is aborted, which is no failed attempt, and the next one works; if its backing node is being built
-    it goes on. A node that is ready stays.
-    """
-    site = make_site({"max-parallel-jobs": 1})
-    handler = waiting(site, pool)
-    (launched,) = handler.nodeset
-    if begun:
-        node = Node("big")
-        node.state, node.provider, node.pool = states.BUILDING, "backing", "main"
-        node.allocated_to, node.requestor = site.requests()[0], OWNER
-        zk.storeNode(node)
-    handler.stop_waiting()
-    if begun:
-        site.pass_now()
-        site.provider.stopWaiting([launched.key, "unknown"])
-        site.pass_now()
-    else:
-        wait_for("the launch has ended", lambda: not handler.alive_thread_count)
-        assert (launched.state, site.worker.launch_error(launched)) == (states.ABORTED, "")
-        wait_for("the backing request is taken back", lambda: not site.requests())
-        handler.stop_waiting()
-    assert handler.alive_thread_count == begun
-    pool.hold = False
-    pool.look()
-    site.finish(handler)
-
-
-# -- nothing new on backing nodes
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        PAUSE,
-        Maintenance("pool", "backing/main", Mode.DRAIN),
-        Maintenance("label", "big", Mode.PAUSE),
-        Maintenance("host", "host1", Mode.QUARANTINE),
-    ],
-    ids=lambda record: record.kind,
-)
-def test_backing_nodes_out_of_service(zk: MemoryZooKeeper, make_site: MakeSite, record: Maintenance) -> None:
-    """T-14: who is on it stays; the next one gets a new one, and after the end a slot that is free."""
-    site = make_site()
-    (first,) = site.serve()
-    zk.maintenance.put(record)
-    (second,) = site.serve()
-    assert place(second)[0] != place(first)[0]
-    site.delete(second)
-    zk.maintenance.remove(record.kind, record.name)
-    assert zk.getNode(first.key) is not None
-    (third,) = site.serve()
-    assert place(third) == (place(first)[0], 1)
-
-
-def test_pause_that_ends_by_itself(zk: MemoryZooKeeper, make_site: MakeSite, pool: BackingPool) -> None:
-    """MT-9, T-14: what waits gets the slot that may be given out again; no record changes for that."""
-    site = make_site()
-    (first,) = site.serve()
-    pool.hold = True
-    zk.maintenance.put(Maintenance("provider", "backing", Mode.PAUSE, until=wall_time() + 1.0))
-    (second,) = site.finish(site.begin())
-    assert place(second) == (place(first)[0], 1)
 
 
 # -- the provider is removed

@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import time
-from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.keyscan import ScanFailed
-from nodepool.driver.metastatic.allocator import Claims, SlotAllocator
+from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -20,7 +15,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
 from tests.support.wait import wait_for
-from tests.unit.driver.metastatic.conftest import NEVER, OWNER, MakeSite, change_user_data, place, set_constant
+from tests.unit.driver.metastatic.conftest import OWNER, MakeSite, change_user_data, place, set_constant
 
 AWAY = ZKConnectionError("connection lost")
 THREE = {"max-parallel-jobs": 3}
@@ -32,68 +27,6 @@ def state_of(zk: MemoryZooKeeper, node_id: str) -> str | None:
 
 
 # -- slots are given out --
-
-
-def test_one_node(make_site: MakeSite) -> None:
-    """T-1, T-3, T-5: what is stored with the node, and with its backing node."""
-    site = make_site()
-    (node,) = site.serve()
-    ((backing_id, data),) = site.backing().items()
-    backing = site.zk.getNode(backing_id)
-    assert place(node) == (backing_id, 0)
-    assert node.external_id == node.id == node.driver_data["node"]
-    assert node.driver_data["metadata"]["nodepool_node_id"] == node.id
-    for name in (
-        *("interface_ip", "public_ipv4", "cloud", "region", "az", "host_keys"),
-        *("username", "python_path", "connection_type", "connection_port", "shell_type"),
-    ):
-        assert getattr(node, name) == getattr(backing, name)
-    assert node.attributes == {"backing": "yes", "both": "pool"}
-    assert node.resources == {"cores": 0, "instances": 1, "ram": 0}
-    assert time.time() - data["launched"] < NEVER
-    assert (data["owner"], data["label"], data["nodes"]) == (OWNER, "small", [node.id, None])
-    assert site.zk.getNodeLockContenders(backing_id) == [OWNER]
-    wait_for("the backing request is deleted", lambda: not site.requests())
-
-
-def test_freed_slots(make_site: MakeSite, pool: BackingPool) -> None:
-    """T-7, T-1: the lowest free slot first; who waits takes one that becomes free, and needs no backing request."""
-    site = make_site(THREE)
-    by_slot = {place(node)[1]: node for node in site.serve("small", "small", "small")}
-    site.delete(by_slot[2], by_slot[0])
-    assert [place(node)[1] for node in [*site.serve(), *site.serve()]] == [0, 2]
-    assert len(pool.served) == 1
-    wait_for("its backing request is deleted", lambda: not site.requests())
-    pool.hold = True
-    handler = site.begin()
-    wait_for("a backing request", site.requests)
-    site.delete(by_slot[1])
-    (node,) = site.finish(handler)
-    assert place(node) == place(by_slot[1])
-    wait_for("the backing request is taken back", lambda: not site.requests())
-
-
-def test_restart(make_site: MakeSite, zk: MemoryZooKeeper, pool: BackingPool) -> None:
-    """T-6: slots are found again, also of older launchers, which leave only ``driver_data``. Both ``user_data`` and the
-    lock must say whose a backing node is.
-    """
-    site = make_site(THREE)
-    nodes = site.serve("small", "small")
-    site.end()
-    (backing_id,) = site.backing()
-    other = Node("big")
-    other.provider, other.state = "backing", states.IN_USE
-    other.user_data = json.dumps(site.backing()[backing_id])
-    zk.storeNode(other)
-    zk.lockNode(other, identifier="another")
-    change_user_data(zk, backing_id, nodes=None)
-    again = make_site(THREE)
-    (third,) = again.serve()
-    assert place(third) == (backing_id, 2)
-    again.delete(*nodes)
-    (fourth,) = again.serve()
-    assert place(fourth) == (backing_id, 0)
-    assert len(pool.served) == 1
 
 
 def test_slots_of_others(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,28 +49,6 @@ def test_slots_of_others(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: 
     site.pass_now(sweep=True)
     (fifth,) = site.serve()
     assert place(fifth) == place(first)
-
-
-def test_another_launcher_was_faster(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T-6: what is decided on an older version is decided anew, with what the other one wrote."""
-    site = make_site(THREE)
-    site.serve()
-    ((backing_id, data),) = site.backing().items()
-    other = Node("small")
-    other.provider, other.state = "shared", states.BUILDING
-    zk.storeNode(other)
-    save = zk.nodes.save
-
-    def outrun(node: Node) -> None:
-        if node.id == backing_id:
-            monkeypatch.setattr(zk.nodes, "save", save)
-            change_user_data(zk, backing_id, nodes=[data["nodes"][0], other.id, None])
-        save(node)
-
-    monkeypatch.setattr(zk.nodes, "save", outrun)
-    (node,) = site.serve()
-    assert place(node) == (backing_id, 2)
-    assert zk.nodes.save == save
 
 
 # -- backing requests and claims --
@@ -173,22 +84,6 @@ def test_backing_request(
     wait_for("the backing requests are deleted", lambda: not site.requests())
 
 
-def test_request_without_need(make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper) -> None:
-    """T-4: no backing request is left when the node that it was for was deleted."""
-    pool.hold = True
-    site = make_site()
-    handler = site.begin()
-    wait_for("a backing request", site.requests)
-    (node,) = handler.nodeset
-    zk.deleteRawNode(node.key)
-    launch = site.provider.launch_of(node.key)
-    assert launch is not None
-    launch.abandon()
-    wait_for("the backing request is taken back", lambda: not site.requests())
-    zk.deleteNodeRequest(handler.request)
-    site.worker.drive(handler, 30)
-
-
 @pytest.mark.parametrize("applied", [True, False])
 def test_answer_to_the_claim_was_lost(
     make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, applied: bool
@@ -218,7 +113,7 @@ def test_locked_backing_node(
 ) -> None:
     """T-3: the lock of another client is waited for, but not for ever: then another backing node is requested."""
     if long:
-        set_constant(monkeypatch, Claims, "CLAIM_SECONDS", 0.0)
+        set_constant(monkeypatch, SlotAllocator, "CLAIM_SECONDS", 0.0)
     pool.lock_nodes = 1
     site = make_site()
     handler = site.begin()
@@ -298,21 +193,6 @@ def test_grace_goes_on_after_a_restart(
     make_site({"grace-time": 1000}).wait_empty()
 
 
-def test_gone_while_in_use(make_site: MakeSite, zk: MemoryZooKeeper, caplog: pytest.LogCaptureFixture) -> None:
-    """T-12: deleted by another: nothing new is put on it, and those who are on it can be deleted."""
-    site = make_site()
-    (node,) = site.serve()
-    backing_id = place(node)[0]
-    with caplog.at_level(logging.WARNING):
-        zk.deleteRawNode(backing_id)
-        site.pass_now()
-    assert f"Backing node {backing_id} does not exist any more, although nodes are on it: {node.id}" in caplog.text
-    (other,) = site.serve()
-    assert place(other)[0] != backing_id
-    site.delete(node)
-    assert zk.getNode(node.key) is None
-
-
 @pytest.mark.parametrize(
     ("state", "user_data", "allocated_to"),
     [
@@ -349,46 +229,6 @@ def test_lock_left_behind(
 # -- scans and losses --
 
 
-class Scans:
-    """In the place of the provider's: the first ``failing`` scans fail."""
-
-    def __init__(self, failing: int) -> None:
-        self.failing = failing
-        self.hosts: list[str] = []
-
-    def scan(self, host: str, *_: Any) -> Future[tuple[str, ...]]:
-        self.hosts.append(host)
-        future: Future[tuple[str, ...]] = Future()
-        if len(self.hosts) <= self.failing:
-            future.set_exception(ScanFailed(f"{host} does not answer"))
-        else:
-            future.set_result(("ssh-rsa BBBB",))
-        return future
-
-    def stop(self) -> None:
-        return
-
-    join = stop
-
-
-def test_scan_fails(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
-    """T-11: marked failed, nothing new on it, the launch goes elsewhere, and it is released when it is empty."""
-    site = make_site({"host-key-checking": True})
-    scans: Any = Scans(0)
-    site.provider.scans = scans
-    (first,) = site.serve()
-    scans.failing = 2
-    (second,) = site.serve()
-    failed, used = place(first)[0], place(second)[0]
-    assert {backing_id: data["failed"] for backing_id, data in site.backing().items()} == {failed: True, used: False}
-    assert [site.backing()[backing_id]["nodes"] for backing_id in (failed, used)] == [
-        [first.id, None],
-        [second.id, None],
-    ]
-    site.delete(first)
-    wait_for("it is released", lambda: list(site.backing()) == [used])
-
-
 def test_lost(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     """T-15: an idle node on it is deleted, one in use is named, no slot of it is used, and it is released then."""
     site = make_site({"grace-time": 0, **THREE})
@@ -416,6 +256,3 @@ def test_lost(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert place(other)[0] != lost
     site.delete(idle, used)
     wait_for("it is released", lambda: zk.getNode(lost) is None)
-
-
-# -- reload and end --

@@ -14,7 +14,7 @@ from nodepool.config.objects import Config, Label
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.static.checks import HostChecker
 from nodepool.driver.static.config import StaticProviderConfig
-from nodepool.driver.static.provider import ReadyChecks, StaticProvider
+from nodepool.driver.static.provider import StaticProvider
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.plan.static import HostFacts, HostSpec
@@ -128,6 +128,6 @@ def hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     """
     made = Hosts()
     monkeypatch.setattr(sys.modules[HostChecker.__module__], "check_host", made.check)
-    monkeypatch.setattr(sys.modules[ReadyChecks.__module__], "is_alive", made.is_alive)
+    monkeypatch.setattr(sys.modules[StaticProvider.__module__], "is_alive", made.is_alive)
     yield made
     made.go_on.set()

@@ -20,13 +20,13 @@ from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode, reason_of
 from nodepool.model.request import NodeRequest
-from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.static import HostFacts, HostId, HostSpec, is_parked, new_node
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.failing_zk import FailingZooKeeper
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
+from tests.unit.driver.azure.tables import table
 from tests.unit.driver.static.conftest import OFF, Hosts, Lab, load
 
 TWO = {"max-parallel-jobs": 2}
@@ -83,7 +83,7 @@ def test_hosts_that_are_down_do_not_stop_others(lab: Lab, hosts: Hosts, caplog: 
     waits = []
     for _ in range(8):
         waits.append(lab.settle(provider))
-        assert lab.nodes("hostname") == ["h1", "h4"]
+        assert sorted(lab.nodes("hostname")) == ["h1", "h4"]
         lab.clock.now += waits[-1]
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
     lab.settle(provider)
@@ -129,23 +129,15 @@ def test_checks_of_a_host_are_joined(hosts: Hosts, caplog: pytest.LogCaptureFixt
         checker.join()
 
 
-@pytest.mark.parametrize(
-    ("host", "error", "text", "remedy"),
-    [
-        (spec("h1"), None, "answers with 1 host keys", ""),
-        (spec("h1", check=False), None, "not contacted", ""),
-        (spec("h1"), ScanFailed("cannot connect to h1:22"), "cannot connect to h1:22", "connection-port"),
-        (spec("h1"), ScanFailed("cannot resolve h1"), "cannot resolve h1", "name service"),
-        (spec("h1"), HostKeysMissing("no key ssh-rsa B"), "no key ssh-rsa B", "correct host-key"),
-        (spec("slow"), None, "not looked at within 2 s", "check fewer"),
-    ],
-)
-def test_preflight(hosts: Hosts, host: HostSpec, error: Exception | None, text: str, remedy: str) -> None:
+@pytest.mark.parametrize(("host", "error", "text", "remedy"), table("static", "checks"))
+def test_preflight(hosts: Hosts, host: dict[str, Any], error: list[Any] | None, text: str, remedy: str) -> None:
     """``nodepool check``: cause and remedy; a host that does not answer keeps no other from being shown."""
     if error is not None:
-        hosts.down, hosts.errors = {"h1"}, {"h1": error}
-    found, other = host_checks("lab", [host, spec("h2")], limit=2.0)
-    assert (found.subject, found.ok) == (f"host {host.id}", not remedy)
+        kinds = {"ScanFailed": ScanFailed, "HostKeysMissing": HostKeysMissing}
+        hosts.down, hosts.errors = {"h1"}, {"h1": kinds[error[0]](error[1])}
+    looked_at = spec(**host)
+    found, other = host_checks("lab", [looked_at, spec("h2")], limit=2.0)
+    assert (found.subject, found.ok) == (f"host {looked_at.id}", not remedy)
     assert text in found.text
     assert remedy in found.remedy
     assert other.ok
@@ -198,62 +190,6 @@ def test_released_host(lab: Lab, hosts: Hosts, host: dict[str, Any], trouble: An
     if trouble != "stop":
         lab.settle(provider)
     assert len(lab.zk.all_nodes()) == (0 if trouble == "down" else 1)
-
-
-def test_host_that_fails(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
-    """S-9, S-4: it is noticed before it is handed out, or at the start: its free nodes go, and it is tried again
-    after a second.
-    """
-    provider = lab.provider(TWO, settled=True)
-    first, second = lab.zk.all_nodes()
-    assert provider.check_alive(first).result(30) is True
-    hosts.down = {"127.0.0.1"}
-    assert provider.check_alive(first).result(30) is False
-    assert lab.nodes("id") == [second.id]
-    assert lab.settle(provider) == 1
-    assert lab.nodes("id") == []
-    assert "is not registered: no TCP connection within 5 s" in caplog.text
-    hosts.down = set()
-    lab.clock.now += 1
-    lab.settle(provider)
-    assert lab.nodes("slot") == [0, 1]
-    hosts.down = {"127.0.0.1"}
-    again = lab.provider(TWO)
-    assert lab.settle(again) == 1
-    assert lab.nodes("id") == []
-
-
-def test_host_that_is_not_contacted(lab: Lab, hosts: Hosts) -> None:
-    """S-9: its ready node may be handed out without a check."""
-    provider = lab.provider(OFF, settled=True)
-    hosts.down = {"127.0.0.1"}
-    assert provider.check_alive(lab.zk.all_nodes()[0]).result(30) is True
-    assert lab.nodes("state") == [states.READY]
-
-
-@pytest.mark.parametrize(("state", "away"), [(states.READY, False), (states.IN_USE, False), (states.READY, True)])
-def test_two_nodes_in_one_slot(
-    lab: Lab, hosts: Hosts, state: str, away: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """S-10: the older one has the slot, but for one in use. The other one is refused and goes, at the latest with the
-    next pass.
-    """
-    provider = lab.provider(OFF, settled=True)
-    (first,) = lab.zk.all_nodes()
-    twin = first.copy()
-    twin.id = twin.version = None
-    lab.zk.change(lab.zk.add(twin).key, state=state)
-    first, second = lab.zk.all_nodes()
-    kept, refused = (first, second) if state == states.READY else (second, first)
-    if state == states.READY:
-        assert provider.check_alive(kept).result(30) is True
-    assert provider.replacementFor(kept) is None
-    if away:
-        lab.zk.fail["deleteNode"] = AWAY
-    assert provider.check_alive(refused).result(30) is False
-    assert (f"Node {refused.id} stays until the next pass" in caplog.text) is away
-    assert lab.nodes("id") == ([first.id, second.id] if away else [kept.id])
-    assert (provider.replacementFor(kept) is None) is away
 
 
 def test_thread(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
@@ -342,19 +278,6 @@ def test_registers_only_what_is_missing(
     ]
 
 
-def test_name_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """G-1: a znode with a name that ZooKeeper takes and we do not is not looked for without end."""
-    store, looks = Store(), list[int]()
-
-    def listing() -> list[str]:
-        looks.append(1)
-        assert len(looks) < 3, "it would look for ever"
-        return ["no\N{NO-BREAK SPACE}name"]
-
-    monkeypatch.setattr(store.zk, "getNodes", listing)
-    assert store.registry.register(FOUND) == 2
-
-
 @pytest.mark.parametrize("how", ["taken", "locked", "idle", "breaks off"])
 def test_node_that_is_not_free(how: str) -> None:
     """S-6, S-7, S-13, S-17: every write is fenced by the version that the decision was made on."""
@@ -381,24 +304,6 @@ def test_node_that_is_not_free(how: str) -> None:
     assert (left.state, left.type, store.zk.isNodeLocked(left)) == (states.READY, ["small"], how == "locked")
 
 
-def test_recycled_node(caplog: pytest.LogCaptureFixture) -> None:
-    """S-8, S-10: the last node of a slot to go has a successor, and one that lost its slot has none. That another
-    launcher removed the node after our session was lost is no error.
-    """
-    store = Store()
-    first, second, third = store.add(locked=True), store.add(locked=True), store.add(locked=True)
-    for slot, provider in ((1, "lab"), (0, "elsewhere"), (None, "lab")):
-        store.add(slot, provider)
-    assert {node.id for node in store.registry.others_in_slot(first)} == {second.id, third.id}
-    third.slot = None
-    results = [store.registry.recycle(node, HostFacts()) for node in (third, second, first)]
-    assert results == [False, False, True]
-    node = store.add(locked=True)
-    store.zk.fail |= {"replaceNode": CONFLICT, "unlockNode": CONFLICT}
-    assert not store.registry.recycle(node, HostFacts())
-    assert "Traceback" not in caplog.text
-
-
 # -- quarantine --
 
 
@@ -410,13 +315,6 @@ def quarantine(lab: Lab, name: str = HOST, **fields: Any) -> None:
 
 def record(lab: Lab, name: str = HOST) -> Any:
     return lab.zk.maintenance.read_all().get(("host", name))
-
-
-def passes(lab: Lab, provider: StaticProvider, number: int) -> None:
-    """Lets so many checks fall due, one after the other."""
-    for _ in range(number):
-        lab.pass_seconds(lab.settle(provider))
-        lab.settle(provider)
 
 
 @pytest.mark.parametrize("name", [HOST, "127.0.0.1"])
@@ -451,6 +349,13 @@ def test_quarantined_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatc
     assert len(hosts.started) > checks
     assert lab.nodes("state", "slot") == [(states.READY, 0), (states.READY, 1)]
     assert provider.hostStatus()[0].quarantine is None
+
+
+def passes(lab: Lab, provider: StaticProvider, number: int) -> None:
+    """Lets so many checks fall due, one after the other."""
+    for _ in range(number):
+        lab.pass_seconds(lab.settle(provider))
+        lab.settle(provider)
 
 
 def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,18 +395,7 @@ def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPat
 # -- requests --
 
 
-@pytest.mark.parametrize(
-    ("labels", "requestor", "pool", "reason"),
-    [
-        # S-11: a request waits for hosts, however few max-servers allows.
-        (["small", "small"], "zuul", {"max-servers": 1}, ""),
-        (["small"], MIN_READY_REQUESTOR, {}, "min-ready"),
-        (["small"], "zuul", {"max-servers": 0}, "max-servers is 0"),
-        (["small", "big"], "zuul", {}, "big"),
-        # No host will ever be added by waiting.
-        (["small"] * 3, "zuul", {}, "3 nodes of label small are needed, this pool has 2 slots"),
-    ],
-)
+@pytest.mark.parametrize(("labels", "requestor", "pool", "reason"), table("static", "declines"))
 def test_declines(lab: Lab, hosts: Hosts, labels: list[str], requestor: str, pool: dict[str, Any], reason: str) -> None:
     """S-14, S-15, A-13: and nothing is ever launched (S-11); ready nodes are checked (S-9)."""
     provider = lab.provider({**OFF, **TWO}, pool=pool, settled=True)
