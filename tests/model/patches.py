@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nodepool.driver.framework.fact import Patience
 from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.statemachine import instance_cloud
 from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine import provider as statemachine_provider
-from nodepool.driver.statemachine.inventory import Inventory, Patience
+from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
 from nodepool.runtime.worker import CallMetrics, PassThread

@@ -162,7 +162,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     def why_no_room(self, ntype: str) -> Reason:
         """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
 
-        :raises QuotaUnknown: the cloud has not said yet what a node needs.
+        :raises NotKnown: the cloud has not said yet what a node needs.
         """
         if not self.manager.LAUNCHES:
             labels = self.request.node_types

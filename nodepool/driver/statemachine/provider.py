@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool import log_names
 from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult, failure
-from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.framework.fact import Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.framework.places import BrokenLabels
 from nodepool.driver.framework.rate import HeldTime, working_for
@@ -31,7 +31,6 @@ from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Resource
-from nodepool.driver.statemachine.inventory import Known, NotKnown, Patience
 from nodepool.driver.statemachine.launch import Removal
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
@@ -244,7 +243,7 @@ class LabelImages:
             known = self._known.get(key)
             if known is None:
                 ask, executor, patience = self._ask, self._executor, self._patience
-                known = self._known[key] = Known(lambda: ask(label), AGE_SECONDS, executor, patience=patience)
+                known = self._known[key] = Known(lambda: ask(label), AGE_SECONDS, executor.submit, patience=patience)
             return known
 
     def _noted(self, label: LabelSettings, there: bool, text: Callable[[LabelSettings], str]) -> bool:
@@ -315,7 +314,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             log=self.log,
         )
         self._azs: Known[Sequence[str | None]] = Known(
-            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks, patience=self.patience
+            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks.submit, patience=self.patience
         )
         adapter.on_room = self._room_came_free
         adapter.on_lost = self._instance_ended
@@ -335,7 +334,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             # Each sweep asks again; a provider that is started anew must not wait for ZooKeeper.
             self._know_installation()
         if zk_conn.cache is not None:
-            self._known_limits.refresh()
+            self._limits.refresh()
 
     def _know_installation(self) -> None:
         """Before anything is made or deleted. Blocks for a round trip. Raises ZKException."""

@@ -49,7 +49,7 @@ from nodepool.plan.launch import (
     zone_of_next_attempt,
 )
 from nodepool.plan.launch import PROBE as LIMIT_PROBE
-from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, AgedAnswer, Backoff, CircuitBreaker
+from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, Backoff, CircuitBreaker
 
 NOW = 1763809000.0
 
@@ -295,38 +295,3 @@ def test_probes_come_seldom_while_they_are_refused() -> None:
     assert probes[0] == LIMIT_PROBE.first_seconds
     assert pauses == sorted(pauses)
     assert pauses[-1] >= LIMIT_PROBE.longest_seconds
-
-
-def test_aged_answer() -> None:
-    """One asks at a time, again when the answer is too old; an error leaves the old one, and is tried again sooner."""
-    answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
-    error = RuntimeError("away")
-    assert [answer.begin(0.0), answer.begin(1.0), answer.known] == [True, False, False]
-    answer.gave_up()
-    assert answer.begin(1.0)
-    answer.failed(error, 1.0)
-    with pytest.raises(AssertionError):
-        _ = answer.value
-    assert answer.begin(11.0)
-    answer.answered("yes", 12.0)
-    assert (answer.known, answer.value, answer.error) == (True, "yes", None)
-    assert [answer.begin(311.9), answer.begin(312.0)] == [False, True]
-    answer.failed(error, 312.0)
-    assert (answer.value, answer.error) == ("yes", error)
-    assert [answer.begin(321.9), answer.begin(322.0)] == [False, True]
-    answer.answered("no", 323.0)
-    assert (answer.value, answer.error) == ("no", None)
-
-
-def test_answer_that_is_out_of_date() -> None:
-    """So is what is being asked for meanwhile."""
-    answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
-    answer.begin(0.0)
-    answer.answered("yes", 0.0)
-    answer.expire()
-    assert answer.begin(1.0)
-    answer.expire()
-    answer.answered("no", 2.0)
-    assert answer.begin(3.0)
-    answer.answered("yes", 4.0)
-    assert not answer.begin(5.0)

@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.framework.fact import Patience
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import Instance, StateMachine, StateMachineProvider
-from nodepool.driver.statemachine.inventory import Patience
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.model import states
 from nodepool.model.node import Node

@@ -11,9 +11,9 @@ import pytest
 
 from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult
+from nodepool.driver.framework.fact import Patience
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
-from nodepool.driver.statemachine.inventory import Patience
 from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers, checks
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from tests.support.manual_executor import ManualExecutor

@@ -17,7 +17,7 @@ from nodepool.driver.statemachine.lost_creations import (
     CreationKey,
     LostCreations,
 )
-from tests.support.manual_clock import ManualClock, monotonic_clock
+from tests.support.manual_clock import ManualClock, package_clock
 from tests.unit.driver.statemachine.conftest import MakeSite, Site, home
 from tests.unit.driver.statemachine.instances import NODE, PROVIDER, Seen, seen
 
@@ -227,7 +227,7 @@ def test_room_that_comes(site: Site, unanswered: list[Any], monkeypatch: pytest.
     Else it is not asked for each time: room is looked for several times for each node of a burst.
     """
     monkeypatch.setattr(home(StateMachineQuota), "UNANSWERED_AGE_SECONDS", 0.1)
-    clock = monotonic_clock(monkeypatch, home(StateMachineQuota))
+    clock = package_clock(monkeypatch)
     woken: list[bool] = []
     monkeypatch.setattr(site.provider, "wake_workers", lambda: woken.append(True))
     unanswered.append(creation())

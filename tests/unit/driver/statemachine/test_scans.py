@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-import queue
-import selectors
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,13 +15,13 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
-from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, ConnectWaiter, Scans
+from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from nodepool.metrics.catalog import BOOT, SCAN
 from tests.support.counted import Counted
 from tests.support.odd_hosts import closes, is_silent, odd_host
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite, home
 
 
@@ -51,7 +50,7 @@ def test_system_that_is_short_of_something(scans: Scans, monkeypatch: pytest.Mon
     def none_left(_: object = None) -> None:
         raise OSError(errno.EMFILE, "none left")
 
-    for owner, name in ((selectors, "DefaultSelector"), (os, "pipe"), (threading.Thread, "start")):
+    for owner, name in ((asyncio, "SelectorEventLoop"), (threading.Thread, "start")):
         with monkeypatch.context() as full:
             full.setattr(owner, name, none_left)
             with pytest.raises(OSError, match="none left"):
@@ -121,31 +120,10 @@ def test_queue(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
             future.result(60)
 
 
-def test_waiter(sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K-4: whatever happens in its thread, who waits is answered, and the thread goes on; also when it is stopped."""
-    waiter = ConnectWaiter("test")
-    answers: queue.Queue[socket.socket | str] = queue.Queue()
-
-    def fail(*_: object) -> None:
-        raise OSError("no more descriptors to wait for")
-
-    with monkeypatch.context() as broken:
-        # No argument or real host makes this fail.
-        broken.setattr(waiter, "_attempt", fail)
-        waiter.wait("127.0.0.1", sshd.port, 30, answers.put)
-        assert answers.get(timeout=DEADLINE_SECONDS) == "an error of the launcher, see its log"
-    waiter.wait("127.0.0.1", sshd.port, 30, answers.put)
-    connected = answers.get(timeout=DEADLINE_SECONDS)
-    assert isinstance(connected, socket.socket)
-    connected.close()
-    waiter.stop()
-    waiter.wait("127.0.0.1", 22, 5.0, answers.put)
-    waiter.join()
-    assert answers.get(timeout=DEADLINE_SECONDS) == "the provider stops"
-
-
-def test_connections(scans: Scans, sshd: SshServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K-2: the one that showed that the host is up serves the first key exchange. One that has no turn is closed."""
+def test_connection_that_showed_that_the_host_is_up(
+    scans: Scans, sshd: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K-2: it serves the first key exchange."""
     connected: list[object] = []
     connect = socket.socket.connect
 
@@ -153,18 +131,10 @@ def test_connections(scans: Scans, sshd: SshServer, monkeypatch: pytest.MonkeyPa
         connected.append(address)
         connect(sock, address)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(socket.socket, "connect", noting)
-        keys = scans.scan("127.0.0.1", sshd.port, 60.0, "ssh").result(60)
-    assert len(connected) == len(keys) - 1
-    held: list[socket.socket] = []
-    # The threads that exchange keys are always faster.
-    monkeypatch.setattr(scans, "_submit", lambda scan: held.append(scan.connected))
-    scans.scan("127.0.0.1", sshd.port, 60.0, "ssh")
-    wait_for("the host is connected", lambda: held)
-    scans.stop()
-    scans.join()
-    assert held[0].fileno() == -1
+    monkeypatch.setattr(socket.socket, "connect", noting)
+    keys = scans.scan("127.0.0.1", sshd.port, 60.0, "ssh").result(60)
+    # That of the event loop is one of them.
+    assert len(connected) == len(keys)
 
 
 # -- as part of a launch
