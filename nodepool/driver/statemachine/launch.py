@@ -42,7 +42,7 @@ from nodepool.exceptions import (
     ZKConflict,
     ZKException,
 )
-from nodepool.guard import Guard, settle
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
@@ -148,10 +148,6 @@ class CloudProviderView(ProviderView, Protocol):
 
     def left_nothing(self, node_id: str) -> bool:
         """Did a launch of this node end here, surely without an instance?"""
-        ...
-
-    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
-        """The deletion of one instance, in steps."""
         ...
 
     def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
@@ -793,7 +789,6 @@ class CleanPhase(Phase):
     def __init__(self, launch: NodeLaunch) -> None:
         super().__init__(launch)
         self._removal: Removal | None = None
-        self._failures = 0
 
     def step(self) -> float | None:
         launch, node = self._launch, self._launch.node
@@ -803,20 +798,8 @@ class CleanPhase(Phase):
                 raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
             if self._removal is None:
                 launch.log.info("Deleting instance %s before the next attempt", target)
-                self._removal = launch.provider.removal_of(target, launch.log, launch.wake)
-            step: Future[float | None] = Future()
-            settle((step,), self._removal.step)
-            error = step.exception()
-            if error is None:
-                wait = step.result()
-            elif not self._may_be_done_later(error):
-                raise error
-            else:
-                launch.log.warning("Instance %s could not be deleted, trying again: %s", target, error)
-                self._removal = None
-                self._failures += 1
-                wait = RETRY.pause(self._failures)
-            if wait is not None:
+                self._removal = Removal(launch.provider, target, launch.log, launch.wake, self._may_be_done_later)
+            if (wait := self._removal.step()) is not None:
                 return min(wait, left)
             self._removal = None
             if node.external_id is None:
@@ -826,7 +809,7 @@ class CleanPhase(Phase):
                 launch.zk.storeNode(node)
         return None
 
-    def _may_be_done_later(self, error: BaseException) -> bool:
+    def _may_be_done_later(self, error: Exception) -> bool:
         calls = self._launch.provider.calls
         calls.judge(error)
         return not calls.circuit_open
@@ -871,37 +854,54 @@ class Driven:
 
 
 class Removal:
-    """Deletes one instance completely.
+    """Deletes one instance completely. What had no effect is sent again after a while.
 
-    :param make: makes a delete machine of it.
+    :param wake: makes the next step due now.
+    :param try_again: is an error one that another attempt may get over? Else `step` raises it.
     """
 
     def __init__(
         self,
-        provider_name: str,
-        make: Callable[[], StateMachine],
+        provider: CloudProviderView,
+        external_id: Any,
+        log: Log,
         wake: Callable[[], None],
+        try_again: Callable[[Exception], bool] = lambda _: False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._provider_name = provider_name
-        self._make = make
+        self._provider = provider
+        self._external_id = external_id
+        self._log = log
         self._wake = wake
+        self._try_again = try_again
         self._clock = clock
         self._driven: Driven | None = None
         self._sent = 0
         self._resend_at = 0.0
+        self._failures = 0
 
     def step(self) -> float | None:
         """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
-        now = self._clock()
         try:
-            if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
-                self._driven = Driven(self._provider_name, self._make(), self._wake)
-                self._sent += 1
-                self._resend_at = now + RESEND.pause(self._sent)
-            _, wait = self._driven.advance()
+            return self._step()
         except NotFound:
             return None
+        except Exception as error:
+            if not self._try_again(error):
+                raise
+            self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
+            self._driven = None
+            self._failures += 1
+            return RETRY.pause(self._failures)
+
+    def _step(self) -> float | None:
+        now, name = self._clock(), self._provider.name
+        if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
+            machine = gateway.get_delete_state_machine(name, self._provider.adapter, self._external_id, self._log)
+            self._driven = Driven(name, machine, self._wake)
+            self._sent += 1
+            self._resend_at = now + RESEND.pause(self._sent)
+        _, wait = self._driven.advance()
         if self._driven.machine.complete:
             return None
         return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))

@@ -31,7 +31,6 @@ from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Resource
-from nodepool.driver.statemachine.launch import Removal
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
@@ -501,11 +500,6 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             return node_id in self._unmade
 
     # -- deletions --
-
-    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
-        """The deletion of one instance, in steps."""
-        name, adapter = self.name, self.adapter
-        return Removal(name, lambda: gateway.get_delete_state_machine(name, adapter, external_id, log), wake)
 
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)
