@@ -195,22 +195,18 @@ class QuotaSupport(abc.ABC):
     def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
         """Would these nodes fit together if nothing of ours ran? (Q-1, Q-14)"""
         needed = self._needed(pool, labels)
-        if needed is None or not self._within(self.poolQuota(pool), needed):
-            return False
-        limits = self._provider_limits(pool)
-        # A cloud that does not answer is no reason to decline a request.
-        return limits is None or self._within(limits, needed)
+        return needed is not None and self._excess(pool, needed) is None
 
     def roomForOne(self, pool: ConfigPool, label: str) -> bool:
         """Is there room for one more node of a label now? (Q-2)"""
         needed = self._needed(pool, [label])
-        if needed is None or not self._poolFits(pool, needed):
-            return False
-        limits = self._provider_limits(pool)
-        if limits is None:
-            return False
-        limits.subtract(self.estimatedNodepoolQuotaUsed())
-        return self._within(limits, needed)
+        return needed is not None and self._shortage(pool, needed) is None
+
+    def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
+        """Do the pool's own limits leave room for one more node of a label?"""
+        needed = self._needed(pool, [label])
+        used = self.estimatedNodepoolQuotaUsed(pool)
+        return needed is not None and first_shortage(self.poolQuota(pool), used, needed) is None
 
     def shortage(self, pool: ConfigPool, label: str) -> Reason | None:
         """What is missing for one more node of a label now; None = nothing that the known limits show.
@@ -218,8 +214,9 @@ class QuotaSupport(abc.ABC):
         Blocks as `roomForOne` does. Raises NotKnown.
         """
         needed = self._needed(pool, [label])
-        if needed is None:
-            return None
+        return None if needed is None else self._shortage(pool, needed)
+
+    def _shortage(self, pool: ConfigPool, needed: QuotaInformation) -> Reason | None:
         found = first_shortage(self.poolQuota(pool), self.estimatedNodepoolQuotaUsed(pool), needed)
         where = f"pool {pool.name}"
         if found is None:
@@ -238,38 +235,20 @@ class QuotaSupport(abc.ABC):
         Blocks as `canEverFit` does. Raises NotKnown.
         """
         needed = self._needed(pool, labels)
-        if needed is None:
-            return None
+        return None if needed is None else self._excess(pool, needed)
+
+    def _excess(self, pool: ConfigPool, needed: QuotaInformation) -> Reason | None:
         where = f"pool {pool.name}"
         found = first_shortage(self.poolQuota(pool), QuotaInformation(), needed)
         if found is None:
-            limits = self._provider_limits(pool)
             where = f"provider {self.provider.name}"
+            # A cloud that does not answer is no reason to decline a request.
+            limits, _ = self._limits_or_trouble(pool)
             found = None if limits is None else first_shortage(limits, QuotaInformation(), needed)
         return None if found is None else too_small(where, found.resource, limit=found.limit, needed=found.needed)
 
-    def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
-        """Do the pool's own limits leave room for one more node of a label?"""
-        needed = self._needed(pool, [label])
-        return needed is not None and self._poolFits(pool, needed)
-
-    def _poolFits(self, pool: ConfigPool, needed: QuotaInformation) -> bool:
-        left = self.poolQuota(pool)
-        left.subtract(self.estimatedNodepoolQuotaUsed(pool))
-        return self._within(left, needed)
-
-    @staticmethod
-    def _within(limits: QuotaInformation, needed: QuotaInformation) -> bool:
-        left = limits.copy()
-        left.subtract(needed)
-        return left.non_negative()
-
-    def _provider_limits(self, pool: ConfigPool) -> QuotaInformation | None:
-        """The provider's limits for a pool (Q-6); None = they are not known (logged)."""
-        return self._limits_or_trouble(pool)[0]
-
     def _limits_or_trouble(self, pool: ConfigPool) -> tuple[QuotaInformation | None, str]:
-        """The same, and why they are not known."""
+        """The provider's limits for a pool (Q-6); None = they are not known, and why (logged)."""
         if pool.ignore_provider_quota:
             return QuotaInformation(default=math.inf), ""
         try:

@@ -19,12 +19,13 @@ from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSup
 from nodepool.driver.statemachine.calls import said_by
 from nodepool.driver.statemachine.instance import node_id_of, resources_of
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, hidden_limit
 from nodepool.plan.launch import LearnedLimit
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
+    from nodepool.driver.statemachine.adapter import Adapter
     from nodepool.driver.statemachine.calls import CloudCalls
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.node import Node
@@ -41,6 +42,8 @@ SETTLE_SECONDS: Final = 5.0
 class StateMachineQuota(QuotaSupport):
     """Mix-in of `StateMachineProvider`."""
 
+    name: str
+    adapter: Adapter
     calls: CloudCalls
     patience: Patience
 
@@ -185,12 +188,9 @@ class StateMachineQuota(QuotaSupport):
         cache = None if self.zk is None else self.zk.cache
         if cache is not None and not cache.nodes.wait_settled(SETTLE_SECONDS):
             return False
-        try:
-            if self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
-                return not self._overdrawn(pool, *self._used_up_to(pool, node))
-        except NotKnown:
-            return False
-        return True
+        if not self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
+            return True
+        return not self._overdrawn(pool, *self._used_up_to(pool, node))
 
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""
@@ -227,15 +227,12 @@ class StateMachineQuota(QuotaSupport):
         return cache is not None and cache.nodes.get(node_id) is not None
 
     def _overdrawn(self, pool: ConfigPool, in_pool: QuotaInformation, in_provider: QuotaInformation) -> bool:
-        limits = self.poolQuota(pool)
-        limits.subtract(in_pool)
-        if not limits.non_negative():
+        """As long as the limits are not known, the answer is yes."""
+        nothing = QuotaInformation()
+        if first_shortage(self.poolQuota(pool), in_pool, nothing) is not None:
             return True
-        if pool.ignore_provider_quota:
-            return False
-        limits = self.estimatedNodepoolQuota()
-        limits.subtract(in_provider)
-        return not limits.non_negative()
+        limits, _ = self._limits_or_trouble(pool)
+        return limits is None or first_shortage(limits, in_provider, nothing) is not None
 
     def _used_up_to(self, pool: ConfigPool, last: Node) -> tuple[QuotaInformation, QuotaInformation]:
         """What this node, all that are older, and creations without an answer use: in the pool, and in the provider."""

@@ -222,7 +222,8 @@ class NodeLaunch:
             label=node.type[0],
             trace_id=spans.log_id(handler.request),
         )
-        self.steps = LaunchSteps(self)
+        #: In which step it is, and since when. Replaced as a whole; any thread may read it.
+        self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
         self.outcome: LaunchOutcome | None = None
         #: The node is deleted elsewhere: end without a word.
@@ -305,12 +306,24 @@ class NodeLaunch:
             return self._failed(error)
 
     def _go_on(self) -> float | None:
-        self.steps.note(self._phase, self.limit.left)
+        self._note_step()
         wait = self._phase.step()
         if wait is None:
             return self._then()
-        self.steps.note(self._phase, self.limit.left)
+        self._note_step()
         return wait
+
+    def _note_step(self) -> None:
+        name, text, before = self._phase.name, self._phase.text, self.status
+        if (name, text) == (before.step, before.text):
+            return
+        now = wall_time()
+        if name == "keys":
+            ends, option = now + self.boot_timeout, "boot-timeout"
+        else:
+            ends, option = now + self.limit.left, "launch-timeout"
+        since = before.since if name == before.step else now
+        self.status = replace(before, step=name, text=text, since=since, ends=ends, option=option)
 
     def _enter(self, phase: Phase, then: Callable[[], float | None]) -> float | None:
         self._phase, self._then = phase, then
@@ -543,33 +556,6 @@ class Phase(abc.ABC):
         :return: seconds until the next step; None = the phase is over.
         :raises Exception: the attempt failed.
         """
-
-
-class LaunchSteps:
-    """In which step a launch is, and since when. The task of the launch notes it; any thread may read it."""
-
-    def __init__(self, launch: NodeLaunch) -> None:
-        self._launch = launch
-        self._begun = wall_time()
-        self._now = LaunchStatus(step="begin", since=self._begun)
-
-    def note(self, phase: Phase, left: float) -> None:
-        """The launch is in this phase now. :param left: of the time of the attempt, in seconds."""
-        name, text = phase.name, phase.text
-        if (name, text) == (self._now.step, self._now.text):
-            return
-        now = wall_time()
-        since = self._now.since if name == self._now.step else now
-        if name == "keys":
-            ends, option = now + self._launch.boot_timeout, "boot-timeout"
-        else:
-            ends, option = now + left, "launch-timeout"
-        self._now = LaunchStatus(step=name, text=text, since=since, ends=ends, option=option)
-
-    def status(self) -> LaunchStatus:
-        """The step, and what the launch is for."""
-        launch = self._launch
-        return replace(self._now, node=launch.node.key, label=launch.label.name, begun=self._begun)
 
 
 # `BeginPhase`: find the image and make the machine (rule L-1).

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-# Images of a provider on the framework: uploads, deletions and lists, by its adapter (rules U, D-1, D-3).
+# Images of a provider on the framework (rules U, D-1, D-3).
 
 
 class RunningTransfers:
@@ -108,65 +108,6 @@ class RunningTransfers:
             stop, self._stop = self._stop, None
         if stop is not None:
             stop()
-
-
-class ImageTransfers:
-    """Base of a provider. All methods block as long as the cloud does; any thread may call them, several at once."""
-
-    name: str
-    adapter: Adapter
-    transfers: RunningTransfers
-
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_type: str | None = None,
-        meta: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        """See `nodepool.driver.interface.Provider.uploadImage`. The name of the provider is added to the metadata."""
-        with self.transfers, working_for((HeldTime(),)):
-            return gateway.upload_image_to_cloud(
-                self.name,
-                self.adapter,
-                provider_image,
-                image_name,
-                filename,
-                image_format=image_type,
-                metadata={**(meta or {}), instance.PROVIDER_KEY: self.name, **instance.of_installation()},
-                md5=md5,
-                sha256=sha256,
-            )
-
-    def deleteImage(self, name: str, id: Any) -> None:
-        """Delete an image; one that is gone already is no error.
-
-        :param id: what the upload gave, or what `listImages` shows.
-        """
-        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
-            if isinstance(id, Resource):
-                gateway.delete_resource(self.name, self.adapter, id)
-            else:
-                gateway.delete_image_in_cloud(self.name, self.adapter, id)
-
-    def listImages(self) -> list[ListedImage]:
-        """Images with metadata of ours. Adapters written for 11.0.0 show them among their resources.
-
-        :raises NotImplementedError: the adapter lists neither.
-        """
-        try:
-            return gateway.list_images_in_cloud(self.name, self.adapter)
-        except NotImplementedError:
-            # An adapter of the released interface.
-            found = gateway.list_resources(self.name, self.adapter)
-        ours = [one for one in found if instance.upload_of(one.metadata, self.name) is not None]
-        return [
-            ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
-            for resource in ours
-        ]
 
 
 # `LabelImages`: which labels have their image, in ZooKeeper or in the cloud?
@@ -271,7 +212,7 @@ WAIT_LONGER_SECONDS: Final = 10.0
 MAX_UNMADE: Final = 10_000
 
 
-class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
+class StateMachineProvider(StateMachineQuota, Provider):
     """Owns launches and deletions: tasks of ``scheduler``.
 
     ``_lock`` guards the tables of launches, pool workers, uploads and known answers; it is not held across I/O.
@@ -539,6 +480,59 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
             raise task.error
+
+    # -- images: these block as long as the cloud does; any thread, several at once --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_type: str | None = None,
+        meta: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        """See `nodepool.driver.interface.Provider.uploadImage`. The name of the provider is added to the metadata."""
+        with self.transfers, working_for((HeldTime(),)):
+            return gateway.upload_image_to_cloud(
+                self.name,
+                self.adapter,
+                provider_image,
+                image_name,
+                filename,
+                image_format=image_type,
+                metadata={**(meta or {}), instance.PROVIDER_KEY: self.name, **instance.of_installation()},
+                md5=md5,
+                sha256=sha256,
+            )
+
+    def deleteImage(self, name: str, id: Any) -> None:
+        """Delete an image; one that is gone already is no error.
+
+        :param id: what the upload gave, or what `listImages` shows.
+        """
+        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
+            if isinstance(id, Resource):
+                gateway.delete_resource(self.name, self.adapter, id)
+            else:
+                gateway.delete_image_in_cloud(self.name, self.adapter, id)
+
+    def listImages(self) -> list[ListedImage]:
+        """Images with metadata of ours. Adapters written for 11.0.0 show them among their resources.
+
+        :raises NotImplementedError: the adapter lists neither.
+        """
+        try:
+            return gateway.list_images_in_cloud(self.name, self.adapter)
+        except NotImplementedError:
+            # An adapter of the released interface.
+            found = gateway.list_resources(self.name, self.adapter)
+        ours = [one for one in found if instance.upload_of(one.metadata, self.name) is not None]
+        return [
+            ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
+            for resource in ours
+        ]
 
     # -- nodepool check --
 

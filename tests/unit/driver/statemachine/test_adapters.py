@@ -14,7 +14,7 @@ from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.framework.fact import Patience
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
-from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers, checks
+from nodepool.driver.statemachine.provider import LabelImages, RunningTransfers, StateMachineProvider, checks
 from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.statemachine.conftest import home
@@ -77,7 +77,7 @@ class ReleasedAdapter(Adapter):
             raise self.error
 
 
-class Transfers(ImageTransfers):
+class Transfers(StateMachineProvider):
     def __init__(self, adapter: Adapter) -> None:
         self.name, self.adapter, self.transfers = "cloud", adapter, RunningTransfers()
 
