@@ -197,16 +197,6 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch, driver: str, module: s
     assert str(caught.value).endswith(how_to_install(driver))
 
 
-def test_library_that_is_installed_meanwhile(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a restart, and without being imported."""
-    write("mine", good("mine") + "    libraries = ('library_of_mine',)\n")
-    with pytest.raises(LibraryMissing, match=r"^driver 'mine' needs .*'library_of_mine'\)$"):
-        Drivers.get("mine")
-    (tmp_path / "library_of_mine.py").write_text("raise AssertionError('not imported yet')", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert Drivers.get("mine").name == "mine"
-
-
 def test_reset(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     """reference/driver 1: each driver in use hears of a load; one that fails does not keep it from the others."""
     counting = good("x") + "    resets = 0\n    def reset(self): self.resets += 1\n"

@@ -44,47 +44,6 @@ def throw(error: BaseException) -> Callable[..., Any]:
 # -- ready nodes --
 
 
-def test_reuse(stage: Stage) -> None:
-    """N-2, N-3: locked, allocated, with tenant and requestor, and the driver hears of it; N-4: or not at all."""
-    ready = stage.add_ready()
-    handler = stage.begin("small", tenant_name="tenant")
-    node = stage.zk.getNode(ready.key)
-    assert node is not None
-    found = (node.state, node.allocated_to, node.tenant_name, node.requestor, stage.zk.isNodeLocked(node))
-    assert found == (states.READY, handler.request.id, "tenant", "contract", True)
-    assert [node.id for node in handler.reused] == [node.id for node in handler.nodeset] == [ready.id]
-    stage.add_ready()
-    handler = stage.begin("small", reuse=False)
-    assert (handler.reused, len(handler.launched)) == ([], 1)
-
-
-def test_order_and_several_labels(stage: Stage) -> None:
-    """N-1, N-5, N-8: the order of the labels; a node with several serves one of them, a plainer one is spent first."""
-    both, plain = stage.add_ready("small", "big"), stage.add_ready("small")
-    handler = stage.begin("small", "big", "big")
-    handler.end(0, states.READY)
-    assert handler.poll()
-    nodes = [stage.zk.getNode(node_id) for node_id in stage.request(handler).nodes]
-    assert [node.id if node else None for node in nodes[:2]] == [plain.id, both.id]
-    assert [node.type for node in handler.launched] == [["big"]]
-
-
-def test_zones(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """N-7: all nodes of a request in the zone of the first one, reused or new; nodes elsewhere are left alone."""
-    for az in "aab":
-        stage.add_ready(az=az)
-    handler = stage.begin("small", "small", "small")
-    assert [node.az for node in handler.nodeset] == ["a", "a", "a"]
-    zones = iter("abc")
-
-    def pick(handler: ScriptedHandler, node: Node) -> None:
-        node.az = node.az or next(zones)
-
-    monkeypatch.setattr(ScriptedHandler, "setNodeMetadata", pick)
-    handler = stage.begin("big", "big")
-    assert [node.az for node in handler.nodeset] == ["a", "a"]
-
-
 @pytest.mark.parametrize(
     ("steps", "chosen"),
     [
@@ -111,19 +70,6 @@ def test_zone_of_a_request(steps: list[tuple[str, str]], chosen: str) -> None:
     for number in range(MOST):
         zones.choose(str(number), "z1")
     assert zones.choose("a", "z7") == "z7"
-
-
-def test_node_that_was_taken(stage: Stage) -> None:
-    """N-2: the state is checked again under the lock; another one is taken, then a new one made."""
-    taken, changed, free = (stage.add_ready() for _ in range(3))
-    stage.zk.lockNode(taken.copy())
-    other = stage.zk.getNode(changed.key)
-    assert other is not None
-    other.allocated_to = "another"
-    stage.zk.storeNode(other)
-    handler = stage.begin("small", "small")
-    assert free.id in [node.id for node in handler.nodeset]
-    assert (len(handler.launched), len(stage.ready_nodes)) == (1, 0)
 
 
 def checked(result: bool) -> Future[bool]:
@@ -275,15 +221,6 @@ def test_node_ahead_that_is_not_needed(stage: Stage) -> None:
     assert len(stage.nodes()) == 1
 
 
-def test_node_that_cannot_be_described(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-16: the error is met again when the handler gathers, and refuses this request only."""
-    monkeypatch.setattr(ScriptedHandler, "setNodeMetadata", throw(NO_WAY))
-    handler = ahead_of(stage)
-    assert stage.nodes() == []
-    handler.run()
-    assert stage.request(handler).state == states.FAILED
-
-
 @pytest.mark.parametrize("how", ["create", "lock_and_save", "reused", "ahead"])
 def test_lock_of_the_request_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     """A-11, N-3, N-6: nodes are written only under it, else they would have no owner; it is given back."""
@@ -318,40 +255,7 @@ def test_lock_of_the_request_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPat
     assert set(unders) == set(taken)
 
 
-def test_what_there_is_no_room_in() -> None:
-    """Q-10: the own limits of the pool, in which those of other pools are in the way of none, or what pools share."""
-    for pool, full in (({"max-servers": 1}, "main"), ({}, None)):
-        stage = Stage(QuotaProvider, pool=pool)
-        stage.provider.room = 1
-        assert stage.begin("small", "small").node_set.full_pool() == full
-
-
 # -- requests that are declined, or given back --
-
-
-@pytest.mark.parametrize(
-    ("labels", "change", "pool", "reason"),
-    [
-        ("small", {"images": False, "limit": 0}, {}, "images are not available"),
-        ("small", {"limit": 0}, {}, "it would exceed quota"),
-        (
-            "small",
-            {"broken": ["small"], "images": False},
-            {},
-            "node type(s) [small] not available; small: the driver says that it can never work here",
-        ),
-        ("small", {"broken": ["small"]}, {"max-servers": 0}, "the pool is disabled: max-servers is 0 or less"),
-        ("small unknown other", {}, {}, "node type(s) [other, unknown] not available"),
-    ],
-)
-def test_why_a_request_is_declined(labels: str, change: dict[str, Any], pool: dict[str, Any], reason: str) -> None:
-    """A-13, A-21, Q-14: the first reason that matches."""
-    stage = Stage(pool=pool)
-    vars(stage.provider).update(change)
-    handler = stage.begin(*labels.split())
-    assert handler.decline_reasons == [reason]
-    assert stage.request(handler).state == states.FAILED
-    assert stage.nodes() == []
 
 
 class Standoff:
@@ -404,14 +308,6 @@ def test_how_long_a_request_waits(stage: Stage, monkeypatch: pytest.MonkeyPatch,
     assert met.handler.yields()
     change(met)
     assert not met.handler.yields()
-
-
-def test_given_back_for_another_reason(stage: Stage) -> None:
-    """Q-12: taken again after a moment, as ever."""
-    handler = stage.begin("small")
-    handler.end(0, states.READY)
-    handler.give_back_when_launched()
-    assert not handler.yields()
 
 
 # -- launches --

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodepool.driver.framework.keyscan import KexInitReader, ScanFailed, ScanResult, scan
 from tests.support import odd_hosts
@@ -50,14 +48,6 @@ def relay(target_port: int, refusals: int = 0) -> Callable[[OddHost, socket.sock
             back.join()
 
     return behave
-
-
-@pytest.mark.parametrize("connection_type", ["ssh", "network_cli"])
-def test_keys(sshd: SshServer, connection_type: str) -> None:
-    """K-2, K-6: one key a key type, as `<type> <base64>`, at any port."""
-    found = scan("127.0.0.7", sshd.port, timeout=30, connection_type=connection_type)
-    assert sorted(found.host_keys) == sorted(sshd.host_keys)
-    assert (found.public_ipv4, found.public_ipv6) == ("127.0.0.7", None)
 
 
 def test_negotiation_errors_are_tried_again(sshd: SshServer) -> None:
@@ -128,27 +118,6 @@ def test_refusal_is_tried_again_until_the_host_is_up() -> None:
     servers[0].close()
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("127.0.0.1", "cannot connect to 127.0.0.1:{port}: Connection refused"),
-        ("bad..name", "cannot resolve bad..name"),
-    ],
-)
-def test_without_retry_the_first_error_ends_it(name: str, reason: str) -> None:
-    """S-4: a static host that is down must not occupy a thread; the provider comes back to it."""
-    port = free_ports(1)[0]
-    with pytest.raises(ScanFailed) as failure:
-        scan(name, port, timeout=3600, retry_connect=False)
-    assert str(failure.value).startswith(reason.format(port=port))
-    # K-3: nor does a provider that is stopped wait for its scans' timeouts.
-    cancelled = threading.Event()
-    cancelled.set()
-    with odd_host(odd_hosts.closes) as host, pytest.raises(ScanFailed):
-        scan("127.0.0.1", host.port, timeout=3600, cancelled=cancelled)
-    assert host.connections == 1
-
-
 # -- the offer of a host --
 
 
@@ -186,10 +155,3 @@ def test_offer_in_any_pieces(size: int) -> None:
 def test_streams_that_make_no_sense(data: bytes) -> None:
     """K-2: a host may send anything."""
     assert read(data) == ()
-
-
-@given(st.lists(st.binary(max_size=200), max_size=20))
-def test_never_raises(chunks: list[bytes]) -> None:
-    """K-2: in any pieces."""
-    read(b"SSH-2.0-x\n", *chunks)
-    read(*chunks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +18,6 @@ from nodepool.driver.framework.rate import (
     RECOVERY_SECONDS,
     SPREAD_SECONDS,
     THROTTLED,
-    TOGETHER_SECONDS,
     BucketSize,
     CallWindow,
     HeldTime,
@@ -28,7 +26,6 @@ from nodepool.driver.framework.rate import (
     RateLimiter,
     TimeLimit,
     TokenBucket,
-    held_here,
     held_up,
     held_work,
     working_for,
@@ -36,7 +33,6 @@ from nodepool.driver.framework.rate import (
 from nodepool.driver.framework.shared_threads import SharedThreads
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
-from tests.support.quiet_inventory import QuietInventory
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 
@@ -73,18 +69,6 @@ def test_burst_and_rate(size: BucketSize, calls: list[tuple[float, list[float]]]
     bucket = TokenBucket(size, 0.0)
     for now, wanted in calls:
         assert turns(bucket, len(wanted), now) == pytest.approx(wanted, abs=1e-6)
-
-
-def test_calls_that_wait_begin_together() -> None:
-    """Four times a second, never before their turn: who waits is not woken for each of them. None is slower for it."""
-    bucket = TokenBucket(BucketSize(1, 20), 100.1)
-    at = [bucket.take(100.1).at for _ in range(100)]
-    alone = [100.1 + number / 20 for number in range(100)]
-    assert at[:6] == pytest.approx(alone[:6])
-    later = [begin - turn for begin, turn in zip(at[6:], alone[6:], strict=True)]
-    assert 0 <= min(later) <= max(later) <= TOGETHER_SECONDS
-    assert max(Counter(at[6:]).values()) == 20 * TOGETHER_SECONDS
-    assert all(begin % TOGETHER_SECONDS == 0 for begin in at[6:])
 
 
 def test_none_is_overtaken() -> None:
@@ -235,10 +219,6 @@ class Paced(RateClasses):
         self.clock.pass_seconds(seconds)
 
 
-def stop(_: float) -> None:
-    raise RuntimeError("stopped")
-
-
 def test_each_class_has_its_bucket() -> None:
     """Named ones have their size, all others one of the same size each; so it is with a throttling."""
     classes = Paced(read=BucketSize(3, 10))
@@ -262,24 +242,6 @@ def test_what_is_spare() -> None:
     classes.clock.pass_seconds(1)
     assert classes.wait("read").spare == 1
     assert {classes.wait("free").spare for _ in range(3)} == {1}
-
-
-def test_throttled_or_stopped_while_another_waits() -> None:
-    """Whoever waits for its turn meanwhile does not begin in the pause, and makes no call if the provider ends."""
-    classes = Paced()
-    first = classes.wait("change")
-
-    def throttle(_: float) -> None:
-        if not classes.pauses:
-            first.throttled(5.0)
-
-    classes.pausing = throttle
-    classes.wait("change")
-    assert len(classes.pauses) == 2
-    assert classes.clock.now >= 105.0
-    classes.pausing = stop
-    with pytest.raises(RuntimeError, match="stopped"):
-        classes.wait("change")
 
 
 def test_without_a_rate_calls_wait_for_the_end_of_others() -> None:
@@ -318,20 +280,6 @@ def test_without_a_rate_calls_wait_for_the_end_of_others() -> None:
         thread.join()
     # What begins together may note it in any order.
     assert (set(order[:3]), set(order[3:])) == ({0, 1, 2}, {3, 4})
-
-
-def test_who_waits_for_the_end_of_a_call_ends_with_the_provider() -> None:
-    classes = Paced(open=BucketSize(1, 0))
-    calls = [classes.call("open", "reading") for _ in range(MOST_AT_ONCE)]
-    for call in calls:
-        call.__enter__()
-    classes.pausing = stop
-    with pytest.raises(RuntimeError, match="stopped"), classes.call("open", "reading"):
-        pass
-    for call in calls:
-        call.__exit__(None, None, None)
-    with classes.call("open", "reading"):
-        pass
 
 
 # -- the limiter and the cache of drivers --
@@ -429,25 +377,6 @@ def test_cached_methods(clock: ManualClock, caplog: pytest.LogCaptureFixture) ->
     assert "not refreshed any more" in caplog.text
 
 
-def test_first_call_of_several_threads_is_one_call() -> None:
-    entered, release, calls = threading.Event(), threading.Event(), []
-
-    def slow() -> int:
-        calls.append(1)
-        entered.set()
-        release.wait(DEADLINE_SECONDS)
-        return 5
-
-    with ThreadPoolExecutor(4) as pool:
-        cached = LazyExecutorTTLCache(1000, pool)(slow)
-        first = pool.submit(cached)
-        assert entered.wait(DEADLINE_SECONDS)
-        others = [pool.submit(cached) for _ in range(2)]
-        release.set()
-        assert [call.result(DEADLINE_SECONDS) for call in (first, *others)] == [5, 5, 5]
-    assert calls == [1]
-
-
 # -- time that does not count against the time-out of a launch --
 
 
@@ -468,17 +397,6 @@ def test_waits_at_the_same_time_count_once(clock: ManualClock, held: HeldTime) -
     assert (held.seconds, limit.left) == (9, 9)
     # What was before does not make a later limit longer.
     assert TimeLimit(10, held, clock).left == 10
-
-
-def test_work_of_a_thread(clock: ManualClock, held: HeldTime) -> None:
-    """It is put back, and a thread without work has a time of its own."""
-    other = HeldTime(clock)
-    with working_for((held,)):
-        with working_for((other, held)):
-            assert held_here() is other
-        assert held_work() == (held,)
-    assert held_work() == ()
-    assert held_here(clock).seconds == 0
 
 
 def test_work_goes_with_a_call_to_another_thread(clock: ManualClock, held: HeldTime) -> None:
@@ -503,33 +421,3 @@ def test_work_goes_with_a_call_to_another_thread(clock: ManualClock, held: HeldT
     clock.pass_seconds(5)
     assert held.seconds == 7
     threads.close()
-
-
-def test_who_waits_for_a_list_waits_for_its_turn(clock: ManualClock, held: HeldTime) -> None:
-    """The list is made in another thread; it may wait already."""
-    late = HeldTime(clock)
-
-    def sleep(seconds: float) -> None:
-        clock.pass_seconds(4)
-        with working_for((late,)):
-            waiters.append(known.wait_for("boot", lambda: None))
-        clock.pass_seconds(6)
-
-    limit = RateLimiter("cloud", 0.1, clock, sleep)
-    limit.wait()
-
-    def fetch(since: str | None) -> list[Any]:
-        limit.wait()
-        clock.pass_seconds(3)
-        return []
-
-    known: QuietInventory[Any] = QuietInventory("somewhere", fetch, clock=clock)
-    with working_for((held,)):
-        waiters = [known.wait_for("boot", lambda: None)]
-    known.poll(complete=True)
-    assert (held.seconds, late.seconds) == (10, 6)
-    for waiter in waiters:
-        known.done(waiter)
-    clock.pass_seconds(3)
-    known.poll(complete=True)
-    assert held.seconds == 10

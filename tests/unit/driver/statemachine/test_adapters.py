@@ -15,7 +15,6 @@ from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
 from nodepool.driver.statemachine.inventory import Patience
 from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers, checks
-from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.statemachine.conftest import home
 
@@ -80,27 +79,6 @@ class ReleasedAdapter(Adapter):
 class Transfers(ImageTransfers):
     def __init__(self, adapter: Adapter) -> None:
         self.name, self.adapter, self.transfers = "cloud", adapter, RunningTransfers()
-
-
-def test_upload_and_delete() -> None:
-    """D-1, U-5, U-9: as an adapter of 11.0.0 expects it, with the name of the provider; errors reach who called."""
-    adapter = ReleasedAdapter()
-    transfers = Transfers(adapter)
-    options: dict[str, Any] = {"image_type": "raw", "meta": KEYS, "md5": "m", "sha256": "s"}
-    assert gateway.upload_image(transfers, "image", "n", "/f", **options) == "i-1"
-    expected = {"image_format": "raw", "metadata": OURS, "md5": "m", "sha256": "s"}
-    assert adapter.calls == [("upload", "image", "n", "/f", expected)]
-    for adapter.error in (None, NotFound("i-1")):
-        gateway.delete_image(transfers, "n", "i-1")
-    assert adapter.calls[1:] == [("delete", "i-1")] * 2
-    adapter.error = ImageCreateException("too slow")
-    with pytest.raises(ImageCreateException, match="too slow"):
-        gateway.delete_image(transfers, "n", "i-1")
-    with pytest.raises(ImageCreateException, match="too slow"):
-        gateway.upload_image(transfers, "image", "n", "/f")
-    stops: list[str] = []
-    transfers.transfers.stop_after(lambda: stops.append("stop"))
-    assert stops == ["stop"], "a transfer that failed is over"
 
 
 def test_list() -> None:
@@ -229,17 +207,3 @@ def test_checks(adapter: Adapter, asked: bool, subjects: list[str]) -> None:
         assert "for the label(s) old" in by_subject["diskimage fedora"].text
     if "instances of nodes" in by_subject:
         assert "0000000001" in by_subject["instances of nodes"].text
-
-
-def test_checks_of_a_cloud_that_does_not_list() -> None:
-    """reference/commands: that is a result, too; of no installation it is said that it has instances."""
-    lost: Any = SimpleNamespace(alive=dict, missing=lambda alive, listed: set())
-    section: Any = SimpleNamespace(name="cloud", pools={})
-
-    def away() -> list[Any]:
-        raise CloudUnavailableException("HTTP 503")
-
-    for instances, texts in ((away, ["HTTP 503"]), (list, [])):
-        found = list(checks(section, Checked(), dict[str, Any]().get, instances, lost))
-        assert ["HTTP 503" for one in found if "HTTP 503" in one.text and not one.ok] == texts
-        assert len(found) == len(texts)

@@ -90,16 +90,6 @@ def test_late_instances(creations: Creations) -> None:
     assert creations.strange("b", "f") == ["f"]
 
 
-def test_given_up_before_the_answer(creations: Creations) -> None:
-    """L-4: the attempt ended while its creation was under way; what that makes is found while the second one serves."""
-    first, second = creations.begin(key()), creations.begin(key(2))
-    assert creations.strange("a") == []
-    creations.ended(first)
-    assert creations.strange("a") == [], "it may be the second one's, still"
-    creations.answered(second, "b")
-    assert creations.strange("a", "b") == ["a"]
-
-
 @pytest.mark.parametrize("answered", [True, False])
 def test_what_is_adopted(creations: Creations, answered: bool) -> None:
     """L-4: not the instance of the first attempt, which is being deleted. Its late refusal says nothing."""

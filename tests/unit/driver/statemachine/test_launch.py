@@ -3,17 +3,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodepool.driver.config import ImageSettings
-from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine.launch import CleanPhase
 from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
     LaunchNodepoolException,
     LaunchStatusException,
 )
@@ -60,79 +55,7 @@ def test_record(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.interface_ip == node.private_ipv4 == "10.0.0.1" != node.public_ipv4
 
 
-def test_order_of_writes(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
-    """L-1, L-3: login fields and resources are stored before the creation, external_id before the end."""
-    site = make_site({"hang": True})
-    seen: list[Any] = []
-
-    def look(machine: CreateMachine) -> None:
-        if machine.state == machine.START:
-            (node,) = zk.nodeIterator()
-            seen.append((node.external_id, node.username, node.resources, node.state))
-
-    site.before_creation(look)
-    handler = site.accept("small")
-    wait_for("external_id is stored", lambda: [node.external_id for node in zk.nodeIterator() if node.external_id])
-    assert seen == [(None, "zuul", {"instances": 1, "cores": 2, "ram": 2048}, states.BUILDING)]
-    assert [instance.status for instance in site.cloud.instances()] == [BUILDING]
-    (step,) = handler.launch_steps()
-    assert (step.step, step.option, step.label) == ("build", "launch-timeout", "small")
-    assert 0 < (step.ends or 0) - step.begun <= 3600
-    site.cloud.set(hang=False)
-    assert site.is_fulfilled(handler)
-    assert handler.launch_steps() == []
-
-
-@pytest.mark.parametrize("of_11", [False, True])
-def test_uploaded_image(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, of_11: bool) -> None:
-    """L-1, A-13: the newest ready upload is used; without one the request is declined.
-
-    The label of a driver of 11.0.0 has the diskimage of the top level, and the provider's says how to connect. It is
-    not asked whether an image is there that was uploaded. It asks ``provider._zk`` and ``handler.pw.nodepool``.
-    """
-    site = make_site(None, label={"diskimage": "debian"})
-    site.fail("small")
-    assert (site.provider.labelReady("small"), site.provider.labelReady("large")) == (False, True)
-    upload = ImageUpload("debian", "0000000007", "nowhere", "0000000001")
-    upload.external_id, upload.state, upload.username = "image-1", states.READY, "somebody"
-    zk.uploads["debian", "nowhere"] = upload
-    if of_11:
-        monkeypatch.setattr(site.adapter, "labelReady", lambda label: label.cloud_image is not None)
-        section: Any = site.provider.provider
-        section.pools["main"].labels["small"].diskimage = SimpleNamespace(
-            name="debian", username="top", python_path="auto"
-        )
-        found = ImageSettings({"name": "debian", "connection-type": "winrm", "username": "admin"})
-        monkeypatch.setattr(section, "diskimages", {"debian": found}, raising=False)
-    (node,) = site.serve("small")
-    assert site.adapter.last_image == "image-1"
-    assert node.image_id == "/nodepool/images/debian/builds/0000000007/providers/nowhere/images/0000000001"
-    expected = ("admin", "winrm", 5986) if of_11 else ("image-user", "ssh", 22)
-    assert (node.username, node.connection_type, node.connection_port) == expected
-    launcher = site.worker.nodepool
-    # A name that drivers of other people use.
-    assert (site.provider._zk, launcher.getZK(), launcher.getProviderManager("nowhere")) == (zk, zk, site.provider)
-
-
 # -- attempts
-
-
-@pytest.mark.parametrize(
-    ("error", "key"),
-    [
-        (CapacityException("no host"), "error.capacity"),
-        (type("NoSubnetError", (Exception,), {"statsd_key": "error.subnet"})("of another driver"), "error.subnet"),
-        (ZeroDivisionError("a mistake in the driver"), "error.unknown"),
-        (ConnectionResetError("reset"), "error.unknown"),
-        (SystemExit(2), "error.unknown"),
-    ],
-)
-def test_kinds_of_errors(make_site: MakeSite, error: BaseException, key: str) -> None:
-    """L-6, metrics 3: the class decides the statistics key; one attempt that fails does not fail the launch."""
-    site = make_site()
-    site.fail_creations(error)
-    site.serve("small")
-    assert site.results == [key, "ready"]
 
 
 @pytest.mark.parametrize(
@@ -165,25 +88,6 @@ def test_attempts(make_site: MakeSite, settings: dict[str, Any], results: list[s
         1,
         list(range(1, creations + 1)),
     )
-
-
-@pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
-def test_driver_has_looked(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, searched: bool, looks: int) -> None:
-    """L-4: what a driver has looked for itself, for some seconds, is looked for only once more."""
-    site = make_site()
-    error = CloudUnavailableException("500")
-    error.searched = searched
-    site.fail_creations(error)
-    found: list[str] = []
-    find = site.provider.finder.find
-
-    def note(node_id: str) -> Any:
-        found.append(node_id)
-        return find(node_id)
-
-    monkeypatch.setattr(site.provider.finder, "find", note)
-    site.serve("small")
-    assert len(found) == looks
 
 
 @pytest.mark.parametrize("error", [LaunchStatusException("409"), ValueError("of a driver")])

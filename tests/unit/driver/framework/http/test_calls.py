@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import botocore.session
@@ -26,7 +23,6 @@ from nodepool.driver.framework.http.rest_calls import (
     RestApi,
     RestCalls,
     TokenLogin,
-    keep_metadata_direct,
     login_error,
     same_server,
 )
@@ -183,17 +179,6 @@ def test_pace_of_classes() -> None:
     for kind in ("read", "write", "read", "write", "delete"):
         spaced("GET", kind)
     assert sum(spaced.slept) == pytest.approx(2.0)
-
-
-def test_not_wanted_any_more() -> None:
-    calls = Calls(FINE)
-
-    def no() -> None:
-        raise ValueError("not wanted")
-
-    with pytest.raises(ValueError, match="not wanted"):
-        calls(body={}, permit=no)
-    assert calls.http.sent == []
 
 
 @pytest.mark.parametrize("waiting", [False, True])
@@ -358,54 +343,6 @@ def test_token_that_the_cloud_refuses() -> None:
     assert login.token() == "three"
 
 
-def test_a_valid_token_is_there_while_the_next_one_is_asked_for() -> None:
-    clock = ManualClock()
-    login = Login(clock, "one", "two")
-    login.token()
-    clock.pass_seconds(RENEWED)
-    meanwhile: list[str] = []
-
-    def ask_meanwhile() -> None:
-        other = threading.Thread(target=lambda: meanwhile.append(login.token()))
-        other.start()
-        other.join(10)
-
-    login.asking = ask_meanwhile
-    assert login.token() == "two"
-    assert meanwhile == ["one"]
-
-
-@pytest.mark.parametrize("answer", ["one", AWAY])
-def test_without_a_token_all_wait_for_one_call(answer: str | Exception) -> None:
-    """Those who waited for no answer do not ask again: each call takes until its timeout."""
-    asked, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
-
-    class Clock(ManualClock):
-        def __call__(self) -> float:
-            waiting.release()
-            return super().__call__()
-
-    def ask() -> None:
-        asked.set()
-        assert go_on.wait(10)
-
-    clock = Clock()
-    login = Login(clock, answer, "late")
-    login.asking = ask
-    with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(login.token)
-        assert asked.wait(10)
-        # That one has read the clock twice; each of the others does it once before it waits.
-        others = [threads.submit(login.token) for _ in range(2)]
-        assert all(waiting.acquire(timeout=10) for _ in range(2 + len(others)))
-        clock.pass_seconds(60)
-        go_on.set()
-        for each in (first, *others):
-            found = each.exception(10) or each.result(10)
-            assert str(found) == str(answer)
-    assert login.answers == ["late"]
-
-
 def _by_plain_http(url: str) -> Callable[[], Any]:
     def ask() -> None:
         with pytest.raises(NoAnswer):
@@ -468,18 +405,6 @@ def test_metadata_services_are_asked_directly(
     AwsTransport("north", "eu-north-1", None, 0).close()
     ask()
     assert set(connected) == {host}
-
-
-@pytest.mark.parametrize(("proxy", "direct"), [(None, "inside.test"), ("http://proxy.test:3128", "*")])
-def test_environment_that_is_left_alone(monkeypatch: pytest.MonkeyPatch, proxy: str | None, direct: str) -> None:
-    """Programs that the builder runs see no change where there is no proxy, or none is used."""
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    if proxy is not None:
-        monkeypatch.setenv("https_proxy", proxy)
-    monkeypatch.setenv("no_proxy", direct)
-    keep_metadata_direct()
-    assert os.environ["no_proxy"] == direct
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
-import logging
 import re
 import socket
 import ssl
@@ -28,7 +27,6 @@ from nodepool.driver.framework.http.connections import (
     BoundedAdapter,
     Bounds,
     BrokenAnswer,
-    ClosedBefore,
     HttpSession,
     QuickAnswer,
     mount,
@@ -91,13 +89,6 @@ def test_answers(pair: Sockets, data: bytes, end: bool, keep: bool) -> None:
     assert "X" not in found.headers
 
 
-def test_heads(pair: Sockets) -> None:
-    """Names in any letters; what stands there twice is joined. There may be no content."""
-    found = answered(pair, b"HTTP/1.1 204 No Content\r\nRetry-After: 7\r\nVary: a\r\nvary: b\r\n\r\n", False)
-    assert (found.status_code, found.content, found.keep) == (204, b"", True)
-    assert (found.headers["retry-after"], found.headers["VARY"]) == ("7", "a, b")
-
-
 @pytest.mark.parametrize(
     ("data", "end"),
     [
@@ -117,18 +108,6 @@ def test_no_answer(pair: Sockets, data: bytes, end: bool) -> None:
     """Garbage, an end in the middle, and what is longer than it may be."""
     with pytest.raises(BrokenAnswer):
         answered(pair, data, end, most_bytes=200 if len(data) < 1000 else 1 << 20)
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_closed_before(pair: Sockets, reset: bool) -> None:
-    """O-19: nothing of an answer came."""
-    near, far = pair
-    if reset:
-        # What was sent to it and not read resets the connection.
-        near.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    far.close()
-    with pytest.raises(ClosedBefore):
-        read_answer(near, Bounds(1 << 20, 120.0))
 
 
 def test_time_of_an_answer(pair: Sockets) -> None:
@@ -204,21 +183,6 @@ def is_quick(sent: Sent) -> bool:
     return sent.headers["accept-encoding"] == "gzip"
 
 
-@pytest.mark.parametrize("kept", [False, True])
-@pytest.mark.parametrize(
-    "answer",
-    [packed(gzip.compress(b'{"a": 1}')), CHUNKS, WHOLE, b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b'\r\n{"a": 1}'],
-    ids=["packed", "in chunks", "with a length", "until the end"],
-)
-def test_good_answers(http: PlainHttp, by_requests: list[str], answer: bytes, kept: bool) -> None:
-    with SlowServer(lambda: [answer], first=FIRST if kept else b"") as server:
-        if kept:
-            assert http.send("GET", server.url, {}).json() == {}
-        found = http.send("GET", server.url, {})
-        assert (found.status, found.json(), found.headers["content-type"]) == (200, {"a": 1}, "application/json")
-        assert by_requests == ["GET"]
-
-
 def bomb(layers: int) -> bytes:
     data = b" " * (8 << 20)
     for _ in range(layers):
@@ -258,18 +222,6 @@ def test_endless_answers(http: PlainHttp, name: str, way: str) -> None:
         text, maybe_done = failure(http, "POST", server.url, seconds=SHORT_SECONDS)
         assert "no answer from" in text
         assert maybe_done
-
-
-def test_errors_of_a_kept_connection() -> None:
-    """keystoneauth tells one that breaks from one that is silent. Later calls have another connection."""
-    with HttpSession(requests.Session()) as session:
-        mount(session, 4)
-        for pieces, kind in (([b"H"], requests.Timeout), ([HEAD + b"Content-Length: 9\r\n\r\n{"], None)):
-            with SlowServer(lambda pieces=pieces: pieces, pause=60.0 if kind else 0.0, first=FIRST) as server:  # type: ignore[misc]
-                session.get(server.url, timeout=30.0, allow_redirects=False)
-                with pytest.raises(kind or requests.ConnectionError):
-                    session.get(server.url, timeout=SHORT_SECONDS if kind else 30.0, allow_redirects=False)
-                assert session.get(server.url, timeout=30.0, allow_redirects=False).json() == {}
 
 
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
@@ -340,24 +292,6 @@ def test_same_call_either_way(http: PlainHttp, method: str, body: bytes | None) 
     assert first.headers["user-agent"].startswith("nodepool/")
 
 
-@pytest.mark.parametrize(
-    ("target", "headers"),
-    [
-        *((target, {}) for target in ("/a b", "/a#b", "/ä", "/a/../b", "/a/./b", "/a/..", "/a%zz?b=[c]")),
-        *(("/", headers) for headers in ({"Host": "other.test"}, {"Content-Length": "0"}, {"Accept-Encoding": "br"})),
-        ("me:secret@", {}),
-    ],
-)
-def test_unusual_calls(http: PlainHttp, target: str, headers: dict[str, str]) -> None:
-    """requests quotes and shortens addresses, and knows logins and heads."""
-    with RecordingServer() as server:
-        warm_up(http, server)
-        url = f"{server.url}{target}" if target.startswith("/") else server.url.replace("//", f"//{target}")
-        http.send("GET", url, headers)
-        assert not is_quick(server.sent[0])
-        assert server.sent[0].headers.get("authorization", "").startswith("Basic ") is target.endswith("@")
-
-
 def test_nothing_is_smuggled(http: PlainHttp) -> None:
     """A line ending in a header is refused, as requests does it."""
     with RecordingServer() as server:
@@ -365,15 +299,6 @@ def test_nothing_is_smuggled(http: PlainHttp) -> None:
         with pytest.raises(NoAnswer):
             http.send("GET", f"{server.url}/", {"X": "a\r\nY: b"})
         assert not server.sent
-
-
-def test_pieces(http: PlainHttp, by_requests: list[str]) -> None:
-    """A file that is longer than the memory is sent piece by piece, with its length if that is known."""
-    with RecordingServer() as server:
-        for _ in range(WARM_UP + 1):
-            http.send("PUT", server.url, {"Content-Length": "6"}, iter([b"abc", b"def"]))
-        assert server.sent[-1].body == b"abcdef"
-        assert len(by_requests) == WARM_UP + 1
 
 
 def test_redirects_cookies_and_netrc(http: PlainHttp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,16 +322,6 @@ def test_proxy_of_the_environment(http: PlainHttp, monkeypatch: pytest.MonkeyPat
             assert http.send("GET", "http://cloud.test/a", {}).status == 200
             assert server.sent[-1].first == "GET http://cloud.test/a HTTP/1.1"
     assert len(by_requests) == WARM_UP + 1
-
-
-def test_address_is_in_no_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some addresses are as good as a password: no library writes them, whatever level is configured."""
-    monkeypatch.setattr(logging.getLogger("urllib3"), "level", logging.DEBUG)
-    http = PlainHttp(4)
-    with RecordingServer() as server, caplog.at_level(logging.DEBUG):
-        http.send("PUT", f"{server.url}/disk?sig=hidden", {}, b"")
-    http.close()
-    assert "hidden" not in caplog.text
 
 
 @pytest.mark.usefixtures("small_answers")
@@ -498,17 +413,6 @@ def test_certificates_are_verified(http: PlainHttp, tmp_path: Path, monkeypatch:
         other.close()
 
 
-def test_forgotten_host() -> None:
-    """Of hosts that are used for a while, such as those of uploads, no connection stays open."""
-    http = PlainHttp(1)
-    with RecordingServer() as one, RecordingServer() as other:
-        warm_up(http, one)
-        http.send("GET", f"{other.url}/", {})
-        assert one.is_left()
-        assert http.send("GET", f"{one.url}/", {}).status == 200
-    http.close()
-
-
 # -- the session that libraries use --
 
 #: As keystoneauth makes a call.
@@ -581,18 +485,3 @@ def test_session_sends_what_requests_sends(monkeypatch: pytest.MonkeyPatch, give
     assert ["http" in named["proxies"] for *_, named in sent[1]][:3] == [True, False, True]
     assert "backend=two" in sent[1][-1][2]["Cookie"]
     assert len(asked) == 2
-
-
-def test_cookie_of_a_load_balancer() -> None:
-    """It is kept; a repeated header is joined."""
-    head = b"Set-Cookie: backend=two\r\nVary: a\r\nVary: b\r\nContent-Length: 2\r\n\r\n{}"
-    with HttpSession(requests.Session()) as session, SlowServer(lambda: [HEAD + head], first=FIRST) as server:
-        for _ in range(2):
-            mount(session, 4)
-            found = session.get(server.url, **CALL)
-        assert (found.json(), found.headers["vary"]) == ({}, "a, b")
-        assert (found.status_code, found.reason, found.encoding) == (200, "OK", "utf-8")
-        assert session.cookies.get_dict() == {"backend": "two"}
-        # Calls that are under way when it is closed may end.
-        session.close()
-        assert session.get(server.url, **CALL).json() == {}
