@@ -15,7 +15,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
 from nodepool.driver.framework.places import UNKNOWN
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.hooks import HandlerHook, HandlerProperty, Hook, ListHook, Otherwise, ProviderHook, Raises
+from nodepool.driver.hooks import Hook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter, StateMachine
 from nodepool.driver.utils import QuotaInformation
@@ -75,28 +75,6 @@ def fail(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return method
-
-
-def test_kinds_of_hooks() -> None:
-    """Drivers name arguments as they like; calls are counted for a provider; lists are read inside the call."""
-    method: ProviderHook[[str, int], Any] = ProviderHook("method", Raises(""))
-    assert method(provider(method=lambda *given: given), "a", 1) == ("a", 1)
-    assert method(SimpleNamespace(method=lambda *given: 7), "a", 1) == 7
-    assert {count[:4] for count in method.counts()} == {("method", name, 1, 0) for name in ("SimpleNamespace", "cloud")}
-    handler = SimpleNamespace(provider=provider(), size=3, does=lambda node: f"did {node}")
-    does: HandlerHook[[str], str] = HandlerHook("does", Raises(""))
-    size: HandlerProperty[int] = HandlerProperty("size", Raises(""))
-    assert (does(handler, "it"), size(handler)) == ("did it", 3)
-    assert [count.provider for count in gateway.call_counts() if count.hook in ("does", "size")] == ["cloud"] * 2
-
-    def listing() -> Iterator[int]:
-        yield 1
-        raise SystemExit(3)
-
-    lists = ListHook("listing", Raises(""))
-    with pytest.raises(RuntimeError, match=r"sys\.exit"):
-        lists("cloud", SimpleNamespace(listing=listing))
-    assert lists("cloud", SimpleNamespace(listing=lambda: iter([1, 2]))) == [1, 2]
 
 
 @pytest.mark.parametrize(

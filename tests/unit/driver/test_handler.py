@@ -16,12 +16,11 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, quota_used_up
 from nodepool.model.request import NodeRequest
 from nodepool.plan.nodes import PATIENCE_SECONDS
-from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.request_stage import Progress
 from nodepool.plan.request_stage import Stage as RequestStage
 from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock, monotonic_clock
-from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
+from tests.support.scripted_driver import ScriptedHandler, Stage
 
 FREE = [(states.READY, None, False)]
 
@@ -231,26 +230,6 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     handler.run()
     assert (handler.done, ended(stage, handler)) == (True, (states.REQUESTED, []))
     assert stage.nodes()[0] == (states.DELETING, None, False), "the first one wants another label"
-
-
-class WithoutPauses(ScriptedProvider):
-    PAUSE_AT_QUOTA = False
-
-
-@pytest.mark.parametrize(
-    ("make", "fields", "room"), [(ScriptedProvider, {"requestor": MIN_READY_REQUESTOR}, 0), (WithoutPauses, {}, 1)]
-)
-def test_no_room_and_no_pause(make: type[ScriptedProvider], fields: dict[str, Any], room: int) -> None:
-    """Q-7, M-7, Q-12: given back as it was, without an eviction; when its launches are over, with free nodes."""
-    stage = Stage(make)
-    stage.provider.room = room
-    handler = stage.begin(*["small"] * (room + 1), **fields)
-    assert (handler.is_paused(), handler.done, stage.evictions) == (False, room == 0, 0)
-    if room:
-        handler.end(0, states.READY)
-        assert handler.poll()
-        assert stage.nodes() == FREE
-    assert (ended(stage, handler), stage.request(handler).nodes) == ((states.REQUESTED, []), [])
 
 
 def test_launch_that_ends_while_the_request_waits_for_room(stage: Stage) -> None:

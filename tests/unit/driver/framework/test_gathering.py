@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
@@ -72,30 +71,6 @@ def test_zone_of_a_request(steps: list[tuple[str, str]], chosen: str) -> None:
     assert zones.choose("a", "z7") == "z7"
 
 
-def checked(result: bool) -> Future[bool]:
-    future: Future[bool] = Future()
-    future.set_result(result)
-    return future
-
-
-@pytest.mark.parametrize(
-    ("name", "check"),
-    [
-        ("checkReusableNode", lambda *_: False),
-        ("checkReusableNode", throw(NO_WAY)),
-        ("startReusableNodeCheck", lambda *_: checked(False)),
-    ],
-)
-def test_refused_node(stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str, check: Any) -> None:
-    """N-2: a node that a check of the driver refuses is set aside, not forgotten; a new one is made."""
-    refused = stage.add_ready()
-    monkeypatch.setattr(ScriptedHandler, name, check)
-    handler = stage.begin("small")
-    assert stage.aside == [refused]
-    assert not stage.zk.isNodeLocked(refused)
-    assert len(handler.launched) == 1
-
-
 class QuotaProvider(QuotaSupport, ScriptedProvider):
     def __init__(self, config: Any) -> None:
         QuotaSupport.__init__(self)
@@ -146,79 +121,12 @@ def test_tenant_has_no_place_for_a_ready_node(
 # -- new nodes --
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_new_node(monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
-    """N-6, Q-3, Q-15, L-1, L-3: stored as `init` with all that is known, then locked, then launched."""
-    stage = Stage(QuotaProvider, pool={"node-attributes": {"zones": ["z"]}})
-    stage.provider.prefix = "host-"
-    steps: list[tuple[Any, ...]] = []
-    nodes, launch = stage.zk.nodes, ScriptedHandler.launch
-    create, lock = nodes.create, nodes.lock_and_save
-
-    def note(what: str, do: Callable[..., None], node: Node, *args: Any, **named: Any) -> None:
-        steps.append((what, node.state, node.lock is not None, node.resources))
-        do(node, *args, **named)
-
-    handler = stage.provider.getRequestHandler(stage, stage.submit("small"))
-    handler.request.tenant_name = "tenant"
-    if ahead:
-        handler.request.state = states.PENDING
-        stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
-        handler.node_set.lock_ahead()
-        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
-        # Q-2: its room is not counted twice.
-        stage.provider.room = 0
-        handler.run()
-        handler.node_set.drop_ahead()
-        stage.provider.room = 1
-    else:
-        monkeypatch.setattr(nodes, "create", lambda node, under=None: note("create", create, node, under))
-        monkeypatch.setattr(nodes, "lock_and_save", lambda node, **named: note("lock", lock, node, **named))
-        monkeypatch.setattr(
-            ScriptedHandler, "launch", lambda self, node: note("launch", lambda node: launch(self, node), node)
-        )
-        stage.zk.lockNodeRequest(handler.request, blocking=False)
-        handler.run()
-        known = {"cores": 2, "instances": 1}
-        assert steps == [
-            ("create", states.INIT, False, known),
-            ("lock", states.BUILDING, False, known),
-            ("launch", states.BUILDING, True, known),
-        ]
-    assert len(handler.launched) == 1
-    (node,) = stage.zk.nodeIterator()
-    assert (node.type, node.provider, node.pool, node.launcher) == (["small"], "one", "main", stage.launcher_id)
-    assert (node.allocated_to, node.tenant_name, node.requestor) == (handler.request.id, "tenant", "contract")
-    assert (node.external_id, node.state, stage.zk.isNodeLocked(node)) == (f"host-{node.id}", states.BUILDING, True)
-    # A driver that changes them does not change the configuration.
-    attributes = handler.launched[0].attributes
-    assert attributes == {"zones": ["z"]}
-    attributes["zones"].append("y")
-    assert handler.pool.node_attributes == {"zones": ["z"]}
-
-
 def ahead_of(stage: Stage) -> ScriptedHandler:
     """A handler whose request is locked and its new node begun, but that has not begun to gather."""
     handler = stage.provider.getRequestHandler(stage, stage.submit("small"))
     handler.request.state = states.PENDING
     stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
     return handler
-
-
-def test_node_ahead_that_is_not_needed(stage: Stage) -> None:
-    """N-6, A-14: a ready node came in between, or the request is declined: nothing of it is left."""
-    handler = ahead_of(stage)
-    ready = stage.add_ready()
-    handler.run()
-    handler.node_set.drop_ahead()
-    assert [node.id for node in handler.nodeset] == [ready.id]
-    assert stage.nodes() == [(states.READY, handler.request.id, True)]
-    declined = ahead_of(stage)
-    stage.provider.broken = ["small"]
-    declined.run()
-    declined.node_set.drop_ahead()
-    assert declined.done
-    assert len(stage.nodes()) == 1
 
 
 @pytest.mark.parametrize("how", ["create", "lock_and_save", "reused", "ahead"])
@@ -374,25 +282,6 @@ def test_launches_that_are_lost(stage: Stage, reported: list[str], monkeypatch: 
     launcher = Launcher(handler, lambda node: None)
     launcher.run()
     assert (launcher.node.state, reported[-1]) == (states.FAILED, "error.zksession")
-
-
-@pytest.mark.parametrize("error", [ZKConflict("it is away"), ZKConnectionError("away"), None])
-def test_launch_that_raises(stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
-    """L-6, L-7: its outcome is stored, and the node stays ours. If that fails no lock is left without an owner."""
-    stage.provider.launch_error = QuotaException("full") if error is None else NO_WAY
-    request = stage.submit("small")
-    if error is not None:
-        monkeypatch.setattr(stage.zk.nodes, "save", throw(error))
-    if isinstance(error, ZKConnectionError):
-        with pytest.raises(ZKConnectionError):
-            stage.take(request)
-        assert [node.lock is not None for node in stage.handler.nodeset] == [True]
-        return
-    handler = stage.take(request)
-    (found,) = stage.nodes()
-    assert found[2] is (error is None)
-    assert (found[0] == states.ABORTED) is (error is None)
-    assert handler.done is (error is not None)
 
 
 # -- deletions --

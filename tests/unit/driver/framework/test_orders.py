@@ -179,29 +179,6 @@ def test_joined_calls(spare: float, ordered: str, late: str, sent: list[str], ga
     assert cloud.run(cloud.add("z")) == ["Z"]
 
 
-def test_next_call_waits_for_its_turn_while_one_is_under_way() -> None:
-    """A call that takes long holds up no other; but one thread at a time waits for a turn."""
-    cloud, seen = Cloud(most=1), list[int]()
-
-    def answer(names: str) -> Mapping[str, Any]:
-        seen.append(len(cloud.executor.waiting))
-        return {names: names}
-
-    cloud.answer = answer
-    cloud.run(cloud.add("abc"))
-    assert seen == [1, 1, 0]
-
-
-def test_what_is_not_wanted_any_more() -> None:
-    """It is left out of the call, and hears why; others take its place only if nothing is left."""
-    cloud = Cloud()
-    orders = cloud.add("abcd")
-    orders[1].refusal, orders[3].refusal = REFUSED, SystemExit("d")
-    a, b, c, d = cloud.run(orders)
-    assert (cloud.sent, a, b, c) == (["ac"], "A", REFUSED, "C")
-    assert isinstance(d, RuntimeError)
-
-
 @pytest.mark.parametrize(
     ("answer", "ordered", "sent", "outcomes"),
     [
@@ -221,18 +198,6 @@ def test_answers_of_a_joined_call(answer: Any, ordered: str, sent: list[str], ou
     assert [type(each) if isinstance(wanted, type) else each for each, wanted in zip(found, outcomes, strict=True)] == (
         outcomes
     )
-
-
-@pytest.mark.parametrize("where", ["error", "stopped"])
-def test_no_turn(where: str) -> None:
-    """All that wait hear of it, also if it ends while a call waits for more; later orders are tried again."""
-    cloud = Cloud()
-    error = CloudUnavailableException("stopped")
-    setattr(cloud, where, error)
-    assert cloud.run(cloud.add("ab")) == [error] * 2
-    assert cloud.sent == []
-    setattr(cloud, where, None)
-    assert cloud.run(cloud.add("d")) == ["D"]
 
 
 def test_executor_that_was_shut_down() -> None:
@@ -257,38 +222,6 @@ def test_executor_that_was_shut_down() -> None:
 
 def throw() -> str:
     raise RESET
-
-
-def test_shared_call() -> None:
-    """It is made again if it failed, once for all who ask meanwhile; what worked is the answer for ever."""
-    executor, answers = ManualExecutor(eager=False), [RESET, "b"]
-
-    def ask() -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return str(answer)
-
-    call = SharedCall(ask, executor)
-    with pytest.raises(ConnectionResetError):
-        call.make(throw)
-    for wanted in (RESET, "b"):
-        first, second = call.again(), call.again()
-        assert first is second
-        assert len(executor.waiting) == 1
-        executor.run()
-        assert outcome(first) == wanted
-    assert call.again() is first
-    # The answer that is under way is that of all.
-    other, asked = SharedCall(throw, executor), list[Future[str]]()
-
-    def ask_meanwhile() -> str:
-        asked.append(other.again())
-        return "a"
-
-    assert other.make(ask_meanwhile) == "a"
-    assert outcome(asked[0]) == outcome(other.again()) == "a"
-    assert executor.waiting == []
 
 
 # -- threads of a provider --
@@ -327,22 +260,6 @@ def threads(holds: Holds) -> Iterator[SharedThreads]:
     yield made
     holds.go.set()
     made.close()
-
-
-def test_what_follows_stays_in_the_thread(threads: SharedThreads) -> None:
-    """To wake another one costs more than a small piece of work."""
-    steps, calls = threads.share("step", 4, 1), threads.share("call", 4, 1)
-    followed: Future[Future[int]] = Future()
-
-    def step() -> int:
-        ended = calls.submit_next(threading.get_ident)
-        # The end of the call is known in its thread, and makes a step due there.
-        ended.add_done_callback(lambda _: followed.set_result(steps.submit(threading.get_ident)))
-        return threading.get_ident()
-
-    first = steps.submit(step).result(DEADLINE_SECONDS)
-    assert followed.result(DEADLINE_SECONDS).result(DEADLINE_SECONDS) == first
-    assert threads.count == 1
 
 
 def test_limits_of_shares(threads: SharedThreads, holds: Holds) -> None:

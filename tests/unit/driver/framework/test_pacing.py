@@ -13,17 +13,12 @@ import pytest
 
 from nodepool.driver.framework.rate import (
     LEAST_AT_ONCE,
-    LOWEST_RATE,
     MOST_AT_ONCE,
     RECOVERY_SECONDS,
-    SPREAD_SECONDS,
-    THROTTLED,
     BucketSize,
     CallWindow,
     HeldTime,
     LazyExecutorTTLCache,
-    RateClasses,
-    RateLimiter,
     TimeLimit,
     TokenBucket,
     held_up,
@@ -33,7 +28,7 @@ from nodepool.driver.framework.rate import (
 from nodepool.driver.framework.shared_threads import SharedThreads
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import DEADLINE_SECONDS
 
 
 @pytest.fixture
@@ -94,48 +89,6 @@ def test_throttled() -> None:
     assert bucket.rate(14.0) < bucket.rate(14.0 + RECOVERY_SECONDS / 4) < 10
     assert bucket.rate(14.0 + RECOVERY_SECONDS) == 10
     assert turns(bucket, 10, 1000.0) == [0.0] * 10
-
-
-def test_calls_that_were_throttled_together() -> None:
-    """Their answers make the class slower once; the longest pause counts; void turns cost nothing."""
-    bucket = TokenBucket(BucketSize(40, 40), 0.0)
-    together = [bucket.take(0.0) for _ in range(40)]
-    assert bucket.throttled(0.1, together[0], 2.0) == 2.0
-    slow = bucket.rate(0.1)
-    waiting = [bucket.take(0.2) for _ in range(20)]
-    assert [bucket.throttled(0.5, one, seconds) for one, seconds in zip(together, (5.0, None), strict=False)] == [5, 5]
-    assert bucket.rate(0.1) == slow
-    # Whoever had a turn in the shorter pause takes another one.
-    assert {turn.round for turn in waiting} != {bucket.round}
-    assert 5.5 <= bucket.take(0.6).at <= bucket.take(0.6).at < 5.7
-
-
-def test_pauses_of_a_cloud_that_says_none() -> None:
-    """They grow, up to a limit; a call that worked begins anew. A cloud may say anything."""
-    bucket, now, pauses = TokenBucket(BucketSize(1, 0), 0.0), 0.0, []
-    for _ in range(9):
-        turn = bucket.take(now)
-        pauses.append(bucket.throttled(turn.at, turn, None))
-        now = turn.at + pauses[-1]
-    assert pauses == [1, 2, 4, 8, 16, 32, *[THROTTLED.longest_seconds] * 3]
-    bucket.worked(bucket.take(now))
-    assert bucket.throttled(now, bucket.take(now), None) == 1
-    assert bucket.throttled(now, bucket.take(now), 1e9) == THROTTLED.longest_seconds
-
-
-@pytest.mark.parametrize(("rate", "lowest"), [(0.0, LOWEST_RATE), (100.0, LOWEST_RATE), (1.0, 0.25)])
-def test_rates_after_throttling(rate: float, lowest: float) -> None:
-    """However often it is throttled, a class goes on. Without a limit the rate that was too high is what was asked."""
-    bucket = TokenBucket(BucketSize(1, rate), 0.0)
-    for _ in range(20):
-        bucket.throttled(0.0, bucket.take(0.0), 0.0)
-    assert bucket.rate(0.0) == lowest
-    free = TokenBucket(BucketSize(1, 0), 0.0)
-    for number in range(200):
-        turn = free.take(number / 20)
-    free.throttled(10.0, turn, 0.0)
-    assert free.rate(10.0) == pytest.approx(10, rel=0.05)
-    assert free.rate(10.0 + 2 * RECOVERY_SECONDS) == float("inf")
 
 
 # -- calls at once --
@@ -204,103 +157,7 @@ def test_calls_at_once(takes: Callable[[float, int], float], runs: list[tuple[fl
         assert least <= cloud.window.limit <= (MOST_AT_ONCE if least != LEAST_AT_ONCE else MOST_AT_ONCE * 3 / 4)
 
 
-class Paced(RateClasses):
-    """Notes its pauses instead of sleeping. :ivar pausing: called in each, with its seconds."""
-
-    def __init__(self, **sizes: BucketSize) -> None:
-        self.clock = ManualClock(100.0)
-        self.pauses: list[float] = []
-        self.pausing: Callable[[float], None] = lambda seconds: None
-        super().__init__(sizes, BucketSize(1, 2), self.clock, self._pass)
-
-    def _pass(self, seconds: float) -> None:
-        self.pausing(seconds)
-        self.pauses.append(round(seconds, 6))
-        self.clock.pass_seconds(seconds)
-
-
-def test_each_class_has_its_bucket() -> None:
-    """Named ones have their size, all others one of the same size each; so it is with a throttling."""
-    classes = Paced(read=BucketSize(3, 10))
-    for kind in ("read", "read", "read", "change", "other"):
-        classes.wait(kind)
-    assert classes.pauses == []
-    classes.wait("change")
-    classes.wait("read")
-    assert classes.pauses == [0.5]
-    seconds = classes.wait("third").throttled(7.0)
-    assert 7.0 <= seconds <= 7.0 + SPREAD_SECONDS
-    classes.wait("fourth")
-    classes.wait("third").worked()
-    assert classes.pauses[1:] == [pytest.approx(seconds)]
-
-
-def test_what_is_spare() -> None:
-    """A call knows how many others could begin at once; a class without limit is never short."""
-    classes = Paced(read=BucketSize(4, 10), free=BucketSize(1, 0))
-    assert [classes.wait("read").spare for _ in range(5)] == [1, 0.75, 0.5, 0.25, 0]
-    classes.clock.pass_seconds(1)
-    assert classes.wait("read").spare == 1
-    assert {classes.wait("free").spare for _ in range(3)} == {1}
-
-
-def test_without_a_rate_calls_wait_for_the_end_of_others() -> None:
-    """As many as the window allows are under way, whatever becomes of them; those that wait go in their order."""
-    classes = Paced(open=BucketSize(1, 0), paced=BucketSize(100, 100))
-    calls = [classes.call("open", "reading") for _ in range(MOST_AT_ONCE)]
-    for call in calls:
-        call.__enter__()
-    for kind, name in (("paced", "reading"), ("open", "")):
-        # A class with a rate has no window, and data may take hours.
-        for _ in range(MOST_AT_ONCE):
-            with classes.call(kind, name):
-                pass
-    order, go = [], threading.Semaphore(0)
-    held: list[HeldTime] = [HeldTime() for _ in range(5)]
-
-    def late(number: int) -> None:
-        with working_for((held[number],)), classes.call("open", "reading"):
-            order.append(number)
-            go.acquire()
-
-    threads = [threading.Thread(target=late, args=(number,)) for number in range(5)]
-    for number, thread in enumerate(threads):
-        thread.start()
-        # It is held up as soon as it stands in the queue.
-        wait_for("it waits", lambda number=number: held[number].seconds > 0)  # type: ignore[misc]
-    calls[0].__exit__(ValueError, ValueError("no answer"), None)
-    for call in calls[1:3]:
-        call.__exit__(None, None, None)
-    wait_for("three have begun", lambda: len(order) == 3)
-    for call in calls[3:]:
-        call.__exit__(None, None, None)
-    for _ in threads:
-        go.release()
-    for thread in threads:
-        thread.join()
-    # What begins together may note it in any order.
-    assert (set(order[:3]), set(order[3:])) == ({0, 1, 2}, {3, 4})
-
-
 # -- the limiter and the cache of drivers --
-
-
-@pytest.mark.parametrize(("rate", "waits"), [(2.0, [0, 0.5, 0.5]), (0.0, [0, 0, 0]), (-1.0, [0, 0, 0])])
-def test_limiter(clock: ManualClock, rate: float, waits: list[float]) -> None:
-    """reference/driver 12: it says what was called, how long that took, and how long it waited."""
-    lines: list[str] = []
-    limiter = RateLimiter("cloud", rate, clock, clock.pass_seconds)
-    assert [limiter.wait() for _ in waits] == pytest.approx(waits)
-    clock.pass_seconds(60)
-    with limiter(lambda text, *args: lines.append(text % args), "Listed servers"):
-        clock.pass_seconds(0.25)
-    with pytest.raises(KeyError), limiter(lambda text, *args: lines.append(text % args), "Listed volumes"):
-        raise KeyError
-    waited = 0.25 if rate > 0 else 0
-    assert lines == [
-        "cloud: Listed servers in 0.250 s, waited 0.000 s",
-        f"cloud: Listed volumes failed after 0.000 s, waited {waited:.3f} s",
-    ]
 
 
 class Server:

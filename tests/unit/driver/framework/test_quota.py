@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 import threading
@@ -313,24 +312,6 @@ class Site:
 
     def cores(self, group: str = "one") -> float:
         return self.tally.used(group)[0].quota["compute"].get("cores", 0)
-
-
-def test_cost_follows_the_change() -> None:
-    """One node more among a thousand costs one look; after a lost connection all is counted anew."""
-    site = Site()
-    for _ in range(1000):
-        site.add(cores=1)
-    site.cores()
-    before = site.looked
-    site.add(cores=1)
-    assert (site.cores(), site.cores(), site.looked) == (1001, 1001, before + 1)
-    site.zk.nodes.table.tell("")
-    assert (site.cores(), site.looked) == (1001, before + 1002)
-    # A provider that a reload replaced is not kept alive by the cache.
-    assert len(site.zk.nodes.table.listeners) == 1
-    del site.tally
-    gc.collect()
-    assert site.zk.nodes.table.listeners == []
 
 
 Step = tuple[int, str | None, float]

@@ -7,7 +7,6 @@ import pytest
 
 from nodepool.driver.statemachine.deletion import NodeDeletion
 from nodepool.driver.statemachine.launch import Removal
-from nodepool.exceptions import LaunchNodepoolException, LaunchStatusException
 from nodepool.model import states
 from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper
@@ -42,17 +41,3 @@ def test_trouble(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.M
         return
     (stored,) = zk.nodeIterator()
     assert (stored.state, zk.isNodeLocked(stored)) == (states.DELETING, False)
-
-
-@pytest.mark.parametrize(
-    ("error", "searched"), [(LaunchNodepoolException("no such flavor"), False), (LaunchStatusException("broken"), True)]
-)
-def test_node_that_was_refused(make_site: MakeSite, zk: MemoryZooKeeper, error: Exception, searched: bool) -> None:
-    """X-2: where the launch knows that nothing was made, the node goes at once, and its place in the quota is free."""
-    site = make_site({"launch-retries": 1})
-    site.fail_creations(error)
-    site.fail("small")
-    (node,) = zk.nodeIterator()
-    lists = site.adapter.calls["list"]
-    site.delete(node.copy())
-    assert (zk.getNodes(), site.adapter.calls["list"] > lists) == ([], searched)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine.lost_instances import HELD_SECONDS, UNPROVED_SECONDS, LostInstances
+from nodepool.driver.statemachine.lost_instances import HELD_SECONDS, LostInstances
 from nodepool.exceptions import CloudUnavailableException
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -149,46 +149,6 @@ def test_lists_and_looks(
         losing.answer = True
         losing.look()
         assert {state for state, _ in losing.states(node)} == {LOST}
-
-
-def test_what_a_list_cannot_say(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-9: of an instance that was made meanwhile; nor one that fails; two must be further apart than the lag."""
-    site = losing.site
-    before = losing.lost.alive()
-    (node,) = losing.idle("small")
-    for _ in range(3):
-        losing.lost.look(before, [])
-    assert losing.states(node) == {WELL}
-    site.cloud.set(down=True)
-    for _ in range(3):
-        with pytest.raises(CloudUnavailableException):
-            site.sweep()
-    site.cloud.set(down=False)
-    site.sweep()
-    assert losing.states(node) == {WELL}
-    losing = Losing(lambda: site, monkeypatch, 10.0)
-    assert (losing.look(), losing.look(), losing.asked) == (True, False, [])
-    losing.clock.pass_seconds(10)
-    losing.look()
-    assert len(losing.asked) == 1
-
-
-def test_driver_of_11(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-9: it has lists only: in doubt at once, lost after two minutes, without a reason. Never listed says nothing."""
-    losing = Losing(make_site, monkeypatch, proves=False)
-    (node,) = losing.idle("small")
-    for _ in range(3):
-        losing.look()
-        losing.clock.pass_seconds(UNPROVED_SECONDS)
-    assert losing.states(node) == {WELL}
-    losing.look(*losing.listed(node))
-    for _ in range(3):
-        assert {state for state, _ in losing.states(node)} == {states.READY}
-        losing.look()
-        assert losing.lost.in_doubt(node.key)
-        losing.clock.pass_seconds(UNPROVED_SECONDS / 2)
-    assert {state for state, _ in losing.states(node)} == {LOST}
-    assert [lost.code for lost in losing.lost.take()] == ["NotFound"]
 
 
 # -- all at once: another project or region may be listed by mistake, and the loss is held

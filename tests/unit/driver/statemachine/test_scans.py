@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import selectors
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +12,7 @@ from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from tests.support.odd_hosts import closes, odd_host
 from tests.support.ports import free_ports
-from tests.unit.driver.statemachine.conftest import MakeSite, home
+from tests.unit.driver.statemachine.conftest import home
 
 
 @pytest.fixture
@@ -25,30 +21,6 @@ def scans() -> Iterator[Scans]:
     yield made
     made.stop()
     made.join()
-
-
-def test_system_that_is_short_of_something(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K-4: who asks is answered with the error, and the next one is served."""
-    before = set(os.listdir("/proc/self/fd"))
-
-    def none_left(_: object = None) -> None:
-        raise OSError(errno.EMFILE, "none left")
-
-    for owner, name in ((selectors, "DefaultSelector"), (os, "pipe"), (threading.Thread, "start")):
-        with monkeypatch.context() as full:
-            full.setattr(owner, name, none_left)
-            with pytest.raises(OSError, match="none left"):
-                scans.scan("127.0.0.1", 1, 30.0, "winrm")
-    assert set(os.listdir("/proc/self/fd")) == before
-    with odd_host(closes, "127.0.0.1") as host:
-        assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
-
-
-@pytest.mark.parametrize(("address", "listens"), [("127.0.0.1", ""), ("::1", "::1"), ("localhost", "")])
-def test_other_connection_types(scans: Scans, address: str, listens: str) -> None:
-    """K-2: a TCP connect is enough, also over IPv6, and by name."""
-    with odd_host(closes, *([listens] if listens else [])) as host:
-        assert scans.scan(address, host.port, 30.0, "winrm").result(60) == ()
 
 
 @pytest.mark.parametrize(
@@ -84,18 +56,3 @@ def test_queue(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- as part of a launch
-
-
-@pytest.mark.parametrize("console_log", [True, False])
-def test_failed_check(make_site: MakeSite, caplog: pytest.LogCaptureFixture, console_log: bool) -> None:
-    """K-5, L-16: a failed attempt; the console is logged when enabled, and the adapter hears of it."""
-    caplog.set_level("INFO")
-    (port,) = free_ports(1)
-    label = {"host-key-checking": True, "connection-port": port, "console-log": console_log}
-    site = make_site({"boot-timeout": 0.1, "launch-retries": 2}, label=label)
-    site.fail("small")
-    assert site.results == ["error.keyscan"] * 2
-    assert len(site.adapter.scan_failures) == 2
-    assert len(site.adapter.consoles) == (2 if console_log else 0)
-    assert ("Kernel panic" in caplog.text) == console_log
-    assert site.cloud.peak == 1

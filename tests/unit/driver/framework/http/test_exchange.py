@@ -8,11 +8,9 @@ on calls are written as bytes. Servers of the tests see what is sent; a quick ca
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
 import re
 import socket
-import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,13 +25,11 @@ from nodepool.driver.framework.http.connections import (
     BoundedAdapter,
     Bounds,
     BrokenAnswer,
-    HttpSession,
     QuickAnswer,
     mount,
     read_answer,
 )
 from nodepool.driver.framework.http.plain_http import NoAnswer, PlainHttp
-from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
 from tests.support.recording_server import OK, RecordingServer, Sent
 from tests.support.slow_server import Pieces, SlowServer, drip
@@ -224,28 +220,6 @@ def test_endless_answers(http: PlainHttp, name: str, way: str) -> None:
         assert maybe_done
 
 
-@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
-def test_connection_that_is_closed_during_a_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_requests: list[str], tls: bool, reset: bool
-) -> None:
-    """O-19: what only reads is made once more; anything else may have been done. Later calls are as usual."""
-    made = make_certificates(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.keystore)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.ca))
-    http = PlainHttp(4)
-    # Each connection is closed after the head of the second call.
-    with SlowServer(list, first=FIRST, tls=context if tls else None, reset=reset) as server:
-        for _ in range(3):
-            assert http.send("GET", server.url, {}).json() == {}
-        assert len(by_requests) == 3
-        for method in ("POST", "PUT", "DELETE"):
-            assert failure(http, method, server.url)[1]
-            assert http.send("GET", server.url, {}).json() == {}
-    http.close()
-
-
 def test_closed_connection_of_a_quick_call(http: PlainHttp) -> None:
     """O-19: the same; and a call for which no connection is open opens one, and remains quick."""
     answers = [OK, OK, b"", LAST, LAST, OK, b""]
@@ -266,30 +240,6 @@ def test_closed_connection_of_a_quick_call(http: PlainHttp) -> None:
 
 
 # -- what is sent --
-
-
-@pytest.mark.parametrize(
-    ("method", "body"), [("GET", None), ("PUT", b'{"a": 1}'), ("POST", b""), ("POST", None), ("DELETE", None)]
-)
-def test_same_call_either_way(http: PlainHttp, method: str, body: bytes | None) -> None:
-    """What is sent does not depend on the way."""
-    headers = {"Authorization": "Bearer t", "if-none-match": "*", "accept": "application/json"}
-    found: list[Sent] = []
-    with RecordingServer() as server:
-        for quick in (False, True):
-            if quick:
-                warm_up(http, server)
-            target = f"{server.url}/a/b-c_d~e?api-version=1&$filter=f%20g"
-            assert http.send(method, target, headers, body, {"h": "i j/k"}).json() == {}
-            found += server.sent[-1:]
-            assert is_quick(found[-1]) is quick
-    first, second = found
-    assert (first.first, first.body) == (second.first, second.body)
-    assert {**first.headers, "accept-encoding": "gzip"} == second.headers
-    assert first.first == f"{method} /a/b-c_d~e?api-version=1&$filter=f%20g&h=i+j%2Fk HTTP/1.1"
-    assert first.body == (body or b"")
-    assert first.headers["authorization"] == "Bearer t"
-    assert first.headers["user-agent"].startswith("nodepool/")
 
 
 def test_nothing_is_smuggled(http: PlainHttp) -> None:
@@ -399,89 +349,4 @@ def test_quick_call_without_a_connection(
     assert by_requests == []
 
 
-def test_certificates_are_verified(http: PlainHttp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make_certificates(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.keystore)
-    with SlowServer(lambda: [FIRST], tls=context) as server:
-        text, maybe_done = failure(http, "POST", server.url)
-        assert "certificate is not accepted" in text
-        assert not maybe_done
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.ca))
-        other = PlainHttp(1)
-        assert other.send("GET", server.url, {}).json() == {}
-        other.close()
-
-
 # -- the session that libraries use --
-
-#: As keystoneauth makes a call.
-CALL: dict[str, Any] = {"verify": True, "timeout": 60.0, "allow_redirects": False}
-
-
-class Wire(requests.adapters.BaseAdapter):
-    """Keeps what is sent."""
-
-    def __init__(self, session: requests.Session) -> None:
-        super().__init__()
-        self.sent: list[tuple[Any, ...]] = []
-        session.mount("http://", self)
-
-    def send(self, request: Any, *arguments: Any, **named: Any) -> requests.Response:
-        response = requests.Response()
-        response.status_code, response.request, response.url, response.raw = 200, request, request.url, io.BytesIO()
-        self.sent.append((request.method, request.url, dict(request.headers), request.body, named))
-        return response
-
-    def close(self) -> None:
-        return
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"params": {"changes-since": "2024-01-01T00:00:00Z", "fields": ("id", "name")}},
-        {"data": '{"server": {}}', "headers": {"Content-Type": "application/json", "X-None": None}},
-        {"headers": {"User-Agent": "launcher", "X-Auth-Token": "secret"}, "stream": True},
-        {"verify": "/etc/ssl/cloud.pem", "cert": ("a.pem", "b.pem")},
-        {"verify": False},
-        {"json": {"not": "of keystoneauth"}},
-        {"cookies": {"a": "b"}},
-    ],
-)
-@pytest.mark.parametrize("settings", [{}, {"verify": False, "params": {"always": "1"}, "headers": {"X-Ours": "yes"}}])
-def test_session_sends_what_requests_sends(monkeypatch: pytest.MonkeyPatch, given: Any, settings: Any) -> None:
-    """Also with what the environment says, which is asked once for a host, and with the settings of a session."""
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/ssl/all.pem")
-    monkeypatch.setenv("NO_PROXY", "inside.test")
-    asked: list[str] = []
-    merge = requests.Session.merge_environment_settings
-
-    def ask(session: Any, url: Any, *arguments: Any) -> Any:
-        asked.append(url)
-        return merge(session, url, *arguments)
-
-    monkeypatch.setattr(requests.Session, "merge_environment_settings", ask)
-    sent = []
-    for make in (lambda plain: plain, HttpSession):
-        plain = requests.Session()
-        # Without netrc, which requests would read.
-        plain.auth = lambda request: request
-        vars(plain).update(settings)
-        with make(plain) as session:
-            wire = Wire(session)
-            asked.clear()
-            urls = ["http://cloud.test:8774/v2.1/servers", "http://inside.test/x?a=b", "http://cloud.test:8774/v2.1/x"]
-            for method, url in itertools.product(("GET", "post"), urls):
-                session.request(method, url, **{**CALL, **given})
-                # What an adapter does with it stays its own.
-                wire.sent[-1][-1]["proxies"]["changed"] = "x"
-            session.cookies.set("backend", "two")
-            session.request("GET", urls[0], **{**CALL, **given})
-            sent.append(wire.sent)
-    assert sent[0] == sent[1]
-    assert ["http" in named["proxies"] for *_, named in sent[1]][:3] == [True, False, True]
-    assert "backend=two" in sent[1][-1][2]["Cookie"]
-    assert len(asked) == 2
