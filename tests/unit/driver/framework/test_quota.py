@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import sys
 import threading
@@ -127,30 +126,6 @@ def test_what_a_node_uses(node: Node, used: dict[str, float]) -> None:
     pool.labels["broken"] = None
     found = compute(Manager(pool, nodes=(node,)).estimatedNodepoolQuotaUsed())
     assert {name: amount for name, amount in found.items() if amount} == used
-
-
-def test_use_of_pools_with_a_cache() -> None:
-    """Q-2, Q-3: the same numbers with a cache, where only what changed is counted."""
-    first, second = make_pool("first"), make_pool("second")
-    manager = Manager(first, second)
-    zk = manager.zk = MemoryZooKeeper()
-    for provider, pool, resources in (
-        ("cloud", "first", {"cores": 4, "instances": 1}),
-        ("cloud", "second", {"cores": 2, "instances": 1}),
-        ("cloud", "second", None),
-        ("cloud", None, {"cores": 100, "instances": 1}),
-        ("other", "first", {"cores": 1000, "instances": 1}),
-    ):
-        zk.storeNode(make_node(provider=provider, pool=pool, resources=resources, id=None))
-    plain = Manager(first, second, nodes=tuple(zk.nodeIterator()))
-    for pool, used in ((first, (4, 1)), (second, (4, 2)), (None, (108, 4))):
-        for one in (manager, plain):
-            found = compute(one.estimatedNodepoolQuotaUsed(pool))
-            assert (found["cores"], found["instances"]) == used
-    assert manager.nodeCount() == 4
-    for node_id in zk.getNodes():
-        zk.deleteRawNode(node_id)
-    assert not any(compute(manager.estimatedNodepoolQuotaUsed()).values())
 
 
 # -- room --
@@ -315,22 +290,6 @@ def test_cloud_that_hangs(clock: ManualClock) -> None:
     wait_for("it is asked again", lambda: manager.cores() == 1 and manager.asked == 4)
 
 
-def test_no_thread_to_ask_for_the_limits(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q-5: the next one asks."""
-
-    def no_thread(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    manager = Manager(make_pool())
-    assert manager.cores() == 20
-    clock.pass_seconds(LIMITS_AGE_SECONDS)
-    manager.limits = QuotaInformation(cores=40)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_thread)
-        assert manager.cores() == 20
-    assert manager.cores() == 40
-
-
 # -- sums over nodes that cost what has changed --
 
 
@@ -352,24 +311,6 @@ class Site:
 
     def cores(self, group: str = "one") -> float:
         return self.tally.used(group)[0].quota["compute"].get("cores", 0)
-
-
-def test_cost_follows_the_change() -> None:
-    """One node more among a thousand costs one look; after a lost connection all is counted anew."""
-    site = Site()
-    for _ in range(1000):
-        site.add(cores=1)
-    site.cores()
-    before = site.looked
-    site.add(cores=1)
-    assert (site.cores(), site.cores(), site.looked) == (1001, 1001, before + 1)
-    site.zk.nodes.table.tell("")
-    assert (site.cores(), site.looked) == (1001, before + 1002)
-    # A provider that a reload replaced is not kept alive by the cache.
-    assert len(site.zk.nodes.table.listeners) == 1
-    del site.tally
-    gc.collect()
-    assert site.zk.nodes.table.listeners == []
 
 
 Step = tuple[int, str | None, float]

@@ -17,7 +17,7 @@ from nodepool.driver.statemachine.lost_creations import (
     CreationKey,
     LostCreations,
 )
-from tests.support.manual_clock import ManualClock, package_clock
+from tests.support.manual_clock import ManualClock
 from tests.unit.driver.statemachine.conftest import MakeSite, Site, home
 from tests.unit.driver.statemachine.instances import NODE, PROVIDER, Seen, seen
 
@@ -90,16 +90,6 @@ def test_late_instances(creations: Creations) -> None:
     assert creations.strange("b", "f") == ["f"]
 
 
-def test_given_up_before_the_answer(creations: Creations) -> None:
-    """L-4: the attempt ended while its creation was under way; what that makes is found while the second one serves."""
-    first, second = creations.begin(key()), creations.begin(key(2))
-    assert creations.strange("a") == []
-    creations.ended(first)
-    assert creations.strange("a") == [], "it may be the second one's, still"
-    creations.answered(second, "b")
-    assert creations.strange("a", "b") == ["a"]
-
-
 @pytest.mark.parametrize("answered", [True, False])
 def test_what_is_adopted(creations: Creations, answered: bool) -> None:
     """L-4: not the instance of the first attempt, which is being deleted. Its late refusal says nothing."""
@@ -135,33 +125,6 @@ def test_memory(creations: Creations) -> None:
     creations.answered(creations.begin(key(1, "young")), "i")
     creations.begin(key(1, "next"))
     assert kept() == (2, 1, 0)
-
-
-def test_what_counts(creations: Creations) -> None:
-    """Q-3: from the call to its answer, or until lists would have shown an instance that was made."""
-    creation = creations.begin(key(), "main", "small")
-    assert creations.open() == [], "not sent yet"
-    creations.sent(creation)
-    (found,) = creations.open(certain=True)
-    assert (found.key.node_id, found.pool, found.label) == (NODE, "main", "small")
-    creations.not_answered(creation)
-    creations.sent(creation)
-    assert creations.open(certain=True) == [creation], "while it is sent again it is as the first time"
-    creations.not_answered(creation)
-    creations.found(creation, [seen("a")])
-    assert creations.open() == [], "its instance counts now"
-    creation = creations.lose()
-    assert creations.unanswered(lambda since: since > creations.clock.now + 5) == [creation]
-    assert creations.unanswered(lambda since: since < creations.clock.now + 5) == []
-    assert creations.open() == [], "once and for all"
-    creation = creations.lose()
-
-    def sent_again(_: float) -> bool:
-        creations.sent(creation)
-        return True
-
-    creations.unanswered(sent_again)
-    assert creations.open() == [creation], "what lists show of the first call says nothing of the second"
 
 
 # -- against the limits
@@ -219,35 +182,3 @@ def test_room(site: Site, unanswered: list[Any], caplog: pytest.LogCaptureFixtur
     assert site.provider.hasPlace(pool, second)
     unanswered[:] = [creation()]
     assert (site.provider.hasPlace(pool, first), site.provider.hasPlace(pool, second)) == (True, False)
-
-
-def test_room_that_comes(site: Site, unanswered: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q-3: a creation made nothing: pools that wait are woken, and what was known before does not count, nor just then.
-
-    Else it is not asked for each time: room is looked for several times for each node of a burst.
-    """
-    monkeypatch.setattr(home(StateMachineQuota), "UNANSWERED_AGE_SECONDS", 0.1)
-    clock = package_clock(monkeypatch)
-    woken: list[bool] = []
-    monkeypatch.setattr(site.provider, "wake_workers", lambda: woken.append(True))
-    unanswered.append(creation())
-    assert used(site)["instances"] == 1
-    unanswered.clear()
-    clock.pass_seconds(0.05)
-    assert used(site)["instances"] == 1
-    site.adapter.on_room()
-    assert (woken, used(site)) == ([True], {})
-    unanswered.append(creation())
-    clock.pass_seconds(0.06)
-    assert used(site) == {}
-    clock.pass_seconds(0.06)
-    tell = site.adapter.unansweredCreations
-
-    def tell_in_the_middle() -> Any:
-        answer = tell()
-        site.adapter.on_room()
-        unanswered.clear()
-        return answer
-
-    monkeypatch.setattr(site.adapter, "unansweredCreations", tell_in_the_middle)
-    assert [used(site).get("instances"), used(site).get("instances")] == [1, None]
