@@ -13,14 +13,11 @@ import pytest
 
 from nodepool.driver import gateway
 from nodepool.driver.framework.handler_hooks import HandlerHooks
-from nodepool.driver.framework.places import UNKNOWN
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.driver.hooks import Hook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter, StateMachine
-from nodepool.driver.utils import QuotaInformation
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
-from nodepool.model.status import PauseStatus
 
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
     "driver": ("Driver", (Driver,)),
@@ -126,51 +123,10 @@ def test_policies() -> None:
     assert gateway.alive_thread_count(broken()) == 1
 
 
-class Least(Provider, QuotaSupport):
-    """What 11.0.0 demanded; its constructor passes on what it was given."""
-
-    def __init__(self, provider: Any, *args: Any) -> None:
-        super().__init__(provider, *args)
-        self.provider = provider
-
-    start = stop = join = cleanupNode = waitForNodeCleanup = cleanupLeakedResources = getRequestHandler = fail(
-        NotImplementedError()
-    )
-
-    def labelReady(self, name: Any) -> bool:
-        return True
-
-    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
-        return QuotaInformation(instances=1)
-
-    def unmanagedQuotaUsed(self) -> QuotaInformation:
-        return QuotaInformation()
-
-    def getProviderLimits(self) -> QuotaInformation:
-        return QuotaInformation()
-
-
-def test_least_provider(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """W-10: what the methods of 11.0.0 and `QuotaSupport` know; what raises is logged, and missing in the record."""
-    least = Least(SimpleNamespace(name="cloud", pools={}))
-    assert least.name == "cloud"
-    least.name = "mine"
-    assert least.name == "mine"
-    least.zk = None
-    nothing: tuple[Any, ...] = ([], [], {}, None)
-
-    def known() -> tuple[Any, ...]:
-        record = (gateway.limit_status(least, "main"), gateway.host_status(least))
-        return (*record, gateway.label_errors(least), gateway.pause_status(least))
-
-    assert known() == nothing
-    assert gateway.other_installations(least) == gateway.missing_instances(least) == {}
-    with pytest.raises(NotImplementedError):
-        least.listNodes()
-    monkeypatch.setattr(Least, "errorLabels", lambda self: ["gpu"])
-    monkeypatch.setattr(Least, "pausedReason", lambda self: "HTTP 503")
-    assert known() == ([], [], {"gpu": UNKNOWN}, PauseStatus("provider.circuit-open", "HTTP 503"))
-    for name in ("limitStatus", "labelErrors", "pauseStatus", "hostStatus"):
-        monkeypatch.setattr(Least, name, fail(ZeroDivisionError()))
-    assert known() == nothing
+def test_what_a_record_is_without(caplog: pytest.LogCaptureFixture) -> None:
+    """W-10: what raises is logged, and missing in the record."""
+    names = ("limitStatus", "labelErrors", "pauseStatus", "hostStatus")
+    broken = provider(**dict.fromkeys(names, fail(ZeroDivisionError())))
+    assert gateway.limit_status(broken, "main") == gateway.host_status(broken) == []
+    assert (gateway.label_errors(broken), gateway.pause_status(broken)) == ({}, None)
     assert caplog.text.count("ZeroDivisionError") == 4

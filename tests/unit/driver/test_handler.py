@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from nodepool.driver.handler import ABORT, DeadlockAvoidance, NodeRequestHandler
-from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
+from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
 from nodepool.model.reasons import NO_ROOM, quota_used_up
-from nodepool.model.request import NodeRequest
 from nodepool.plan.nodes import PATIENCE_SECONDS
 from nodepool.plan.request_stage import Progress
 from nodepool.plan.request_stage import Stage as RequestStage
@@ -77,28 +76,6 @@ def test_error_while_serving(stage: Stage, monkeypatch: pytest.MonkeyPatch, capl
     assert handler.poll()
     assert ended(stage, handler) == (states.FAILED, [stage.launcher_id])
     assert stage.nodes() == FREE
-
-
-def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """N-8, A-19: a set that is not complete is not fulfilled; `run` goes on where it was."""
-    lock_and_save, troubles = stage.zk.nodes.lock_and_save, [True, False]
-
-    def shaky(node: Any, identifier: str = "", under: Any = None) -> None:
-        if troubles.pop() if troubles else False:
-            raise ZKConnectionError("away for a moment")
-        lock_and_save(node)
-
-    monkeypatch.setattr(stage.zk.nodes, "lock_and_save", shaky)
-    with pytest.raises(ZKConnectionError):
-        stage.begin("small", "small")
-    handler = stage.handler
-    handler.end(0, states.READY)
-    assert (handler.unfinished, handler.poll()) == (True, False)
-    assert stage.request(handler).state == states.PENDING
-    handler.run()
-    handler.end(1, states.READY)
-    assert handler.poll()
-    assert len(set(stage.request(handler).nodes)) == 2
 
 
 def test_nodes_that_are_taken_from_us(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,25 +223,3 @@ def test_launch_that_ends_while_the_request_waits_for_room(stage: Stage) -> None
     stage.provider.room = 3
     handler.run()
     assert len(handler.launched) == 3
-
-
-def test_decline_is_not_stored_and_its_reason_goes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-15, A-16: the last decline fails a request. The connection was lost over it, and now the pool can serve it."""
-
-    def lost(request: NodeRequest, *_args: Any, **_options: Any) -> None:
-        request.to_dict(1.0)
-        raise ZKConnectionError("connection loss")
-
-    stage.provider.room = 0
-    handler = stage.begin("small")
-    with monkeypatch.context() as patch:
-        patch.setattr(ScriptedHandler, "getDeclinedReasons", lambda _handler: ["no image"])
-        patch.setattr(stage.zk.requests, "finish", lost)
-        with pytest.raises(ZKConnectionError):
-            handler.run()
-    assert handler.request.state == states.FAILED
-    stage.provider.room = 1
-    handler.run()
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert stage.request(handler).state == states.FULFILLED

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
+from nodepool.driver.framework.node_tasks import NodeLauncher
 from nodepool.driver.framework.places import MOST, RequestZones
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.interface import Provider
 from nodepool.exceptions import (
     LaunchNetworkException,
-    NotFound,
     QuotaException,
     ServerCreateTimeoutException,
-    ServerDeleteTimeoutException,
     ZKConflict,
     ZKConnectionError,
 )
@@ -285,67 +282,3 @@ def test_launches_that_are_lost(stage: Stage, reported: list[str], monkeypatch: 
 
 
 # -- deletions --
-
-
-class Cloud(ScriptedProvider):
-    """Notes calls; ``errors`` by the name of the call; ``meanwhile`` is called in each."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.calls: list[str] = []
-        self.errors: dict[str, BaseException] = {}
-        self.meanwhile: Callable[[], Any] = lambda: None
-
-    def note(self, name: str) -> None:
-        self.calls.append(name)
-        self.meanwhile()
-        if name in self.errors:
-            raise self.errors[name]
-
-    def cleanupNode(self, node_id: Any) -> None:
-        self.note(f"cleanup {node_id}")
-
-    def waitForNodeCleanup(self, node_id: Any) -> None:
-        self.note(f"wait {node_id}")
-
-    def nodeDeletedNotification(self, node: Node) -> None:
-        self.note("notify")
-
-
-@pytest.mark.parametrize(
-    ("external_id", "errors", "calls"),
-    [
-        ("x", {}, ["cleanup x", "wait x", "notify"]),
-        (None, {}, ["notify"]),
-        ("x", {"cleanup x": NotFound()}, ["cleanup x", "notify"]),
-        ("x", {"wait x": NotFound()}, ["cleanup x", "wait x", "notify"]),
-        ("x", {"notify": NO_WAY}, ["cleanup x", "wait x", "notify"]),
-        ("x", {"cleanup x": NO_WAY}, ["cleanup x"]),
-        ("x", {"wait x": ServerDeleteTimeoutException("slow")}, ["cleanup x", "wait x"]),
-    ],
-)
-@pytest.mark.parametrize("vanishes", [False, True])
-def test_deletions(external_id: str | None, errors: dict[str, Any], calls: list[str], vanishes: bool) -> None:
-    """X-3, X-4, X-5, X-8: `deleting`, the machine, the znode; after an error it is unlocked and still `deleting`.
-
-    Who comes second ends quietly.
-    """
-    stage = Stage(Cloud)
-    cloud = cast(Cloud, stage.provider)
-    cloud.errors = errors
-    node = stage.add_ready(external_id=external_id)
-    node.state = states.USED
-    stage.zk.nodes.lock_and_save(node)
-    seen: list[str] = []
-
-    def look() -> None:
-        seen.extend(state for state, _, _ in stage.nodes())
-        if vanishes and seen:
-            stage.zk.deleteRawNode(node.key)
-
-    cloud.meanwhile = look
-    NodeDeleter(stage.zk, cast(Provider, cloud), node).run()
-    assert cloud.calls == [call for call in calls if not vanishes or call != "notify" or not external_id]
-    assert set(seen) <= {states.DELETING}
-    assert stage.nodes() == ([] if vanishes or "notify" in calls else [(states.DELETING, None, False)])
-    assert node.lock is None

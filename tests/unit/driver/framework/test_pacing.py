@@ -66,16 +66,6 @@ def test_burst_and_rate(size: BucketSize, calls: list[tuple[float, list[float]]]
         assert turns(bucket, len(wanted), now) == pytest.approx(wanted, abs=1e-6)
 
 
-def test_none_is_overtaken() -> None:
-    """Who comes when the queue has become short would have a turn before those who begin together."""
-    bucket = TokenBucket(BucketSize(1, 20), 100.1)
-    taken = [bucket.take(100.1) for _ in range(7)]
-    assert taken[-1].at == 100.5
-    assert [bucket.take(100.3).at for _ in range(3)] == pytest.approx([100.5, 100.5, 100.55])
-    bucket.throttled(100.2, taken[0], 0.1)
-    assert bucket.take(100.35).at == 100.35, "void turns hold up none"
-
-
 def test_throttled() -> None:
     """Half the rate after the pause, at first without a burst; then slowly back to the full one."""
     bucket = TokenBucket(BucketSize(10, 10), 0.0)

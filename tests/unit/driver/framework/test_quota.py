@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import threading
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +20,7 @@ from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import ReasonCode
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.manual_clock import ManualClock, package_clock
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import DEADLINE_SECONDS
 
 NEEDS = {
     "small": QuotaInformation(cores=2, instances=1, ram=2048),
@@ -91,12 +90,6 @@ def compute(information: QuotaInformation) -> dict[str, float]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     # The base class of drivers takes no clock: what their constructors look like is the released interface.
     return package_clock(monkeypatch)
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Nor does it take the time for which an answer is waited for.
-    monkeypatch.setattr(sys.modules[QuotaSupport.__module__], "ANSWER_SECONDS", 0.01)
 
 
 # -- use --
@@ -179,29 +172,6 @@ def test_room() -> None:
     assert (found[0].code, found[0].numbers) == (ReasonCode.ROOM_INSTANCES, {"limit": 2, "used": 2, "needed": 1})
 
 
-def test_pools_that_ask_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q-6, Q-14, reference/driver 12: without the provider's quota, with a bad label, with a driver without quota."""
-    pool = make_pool(ignore_provider_quota=True, max_servers=3)
-    pool.labels["broken"] = None
-    manager = Manager(pool)
-    manager.error = OSError("must not be asked")
-
-    def missing(*_: Any) -> Any:
-        raise NotImplementedError
-
-    for driver_has_quota in (True, False):
-        assert manager.canEverFit(pool, ["small"] * 3)
-        assert manager.roomForOne(pool, "large")
-        assert not manager.canEverFit(pool, ["small"] * 4)
-        if driver_has_quota:
-            assert not manager.canEverFit(pool, ["small", "broken"])
-            assert not manager.roomForOne(pool, "broken")
-            assert manager.errorLabels() == ["broken"]
-        for name in ("quotaNeededByLabel", "unmanagedQuotaUsed", "getProviderLimits"):
-            monkeypatch.setattr(manager, name, missing)
-        pool.ignore_provider_quota = False
-
-
 def test_label_quota() -> None:
     """How many of each label would still fit, not less than none; the best pool counts."""
     first, second = make_pool("first", max_servers=3), make_pool("second", max_servers=6)
@@ -260,34 +230,6 @@ def test_cloud_that_never_answered(clock: ManualClock, error: BaseException, tex
     manager.error = None
     clock.pass_seconds(ERROR_AGE_SECONDS)
     assert manager.roomForOne(pool, "small")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_cloud_that_hangs(clock: ManualClock) -> None:
-    """F-5, Q-5: it is asked once, and waited for only a while; the old limits serve until it answers."""
-    pool = make_pool()
-    manager = Manager(pool)
-
-    def look(fits: bool, limits: QuotaInformation) -> None:
-        manager.answers.clear()
-        manager.limits = limits
-        for _ in range(3):
-            assert manager.canEverFit(pool, ["small"])
-            assert manager.roomForOne(pool, "small") is fits
-        manager.answers.set()
-        wait_for("there is an answer", lambda: manager.roomForOne(pool, "small") is not fits)
-
-    look(False, manager.limits)
-    clock.pass_seconds(LIMITS_AGE_SECONDS)
-    look(True, QuotaInformation(cores=1, default=math.inf))
-    assert manager.asked == 2
-    # A quota was used up while it is asked: the answer that is under way may be too old.
-    manager.answers.clear()
-    manager.invalidateQuotaCache()
-    assert manager.cores() == 1
-    manager.invalidateQuotaCache()
-    manager.answers.set()
-    wait_for("it is asked again", lambda: manager.cores() == 1 and manager.asked == 4)
 
 
 # -- sums over nodes that cost what has changed --

@@ -15,12 +15,9 @@ from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import (
-    REFUSED_SECONDS,
-    RENEW_SECONDS,
     THROTTLED_ATTEMPTS,
     RestApi,
     RestCalls,
-    TokenLogin,
     same_server,
 )
 from nodepool.driver.framework.rate import BucketSize
@@ -186,57 +183,7 @@ def test_same_server(url: str | None, ours: str, same: bool) -> None:
 
 # -- tokens --
 
-LIFE = 3600.0
-RENEWED = LIFE - RENEW_SECONDS
 AWAY, WRONG = CloudAway("no answer"), LoginRefused("wrong", "401")
-
-
-class Login(TokenLogin):
-    """Answers with what the test wrote: tokens, and errors. :ivar asking: called before each answer."""
-
-    def __init__(self, clock: ManualClock, *answers: str | Exception, life: float = LIFE) -> None:
-        super().__init__("north", clock)
-        self.answers = list(answers)
-        self.life = life
-        self.asking: Callable[[], None] = lambda: None
-
-    def ask(self) -> tuple[str, float]:
-        self.asking()
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer, self.life
-
-    def token(self) -> str:
-        return self.headers()["Authorization"].removeprefix("Bearer ")
-
-
-@pytest.mark.parametrize(
-    ("life", "answers", "looks"),
-    [
-        (LIFE, ["one", "two"], [(0, "one"), (0, "one"), (RENEWED - 1, "one"), (1, "two")]),
-        # A short life: at half of it, not at each call.
-        (60.0, ["one", "two"], [(0, "one"), (29, "one"), (1, "two")]),
-        # A token that is valid is used on; another one is asked for after a while, or when nothing works any more.
-        (LIFE, ["one", AWAY, "two"], [(0, "one"), (RENEWED, "one"), (0, "one"), (REFUSED_SECONDS, "two")]),
-        (LIFE, ["one", WRONG, WRONG], [(0, "one"), (RENEWED, "one"), (0, "one"), (RENEW_SECONDS, WRONG)]),
-        (LIFE, ["one", AWAY, "two"], [(0, "one"), (LIFE, AWAY), (0, "two")]),
-        # Credentials that were refused are not tried again at once.
-        (LIFE, [WRONG, "one"], [(0, WRONG), (0, WRONG), (REFUSED_SECONDS - 1, WRONG), (1, "one")]),
-    ],
-)
-def test_when_a_token_is_renewed(life: float, answers: list[Any], looks: list[tuple[float, Any]]) -> None:
-    """:param looks: seconds that pass, and the token that there is then."""
-    clock = ManualClock()
-    login = Login(clock, *answers, life=life)
-    for seconds, wanted in looks:
-        clock.pass_seconds(seconds)
-        if isinstance(wanted, Exception):
-            with pytest.raises(type(wanted), match=str(wanted)):
-                login.token()
-        else:
-            assert login.token() == wanted
-    assert login.answers == []
 
 
 def _by_plain_http(url: str) -> Callable[[], Any]:
