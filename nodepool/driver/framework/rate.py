@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from nodepool.clock import monotonic, next_tick, sleep
 from nodepool.driver.framework.fact import Known
@@ -110,13 +110,7 @@ class _CachedCall(Generic[P, R]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._attribute = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> _CachedCall[P, R]: ...
-
-    @overload
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]: ...
-
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[P, R] | _CachedCall[..., R]:
+    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]:
         if instance is None:
             return self
         name = self._attribute or getattr(self._function, "__name__", "cached")

@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from functools import partial
-from typing import ClassVar, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
@@ -693,18 +693,8 @@ class WatchedInventory(Inventory[R]):
     # A watch tells nothing of what was gone before it began, and the next list is far away.
     absent_seconds = 0.5
 
-    def __init__(
-        self,
-        provider: str,
-        fetch: Callable[[str | None], Iterable[R]],
-        since: Callable[[str], str | None] = no_changes,
-        lag_seconds: float = 0.0,
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        if clock is None:
-            super().__init__(provider, fetch, since, lag_seconds)
-        else:
-            super().__init__(provider, fetch, since, lag_seconds, clock)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         #: Something is not told by watches: instances are listed while something waits, as in `Inventory`.
         self.lists = False
         #: Called once, when somebody waits for the first time: begin to watch. Must not block.

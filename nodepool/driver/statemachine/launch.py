@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.handler_hooks import ProviderView
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
 from nodepool.driver.statemachine.lost_creations import Search
@@ -68,16 +67,19 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-class CloudProviderView(ProviderView, Protocol):
+class CloudProviderView(Protocol):
     """What handlers, launches, deletions and leak sweeps see of their `StateMachineProvider`.
 
     The provider makes all of them, so their files do not import it.
     """
 
+    name: str
     adapter: Adapter
     calls: CloudCalls
     finder: InstanceFinder
     learned_limits: LearnedLimits
+    #: `Adapter.getCreateStateMachine`, in whichever signature the adapter has.
+    make_create_machine: Callable[..., StateMachine]
     #: Which nodes are in doubt, or have lost their instance?
     lost: LostInstances
     #: The section.
@@ -124,10 +126,6 @@ class CloudProviderView(ProviderView, Protocol):
 
     def image_of(self, label: LabelSettings) -> tuple[Any, str | None]:
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
-        ...
-
-    def make_create_machine(self, *arguments: Any) -> StateMachine:
-        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
         ...
 
     def begin_launch(self, launch: NodeLaunch) -> None:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.adapter import Log, StateMachine
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.event import LostInstance
@@ -228,7 +228,7 @@ class StateMachineProvider(StateMachineQuota, Provider):
         # Drivers written for 11.0.0 know `zk` by this name.
         self._zk: ZooKeeper | None = None
         self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
-        self._create_machine = create_machine_of(self.name, adapter)
+        self.make_create_machine = create_machine_of(self.name, adapter)
         self._lock = threading.Lock()
         self._launches: dict[str, NodeLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
@@ -400,10 +400,6 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._azs.refresh()
 
     # -- launches --
-
-    def make_create_machine(self, *arguments: Any) -> StateMachine:
-        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
-        return self._create_machine(*arguments)
 
     def idInAdvance(self, node: Node) -> Any:
         pool = self.provider.pools[str(node.pool)]
