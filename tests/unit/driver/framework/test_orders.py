@@ -265,9 +265,9 @@ def threads(holds: Holds) -> Iterator[SharedThreads]:
 def test_limits_of_shares(threads: SharedThreads, holds: Holds) -> None:
     """Whatever one kind of work does, the others have their reserved threads; there are never more than the maximum."""
     greedy, small, other = threads.share("a", 99, 1), threads.share("b", 1, 1), threads.share("c", 3, 2)
-    first = holds.begin(greedy, 10, running=3)
-    assert (greedy.running, len(greedy.queue), threads.count) == (3, 7, 3)
     holds.begin(small, 3, running=1)
+    first = holds.begin(greedy, 10, running=3)
+    assert (greedy.running, len(greedy.queue), threads.count) == (3, 7, 4)
     holds.begin(other, 3, running=2)
     assert [share.running for share in (greedy, small, other)] == [3, 1, 2]
     assert threads.count == 6

@@ -147,7 +147,8 @@ def test_limits_of_the_pool(limits: dict[str, Any], fits: bool) -> None:
 def test_room() -> None:
     """Q-1, Q-2, Q-8, A-13: what fits if nothing of ours runs, what fits now, and whose limit is in the way."""
     first, second = make_pool("first", max_servers=2), make_pool("second")
-    manager = Manager(first, second, nodes=tuple(make_node(pool="first") for _ in range(2)))
+    nodes = [make_node(provider="other"), *(make_node(pool="first") for _ in range(2))]
+    manager = Manager(first, second, nodes=tuple(nodes))
     assert manager.canEverFit(second, ["small"] * 10)
     assert not manager.canEverFit(second, ["small"] * 11), "cores"
     rooms = [(manager.roomForOne(pool, "small"), manager.poolHasRoom(pool, "small")) for pool in (first, second)]

@@ -13,6 +13,7 @@ from nodepool.driver.statemachine.inventory import (
     SHORTEST_PAUSE_SECONDS,
     ListPace,
     Waiter,
+    worth_a_list,
 )
 
 NOW, PRICE, NEVER = 1000.0, PRICE_SECONDS, float("inf")
@@ -72,6 +73,22 @@ def test_pauses(pace: Pace, shortest: float | None, took: float, expected: float
     if shortest is not None:
         pace.shortest_seconds = shortest
     assert pace.pause(took) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ([], NEVER),
+        ([NOW], NOW + PRICE),
+        ([NOW] * 5, NOW + PRICE / 5),
+        ([NOW, NOW + 50], NOW + PRICE),
+        ([NOW + 0.4 * PRICE, NOW], NOW + 0.7 * PRICE),
+        ([NOW, NOW, NOW + 0.3 * PRICE, NOW + 1], NOW + 0.3 * PRICE + 0.4 * PRICE / 3),
+    ],
+)
+def test_worth_a_list(ends: list[float], expected: float) -> None:
+    """What all lose together counts, from when on each may have ended."""
+    assert worth_a_list(ends, PRICE) == pytest.approx(expected, rel=1e-9)
 
 
 def test_whom_a_list_concerns() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,9 +16,11 @@ from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import (
+    RENEW_SECONDS,
     THROTTLED_ATTEMPTS,
     RestApi,
     RestCalls,
+    TokenLogin,
     same_server,
 )
 from nodepool.driver.framework.rate import BucketSize
@@ -184,6 +187,23 @@ def test_same_server(url: str | None, ours: str, same: bool) -> None:
 # -- tokens --
 
 AWAY, WRONG = CloudAway("no answer"), LoginRefused("wrong", "401")
+
+
+def test_a_valid_token_is_there_while_the_next_one_is_asked_for() -> None:
+    clock, tokens, meanwhile = ManualClock(), ["one", "two"], list[str]()
+
+    class Login(TokenLogin):
+        def ask(self) -> tuple[str, float]:
+            if len(tokens) == 1:
+                other = threading.Thread(target=lambda: meanwhile.append(self.headers()["Authorization"]))
+                other.start()
+                other.join(10)
+            return tokens.pop(0), 3600.0
+
+    login = Login("north", clock)
+    login.headers()
+    clock.pass_seconds(3600.0 - RENEW_SECONDS)
+    assert (login.headers(), meanwhile) == ({"Authorization": "Bearer two"}, ["Bearer one"])
 
 
 def _by_plain_http(url: str) -> Callable[[], Any]:
