@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
@@ -47,10 +47,13 @@ class StateMachineQuota(QuotaSupport):
     calls: CloudCalls
     patience: Patience
 
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self._unanswered: Fact[Sequence[Creation]] = Fact(lambda: self.calls.unanswered_creations())
+
     def prepare_quota(self, executor: Executor) -> None:
         """Before anything else is called."""
         self._repeats = Repeats()
-        self._unanswered: Fact[Sequence[Creation]] = Fact(self.calls.unanswered_creations)
         self._executor = executor
         # Only the first answers are waited for.
         self._limits = Known(self._ask_for_limits, LIMITS_AGE_SECONDS, executor.submit, patience=self.patience)
