@@ -127,6 +127,6 @@ def test_what_a_record_is_without(caplog: pytest.LogCaptureFixture) -> None:
     """W-10: what raises is logged, and missing in the record."""
     names = ("limitStatus", "labelErrors", "pauseStatus", "hostStatus")
     broken = provider(**dict.fromkeys(names, fail(ZeroDivisionError())))
-    assert gateway.limit_status(broken, "main") == gateway.host_status(broken) == []
+    assert (gateway.limit_status(broken, "main"), gateway.host_status(broken)) == ([], [])
     assert (gateway.label_errors(broken), gateway.pause_status(broken)) == ({}, None)
     assert caplog.text.count("ZeroDivisionError") == 4
