@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.handler_hooks import HandlerHooks
-from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConflict, ZKConnectionError, ZKException
 from nodepool.guard import Guard
 from nodepool.logconfig import OnBehalfOf
@@ -495,7 +496,7 @@ class NodeSet:
             return None
         try:
             return None if hooks.manager.poolHasRoom(hooks.pool, label) else hooks.pool.name
-        except QuotaUnknown:
+        except NotKnown:
             return None
 
     def why_no_room(self) -> Reason:
@@ -510,7 +511,7 @@ class NodeSet:
         with Guard(hooks.log, "What is used up is not known", but=ZKConnectionError, level=DEBUG):
             try:
                 return hooks.why_no_room(label)
-            except QuotaUnknown as unknown:
+            except NotKnown as unknown:
                 return Reason(ReasonCode.QUOTA_UNKNOWN, f"what a node with label {label} needs is not known: {unknown}")
         return NO_ROOM
 
@@ -612,7 +613,7 @@ class NodeSet:
         if isinstance(hooks.manager, QuotaSupport):
             try:
                 needed = gateway.quota_needed_by_label(hooks.manager, label, hooks.pool)
-            except (QuotaUnknown, RuntimeConfigurationException):
+            except (NotKnown, RuntimeConfigurationException):
                 return False
             if found.resources == needed.get_resources():
                 return False
@@ -829,7 +830,7 @@ class DeadlockAvoidance:
         label = next(iter(plan_nodes.missing_labels(first, its_nodes)), None)
         try:
             return settings is not None and label is not None and hooks.manager.poolHasRoom(settings, label)
-        except (LookupError, QuotaUnknown):
+        except (LookupError, NotKnown):
             # Another launcher knows the pool otherwise.
             return False
 

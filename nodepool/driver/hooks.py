@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Repeats
@@ -265,12 +265,6 @@ class Hook(Generic[P, R]):
             )
 
 
-class Serving(Protocol):
-    """The handler of a request."""
-
-    provider: Any
-
-
 def _name(provider: Any) -> str:
     """A driver may have forgotten it: its provider is called all the same."""
     name: str = getattr(provider, "name", "") or type(provider).__name__
@@ -324,7 +318,7 @@ class HandlerHook(Hook[P, R]):
 
     contract: Contract = "handler"
 
-    def __call__(self, handler: Serving, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, handler: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.call(handler.provider.name, handler, args, kwargs)
 
 
@@ -333,7 +327,7 @@ class HandlerProperty(Hook[[], R]):
 
     contract: Contract = "handler"
 
-    def __call__(self, handler: Serving) -> R:
+    def __call__(self, handler: Any) -> R:
         return self.call(handler.provider.name, handler, (), {})
 
     def _ask(self, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

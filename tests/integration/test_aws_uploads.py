@@ -307,7 +307,7 @@ def test_what_is_left_over(uploads: Uploads) -> None:
     def leave(provider: str, number: int) -> None:
         tags = [{"Key": key, "Value": value} for key, value in ids(number, provider, OTHER).items()]
         # Botocore's client with the settings of the driver.
-        client = uploads.adapter.client.transport._client
+        client = uploads.adapter.client.transport._client  # noqa: SLF001
         client("ebs").start_snapshot(VolumeSize=1, Tags=tags)
         key = f"nodepool/{provider}/{OTHER}/{number:010}/debian.raw"
         client("s3").put_object(Bucket="images", Key=key, Body=b"content")
@@ -322,7 +322,7 @@ def test_what_is_left_over(uploads: Uploads) -> None:
     leave(PROVIDER, 1)
     leave("south", 2)
     # Botocore's client with the settings of the driver.
-    uploads.adapter.client.transport._client("s3").put_object(Bucket="images", Key="debian.raw", Body=b"")
+    uploads.adapter.client.transport._client("s3").put_object(Bucket="images", Key="debian.raw", Body=b"")  # noqa: SLF001
     uploads.simulator.change(import_seconds=0, end_seconds=0)
     image_id = uploads.upload(3)
     for _ in range(2):

@@ -132,7 +132,7 @@ def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
     worker = launcher.nodepool.status.current
     looks: list[LauncherStatus] = []
     # Looks that write nothing cannot be seen from outside.
-    make = worker._launcher.make
+    make = worker._launcher.make  # noqa: SLF001
 
     def noted() -> LauncherStatus:
         looks.append(make())
@@ -140,7 +140,7 @@ def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
 
     # The last thing of a look.
     # See above.
-    worker._launcher.make = noted  # type: ignore[method-assign]
+    worker._launcher.make = noted  # type: ignore[method-assign]  # noqa: SLF001
     wait_for("it looks", lambda: looks)
     paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]
     before = {path: znodes.kazoo.exists(path).version for path in paths}

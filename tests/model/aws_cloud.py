@@ -2,6 +2,7 @@
 """The simulated region of AWS in a simulated world: the real driver and the real botocore, but no connection."""
 
 # The model takes the place of botocore's transport and of waits inside ours.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -81,7 +81,7 @@ class Baton:
             job.go.release()
         if not self._main.acquire(timeout=STUCK_SECONDS):
             # The only way to the stack of another thread.
-            stack = "".join(traceback.format_stack(sys._current_frames()[found.thread.ident or 0]))
+            stack = "".join(traceback.format_stack(sys._current_frames()[found.thread.ident or 0]))  # noqa: SLF001
             raise RuntimeError(f"job {job} waits for something that the world does not know of:\n{stack}")
         if job.done:
             del runner[job]

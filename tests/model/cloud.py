@@ -114,7 +114,7 @@ class FakeModelCloud(ModelCloud):
 
     def servers(self) -> list[ModelServer]:
         # The cloud has no public list of what providers must not see.
-        found = [record.instance for record in self._cloud._records.values()]
+        found = [record.instance for record in self._cloud._records.values()]  # noqa: SLF001
         return [ModelServer(instance.id, instance.metadata) for instance in found]
 
     def lose_answer(self) -> None:

@@ -6,6 +6,7 @@ an `nodepool.driver.statemachine.inventory.Inventory`. The shared threads of a p
 """
 
 # The model runs the scans of an inventory itself, in place of their threads.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

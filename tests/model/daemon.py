@@ -2,6 +2,7 @@
 """A daemon of the simulated world: what runs in its threads runs as jobs here, the passes of workers among them."""
 
 # The model runs the passes of workers itself, in place of their threads.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 from collections.abc import Iterator

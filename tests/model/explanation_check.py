@@ -2,6 +2,7 @@
 """Every request that waits has an explanation, and its numbers are those that the plan decided with."""
 
 # The explanations are compared with what a pass has judged.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -2,6 +2,7 @@
 """What the simulated world takes the place of: clocks, random ids, names of hosts, threads, what waits for them."""
 
 # The model takes the place of the thread that answers.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 import logging
@@ -16,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from nodepool.driver.framework.fact import Patience
 from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.statemachine import instance_cloud
 from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine import provider as statemachine_provider
-from nodepool.driver.statemachine.inventory import Inventory, Patience
+from nodepool.driver.statemachine.inventory import Inventory
 from nodepool.driver.static import checks, provider
 from nodepool.runtime import providers
 from nodepool.runtime.worker import CallMetrics, PassThread

@@ -236,7 +236,7 @@ def test_no_provider_works(
         wait_for("they are known", lambda: len(launcher.nodepool.cache.requests) == 2)
         assert znodes.pools() == []
     # The next attempt is due now.
-    launcher.nodepool.providers._failed = dict.fromkeys(launcher.nodepool.providers._failed, (1, 0.0))
+    launcher.nodepool.providers._failed = dict.fromkeys(launcher.nodepool.providers._failed, (1, 0.0))  # noqa: SLF001
     fulfilled(znodes, request_id)
     wait_for("the other one fails now", lambda: znodes.request_state(unknown) == "failed")
 

@@ -163,7 +163,7 @@ class KubernetesApiContract(KubernetesContract):
             assert len(page.items) <= 3
             names += [item.metadata.name for item in page.items]
             # The official client calls the field `continue` so.
-            token = page.metadata._continue if hasattr(page.metadata, "_continue") else page.metadata.var_continue
+            token = page.metadata._continue if hasattr(page.metadata, "_continue") else page.metadata.var_continue  # noqa: SLF001
             token = token or ""
         assert [name for name in names if name.startswith("map-")] == [f"map-{number}" for number in range(7)]
         query = {"limit": "3", "continue": "xx"}

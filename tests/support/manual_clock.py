@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+import time
+from types import ModuleType, SimpleNamespace
 
 import pytest
+
+from nodepool import clock as nodepool_clock
 
 
 class ManualClock:
@@ -33,4 +36,11 @@ def monotonic_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType, now: 
     clock = ManualClock(now)
     for module in modules:
         monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+def package_clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """What the whole package takes for monotonic time from now on."""
+    clock = ManualClock()
+    monkeypatch.setattr(nodepool_clock, "time", SimpleNamespace(**{**vars(time), "monotonic": clock}))
     return clock

@@ -2,6 +2,7 @@
 """Commands that the documentation shows, and whether the programs would take them."""
 
 # argparse has no public list of its subparsers and options.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 import argparse

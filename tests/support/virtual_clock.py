@@ -7,6 +7,7 @@ Time only leaps while this process has nothing to do: what a slow machine does m
 """
 
 # A virtual clock takes the place of what threading.Condition waits by.
+# ruff: noqa: SLF001
 from __future__ import annotations
 
 import heapq

@@ -116,7 +116,7 @@ class ZuulClient:
     def cached_state(self, request: Any) -> str | None:
         """State of a request in Zuul's cache; None when it is not there."""
         # Zuul's cache has no public look at one request.
-        cached = self.cache._node_request_cache.get(request.id)
+        cached = self.cache._node_request_cache.get(request.id)  # noqa: SLF001
         return None if cached is None else cached.state
 
     def submit_and_wait(self, labels: Sequence[str], **options: Any) -> Any:

@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One answer of a cloud, shared by all callers (`Fact`); then two limits of what is logged again and again."""
+"""Answers of a cloud that are kept; then two limits of what is logged again and again.
+
+A `Fact` is waited for by all who ask. What is `Known` is returned at once, and asked for again in the background.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import Future
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from nodepool.clock import monotonic
-from nodepool.guard import OnError
+from nodepool.guard import ERRORS, OnError, as_exception
 
 T = TypeVar("T")
 
-#: How old an answer may be, in seconds, unless somebody says otherwise.
+#: How old an answer may be, in seconds, unless the caller names another age.
 MAX_AGE_SECONDS: Final = 600.0
+#: Longest wait for the very first answer, in seconds.
+FIRST_ANSWER_SECONDS: Final = 5.0
+#: Pause after an error before the same question is asked again, in seconds.
+ERROR_SECONDS: Final = 2.0
 
 
 class Fact(Generic[T]):
@@ -99,6 +106,156 @@ class Fact(Generic[T]):
             self._answer = None
             if self._known is not None:
                 self._known = self._known[0], float("-inf")
+
+
+class NotKnown(Exception):
+    """There is no answer yet. The text says why."""
+
+
+class Patience:
+    """How long first answers of one cloud are waited for, all together. An answer, whichever, gives all of it back.
+
+    ``_lock`` guards what is left.
+    """
+
+    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._left = seconds
+
+    def wait(self, condition: threading.Condition, until: Callable[[], bool]) -> None:
+        """Wait until something is true, or patience is at its end. ``condition`` is held."""
+        with self._lock:
+            left = self._left
+        begun = self._clock()
+        condition.wait_for(until, left)
+        with self._lock:
+            self._left = max(0.0, self._left - (self._clock() - begun))
+
+    def restore(self) -> None:
+        """The cloud has answered something."""
+        with self._lock:
+            self._left = self._seconds
+
+
+class Known(Generic[T]):
+    """An answer of a cloud that may be a little old.
+
+    `get` returns what is known and, when that is too old, has it asked for again in the background. Only the first
+    answer is waited for, by the first caller, and not for long: a pool that waits serves no request. After an error the
+    old answer stays. ``_condition`` guards everything; it is not held while the cloud is asked.
+
+    :param ask: asks the cloud; may block and raise.
+    :param seconds: how old an answer may be.
+    :param submit: has a function called in another thread, as `Executor.submit` does. RuntimeError = not now.
+    :param permanent: errors that are an answer, too: they are raised by `get` until it is time to ask again.
+    :param error_seconds: pause after any other error; None = `ERROR_SECONDS`.
+    :param each_seconds: how long the one who has it asked for again waits for the answer.
+    :param patience: shared by all that is asked of one cloud.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], T],
+        seconds: float,
+        submit: Callable[[Callable[[], None]], object],
+        *,
+        permanent: tuple[type[Exception], ...] = (),
+        error_seconds: float | None = None,
+        each_seconds: float = 0.0,
+        clock: Callable[[], float] = monotonic,
+        patience: Patience | None = None,
+    ) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._submit = submit
+        self._permanent = permanent
+        self._error_seconds = error_seconds
+        self._each_seconds = each_seconds
+        self._clock = clock
+        self._patience = patience or Patience()
+        self._condition = threading.Condition()
+        #: The latest answer, which may be a permanent error; None = there is none.
+        self._answer: tuple[T | Exception] | None = None
+        #: The latest error; None = there was an answer since.
+        self._error: Exception | None = None
+        self._asking = False
+        #: Was it out of date when it was being asked for?
+        self._expired = False
+        self._due = float("-inf")
+        self._tried = self._waited = False
+
+    def get(self) -> T:
+        """The answer; blocks at most a few seconds, and only for the first one.
+
+        :raises NotKnown: the cloud has not answered yet.
+        :raises Exception: one of ``permanent``.
+        """
+        begun = self.refresh()
+        with self._condition:
+            if not self._tried and not self._waited:
+                self._patience.wait(self._condition, lambda: self._tried)
+                self._waited = True
+            elif begun and self._each_seconds:
+                self._condition.wait_for(lambda: not self._asking, self._each_seconds)
+            if self._answer is None:
+                raise NotKnown(str(self._error or "the cloud has not answered yet"))
+            value = self._answer[0]
+            if isinstance(value, self._permanent):
+                raise value.with_traceback(None)
+            return cast("T", value)
+
+    def refresh(self) -> bool:
+        """Ask if what is known is too old; was it so? Does not block."""
+        with self._condition:
+            if self._asking or self._clock() < self._due:
+                return False
+            self._asking, self._expired = True, False
+        try:
+            self._submit(self._run)
+        except RuntimeError:
+            # The provider was stopped, or the system has no more threads just now. The next caller may try.
+            with self._condition:
+                self._asking, self._tried = False, True
+            return False
+        return True
+
+    def expire(self) -> None:
+        """What is known is out of date, also what is being asked for just now. Does not block."""
+        with self._condition:
+            self._due = float("-inf")
+            self._expired = True
+
+    @property
+    def answered(self) -> bool:
+        """Is there an answer?"""
+        return self._answer is not None
+
+    def put(self, value: T | Exception) -> None:
+        """This is the answer. Does not block."""
+        self._patience.restore()
+        with self._condition:
+            self._answer, self._error = (value,), None
+            self._end(self._seconds)
+
+    def _end(self, seconds: float) -> None:
+        """Called with the lock."""
+        self._asking, self._tried = False, True
+        if not self._expired:
+            self._due = self._clock() + seconds
+        self._condition.notify_all()
+
+    def _run(self) -> None:
+        try:
+            self.put(self._ask())
+        except ERRORS as error:
+            if isinstance(error, self._permanent):
+                self.put(error)
+                return
+            with self._condition:
+                self._error = as_exception(error)
+                self._end(ERROR_SECONDS if self._error_seconds is None else self._error_seconds)
 
 
 # Limits how often a persistent error is logged.

@@ -2,7 +2,7 @@
 """What a driver says of one request: could it be served, is there room, launch a node (reference/driver 3).
 
 All of it is asked by `nodepool.driver.handler.NodeRequestHandler`, in the pool worker's thread. First these hooks, then
-the log of declined requests, then what a handler sees of pool worker and provider.
+the log of declined requests, then what a handler sees of its pool worker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import abc
 import concurrent.futures
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nodepool import log_names
 from nodepool.driver import gateway
@@ -68,7 +68,8 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         self.provider: ProviderConfig = self.pw.getProviderConfig()
         self.pool: ConfigPool = self.pw.getPoolConfig()
         self.zk: ZooKeeper = self.pw.getZK()
-        self.manager: ProviderView = self.pw.getProviderManager()
+        #: The `Provider`, whose file imports this one; handlers name the class of theirs.
+        self.manager: Any = self.pw.getProviderManager()
         logger = logging.getLogger(log_names.request_handler(self.launcher_id))
         self.log = get_annotated_logger(
             logger,
@@ -162,7 +163,7 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
     def why_no_room(self, ntype: str) -> Reason:
         """What is used up, after `hasRemainingQuota` said that there is no room. Blocks no longer than that one.
 
-        :raises QuotaUnknown: the cloud has not said yet what a node needs.
+        :raises NotKnown: the cloud has not said yet what a node needs.
         """
         if not self.manager.LAUNCHES:
             labels = self.request.node_types
@@ -214,18 +215,7 @@ def log_declined(
         log.info("Failing node request: every pool declined it: %s (%s)", why.text, described(request), extra=extra)
 
 
-# `PoolWorkerView`, `ProviderView`: what the handler of a request sees of the launcher and of its provider.
-#
-# A driver says in a `Protocol` of its own what its handler asks of the provider beside this, where the file of the
-# handler cannot import the provider.
-
-
-class ProviderView(Protocol):
-    """What every handler sees of its provider, see `nodepool.driver.interface.Provider`."""
-
-    PAUSE_AT_QUOTA: ClassVar[bool]
-    LAUNCHES: ClassVar[bool]
-    name: str
+# `PoolWorkerView`: what the handler of a request sees of the launcher.
 
 
 class PoolWorkerView(Protocol):
@@ -236,7 +226,7 @@ class PoolWorkerView(Protocol):
 
     def getZK(self) -> ZooKeeper: ...
 
-    def getProviderManager(self) -> ProviderView: ...
+    def getProviderManager(self) -> Any: ...
 
     def getProviderConfig(self) -> ProviderConfig: ...
 

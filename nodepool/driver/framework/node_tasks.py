@@ -6,7 +6,7 @@ from __future__ import annotations
 import abc
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -21,7 +21,6 @@ from nodepool.tracing import spans
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
-    from nodepool.driver.framework.handler_hooks import ProviderView
     from nodepool.driver.handler import NodeRequestHandler
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
@@ -111,7 +110,7 @@ class NodeDeleter(threading.Thread):
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
-    def __init__(self, zk: ZooKeeper, manager: ProviderView, node: Node) -> None:
+    def __init__(self, zk: ZooKeeper, manager: Any, node: Node) -> None:
         super().__init__(name=f"NodeDeleter-{node.id}", daemon=True)
         self.zk = zk
         self.manager = manager

@@ -8,6 +8,7 @@ a call end alike, and the time between calls in which orders gather.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -164,7 +165,7 @@ class JoinedOrders(Generic[OrderT, Turn]):
         answers = outcome.result()
         for order in orders:
             if order in answers:
-                _tell(order, answers[order])
+                _tell(order.future, answers[order])
             elif len(orders) > 1:
                 self.add_alone(order)
             else:
@@ -203,9 +204,9 @@ class JoinedOrders(Generic[OrderT, Turn]):
             self._fail_all(_stopped())
 
 
-def _stopped() -> CloudUnavailableException:
+def _stopped(*, maybe_done: bool = False) -> CloudUnavailableException:
     error = CloudUnavailableException("the provider was stopped")
-    error.maybe_done = False
+    error.maybe_done = maybe_done
     return error
 
 
@@ -218,11 +219,11 @@ def _permitted(order: JoinedOrder) -> bool:
     return error is None
 
 
-def _tell(order: JoinedOrder, answer: Any) -> None:
+def _tell(future: Future[Any], answer: Any) -> None:
     if isinstance(answer, BaseException):
-        order.future.set_exception(answer)
+        future.set_exception(answer)
     else:
-        order.future.set_result(answer)
+        future.set_result(answer)
 
 
 # `SharedCall`: one call of several who wait for its answer, and who may send it again.
@@ -253,7 +254,7 @@ class SharedCall(Generic[Result]):
     def again(self) -> Future[Result]:
         """Its answer: of the call that is under way or was answered, else of a new one. Does not block.
 
-        After the end of the executor there is no other call: the answer is an error then.
+        After the end of the executor there is no other call: what the first one did is not known then.
         """
         with self._lock:
             answer = self._answer
@@ -264,15 +265,12 @@ class SharedCall(Generic[Result]):
             run = self._executor.submit(settle, (answer,), self._call)
         except RuntimeError:
             # The executor was shut down.
-            answer.set_exception(_stopped_unknown())
+            answer.set_exception(_stopped(maybe_done=True))
         else:
-            run.add_done_callback(lambda run: answer.set_exception(_stopped_unknown()) if run.cancelled() else None)
+            run.add_done_callback(
+                lambda run: answer.set_exception(_stopped(maybe_done=True)) if run.cancelled() else None
+            )
         return answer
-
-
-def _stopped_unknown() -> CloudUnavailableException:
-    """It was not made again: what the first one did is not known."""
-    return CloudUnavailableException("the provider was stopped")
 
 
 # `Batches`: orders of many that go to a cloud in one call.
@@ -285,31 +283,28 @@ class Batches(Generic[K]):
 
     ``_lock`` guards the orders; it is not held during a call. Calls are made one after the other.
 
-    :param send: makes one call: waits for its turn, asks its argument for the orders, and returns the errors of those
-        that failed. What it raises is the error of all of them. Blocks.
+    :param send: makes one call: waits for its turn, asks its argument for the orders, and returns what came of each; an
+        exception = it failed; nothing = None. What it raises is the error of all of them. Blocks.
     :param executor: runs it.
     :param most: orders in a call.
     """
 
-    def __init__(
-        self, send: Callable[[Callable[[], list[K]]], Mapping[K, Exception]], executor: Executor, most: int
-    ) -> None:
+    def __init__(self, send: Callable[[Callable[[], list[K]]], Mapping[K, Any]], executor: Executor, most: int) -> None:
         self._send = send
         self._executor = executor
         self._most = most
         self._lock = threading.Lock()
-        self._waiting: dict[K, Future[None]] = {}
         #: Those who ordered wait until their order is sent.
-        self._holds: dict[K, list[Hold]] = {}
+        self._waiting: dict[K, tuple[Future[Any], list[Hold]]] = {}
         self._running = False
 
-    def add(self, order: K) -> Future[None]:
+    def add(self, order: K) -> Future[Any]:
         """Order something; does not block. Whoever orders the same before it is sent gets the same future."""
         # Not under the lock, because it calls others.
         hold = Hold()
         with self._lock:
-            future = self._waiting.setdefault(order, Future())
-            self._holds.setdefault(order, []).append(hold)
+            future, holds = self._waiting.setdefault(order, (Future(), []))
+            holds.append(hold)
             begin, self._running = not self._running, True
         if begin:
             # For all that order.
@@ -319,49 +314,39 @@ class Batches(Generic[K]):
 
     def _run(self) -> None:
         while self._go_on():
-            taken: dict[K, Future[None]] = {}
-            outcome: Future[Mapping[K, Exception]] = Future()
-            settle((outcome,), lambda taken=taken: self._send(lambda: self._take(taken)))  # type: ignore[misc]
+            taken: dict[K, Future[Any]] = {}
+            outcome: Future[Mapping[K, Any]] = Future()
+            settle((outcome,), lambda taken=taken: self._send(lambda: self._take(taken, self._most)))  # type: ignore[misc]
             if not taken:
                 # It failed before its turn came: all that wait hear of it.
-                self._take(taken)
+                self._take(taken, self._most)
             error = outcome.exception()
-            errors: Mapping[K, BaseException] = {} if error is not None else outcome.result()
             for order, future in taken.items():
-                failed = error or errors.get(order)
-                if failed is not None:
-                    future.set_exception(failed)
-                else:
-                    future.set_result(None)
+                _tell(future, error or outcome.result().get(order))
 
     def _go_on(self) -> bool:
         with self._lock:
             self._running = bool(self._waiting)
             return self._running
 
-    def _take(self, taken: dict[K, Future[None]]) -> list[K]:
+    def _take(self, taken: dict[K, Future[Any]], most: int) -> list[K]:
         with self._lock:
-            holds: list[Hold] = []
-            for order in list(self._waiting)[: self._most]:
-                taken[order] = self._waiting.pop(order)
-                holds += self._holds.pop(order, ())
-        for hold in holds:
-            hold.end()
+            orders = list(self._waiting)[:most]
+            held = [self._waiting.pop(order) for order in orders]
+        for order, (future, holds) in zip(orders, held, strict=True):
+            taken[order] = future
+            for hold in holds:
+                hold.end()
         return list(taken)
 
     def _ended(self, run: Future[None]) -> None:
         """Orders that are never sent, because the executor was shut down, must not be waited for."""
         if run.cancelled():
-            error = CloudUnavailableException("the provider was stopped")
-            error.maybe_done = False
-            with self._lock:
-                left, self._waiting = self._waiting, {}
-                holds, self._holds = self._holds, {}
-                self._running = False
-            for hold in [hold for held in holds.values() for hold in held]:
-                hold.end()
+            left: dict[K, Future[Any]] = {}
+            self._take(left, sys.maxsize)
+            self._go_on()
             for future in left.values():
-                future.set_exception(error)
+                future.set_exception(_stopped())
 
 
 # `CallSpacing`: time between calls in which more orders gather.

@@ -16,17 +16,17 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic, wall_time
+from nodepool.clock import wall_time
 from nodepool.driver import gateway
+from nodepool.driver.framework.fact import Known
 from nodepool.driver.framework.places import BrokenLabels
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.guard import Guard
+from nodepool.guard import OnError
 from nodepool.logconfig import ContextLogger
 from nodepool.model import states
 from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, ReasonCode, quota_used_up, too_small
 from nodepool.model.status import LimitStatus
-from nodepool.plan.retries import AgedAnswer
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool, ProviderConfig
@@ -45,14 +45,10 @@ ERROR_AGE_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 5.0
 
 
-class QuotaUnknown(Exception):
-    """What a label needs cannot be said yet, because the cloud does not answer. The text says why."""
-
-
 class QuotaSupport(abc.ABC):
     """Mix-in for providers that have quota. Needs ``provider`` (configuration) and ``zk``.
 
-    ``_quota_lock`` guards the cached limits; it is not held while the cloud is asked, which a thread of its own does.
+    ``_quota_lock`` guards the sums over nodes.
     """
 
     provider: ProviderConfig
@@ -64,7 +60,13 @@ class QuotaSupport(abc.ABC):
         """:param args: not used; drivers written for 11.0.0 may pass on what they were given."""
         self._quota_log = ContextLogger(logging.getLogger("nodepool.driver.QuotaSupport"))
         self._quota_lock = threading.Lock()
-        self._limits: AgedAnswer[QuotaInformation] = AgedAnswer(LIMITS_AGE_SECONDS, ERROR_AGE_SECONDS)
+        self._limits = Known(
+            self._ask_for_limits,
+            LIMITS_AGE_SECONDS,
+            self._in_a_thread,
+            error_seconds=ERROR_AGE_SECONDS,
+            each_seconds=ANSWER_SECONDS,
+        )
         self._tally: NodeTally | None = None
         self._broken_labels = BrokenLabels()
 
@@ -73,7 +75,7 @@ class QuotaSupport(abc.ABC):
         """What one node of a label uses.
 
         :raises RuntimeConfigurationException: the label can never work.
-        :raises QuotaUnknown: ask again later.
+        :raises NotKnown: ask again later.
         """
 
     @abc.abstractmethod
@@ -86,51 +88,35 @@ class QuotaSupport(abc.ABC):
 
     def invalidateQuotaCache(self) -> None:
         """Ask the cloud again next time, because it said that a quota is used up."""
-        with self._quota_lock:
-            self._limits.expire()
+        self._limits.expire()
 
     def estimatedNodepoolQuota(self) -> QuotaInformation:
         """Limits minus unmanaged use, cached for 300 s. Blocks for a few seconds at most.
 
-        An old value serves when the cloud gives an error or takes long. Raises what it said if there is none.
+        An old value serves when the cloud gives an error or takes long.
+
+        :raises NotKnown: there is none.
         """
-        answered = None
-        with self._quota_lock:
-            if self._limits.begin(monotonic()):
-                answered = threading.Event()
-        if answered is not None:
-            name = f"Quota-{self.provider.name}"
-            try:
-                threading.Thread(target=self._fetch_limits, args=(answered,), name=name, daemon=True).start()
-                answered.wait(ANSWER_SECONDS)
-            except RuntimeError as error:
-                # The system has no more threads just now: else nobody would ever ask again.
-                self._quota_log.error("Provider %s: limits not read: %s", self.provider.name, error)
-                with self._quota_lock:
-                    self._limits.gave_up()
-        with self._quota_lock:
-            return self._last_limits()
+        return self._limits.get().copy()
 
-    def _fetch_limits(self, answered: threading.Event) -> None:
-        # Raised to who asks, unless there is an old value.
-        with Guard(self._quota_log, "Provider %s: limits unknown", self.provider.name) as guard:
-            limits = gateway.get_provider_limits(self.provider.name, self)
-            others = gateway.unmanaged_quota_used(self.provider.name, self)
-            self._told = CloudLimits(limits.copy(), others, wall_time())
-            limits.subtract(others)
-            with self._quota_lock:
-                self._limits.answered(limits, monotonic())
-        if guard.error is not None:
-            with self._quota_lock:
-                self._limits.failed(guard.error, monotonic())
-        answered.set()
+    def _ask_for_limits(self) -> QuotaInformation:
+        with OnError(self._limits_unknown):
+            name = self.provider.name
+            limits = gateway.get_provider_limits(name, self)
+            others = gateway.unmanaged_quota_used(name, self)
+        self._told = CloudLimits(limits.copy(), others, wall_time())
+        limits.subtract(others)
+        return limits
 
-    def _last_limits(self) -> QuotaInformation:
-        """Call with ``_quota_lock`` held. Raises what the cloud said when it never gave limits."""
-        if not self._limits.known:
-            error = self._limits.error or RuntimeError("the cloud has not told its limits yet")
-            raise error.with_traceback(None)
-        return self._limits.value.copy()
+    def _limits_unknown(self, error: BaseException) -> None:
+        self._quota_log.error("Provider %s: limits unknown", self.provider.name, exc_info=error)
+
+    def _in_a_thread(self, call: Callable[[], None]) -> None:
+        """Drivers without threads of their own have one for each question. Raises RuntimeError."""
+        with OnError(
+            lambda error: self._quota_log.error("Provider %s: limits not read: %s", self.provider.name, error)
+        ):
+            threading.Thread(target=call, name=f"Quota-{self.provider.name}", daemon=True).start()
 
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes in ZooKeeper use, in every state (Q-3).
@@ -209,31 +195,28 @@ class QuotaSupport(abc.ABC):
     def canEverFit(self, pool: ConfigPool, labels: Iterable[str]) -> bool:
         """Would these nodes fit together if nothing of ours ran? (Q-1, Q-14)"""
         needed = self._needed(pool, labels)
-        if needed is None or not self._within(self.poolQuota(pool), needed):
-            return False
-        limits = self._provider_limits(pool)
-        # A cloud that does not answer is no reason to decline a request.
-        return limits is None or self._within(limits, needed)
+        return needed is not None and self._excess(pool, needed) is None
 
     def roomForOne(self, pool: ConfigPool, label: str) -> bool:
         """Is there room for one more node of a label now? (Q-2)"""
         needed = self._needed(pool, [label])
-        if needed is None or not self._poolFits(pool, needed):
-            return False
-        limits = self._provider_limits(pool)
-        if limits is None:
-            return False
-        limits.subtract(self.estimatedNodepoolQuotaUsed())
-        return self._within(limits, needed)
+        return needed is not None and self._shortage(pool, needed) is None
+
+    def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
+        """Do the pool's own limits leave room for one more node of a label?"""
+        needed = self._needed(pool, [label])
+        used = self.estimatedNodepoolQuotaUsed(pool)
+        return needed is not None and first_shortage(self.poolQuota(pool), used, needed) is None
 
     def shortage(self, pool: ConfigPool, label: str) -> Reason | None:
         """What is missing for one more node of a label now; None = nothing that the known limits show.
 
-        Blocks as `roomForOne` does. Raises QuotaUnknown.
+        Blocks as `roomForOne` does. Raises NotKnown.
         """
         needed = self._needed(pool, [label])
-        if needed is None:
-            return None
+        return None if needed is None else self._shortage(pool, needed)
+
+    def _shortage(self, pool: ConfigPool, needed: QuotaInformation) -> Reason | None:
         found = first_shortage(self.poolQuota(pool), self.estimatedNodepoolQuotaUsed(pool), needed)
         where = f"pool {pool.name}"
         if found is None:
@@ -249,41 +232,23 @@ class QuotaSupport(abc.ABC):
     def excess(self, pool: ConfigPool, labels: Iterable[str]) -> Reason | None:
         """The limit that these nodes together are above, even if nothing of ours ran; None = none is known.
 
-        Blocks as `canEverFit` does. Raises QuotaUnknown.
+        Blocks as `canEverFit` does. Raises NotKnown.
         """
         needed = self._needed(pool, labels)
-        if needed is None:
-            return None
+        return None if needed is None else self._excess(pool, needed)
+
+    def _excess(self, pool: ConfigPool, needed: QuotaInformation) -> Reason | None:
         where = f"pool {pool.name}"
         found = first_shortage(self.poolQuota(pool), QuotaInformation(), needed)
         if found is None:
-            limits = self._provider_limits(pool)
             where = f"provider {self.provider.name}"
+            # A cloud that does not answer is no reason to decline a request.
+            limits, _ = self._limits_or_trouble(pool)
             found = None if limits is None else first_shortage(limits, QuotaInformation(), needed)
         return None if found is None else too_small(where, found.resource, limit=found.limit, needed=found.needed)
 
-    def poolHasRoom(self, pool: ConfigPool, label: str) -> bool:
-        """Do the pool's own limits leave room for one more node of a label?"""
-        needed = self._needed(pool, [label])
-        return needed is not None and self._poolFits(pool, needed)
-
-    def _poolFits(self, pool: ConfigPool, needed: QuotaInformation) -> bool:
-        left = self.poolQuota(pool)
-        left.subtract(self.estimatedNodepoolQuotaUsed(pool))
-        return self._within(left, needed)
-
-    @staticmethod
-    def _within(limits: QuotaInformation, needed: QuotaInformation) -> bool:
-        left = limits.copy()
-        left.subtract(needed)
-        return left.non_negative()
-
-    def _provider_limits(self, pool: ConfigPool) -> QuotaInformation | None:
-        """The provider's limits for a pool (Q-6); None = they are not known (logged)."""
-        return self._limits_or_trouble(pool)[0]
-
     def _limits_or_trouble(self, pool: ConfigPool) -> tuple[QuotaInformation | None, str]:
-        """The same, and why they are not known."""
+        """The provider's limits for a pool (Q-6); None = they are not known, and why (logged)."""
         if pool.ignore_provider_quota:
             return QuotaInformation(default=math.inf), ""
         try:

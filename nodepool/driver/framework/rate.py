@@ -17,11 +17,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from nodepool.clock import monotonic, next_tick, sleep
-from nodepool.guard import Guard
-from nodepool.plan.retries import AgedAnswer, Backoff
+from nodepool.driver.framework.fact import Known
+from nodepool.guard import OnError
+from nodepool.plan.retries import Backoff
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -88,19 +89,10 @@ class RateLimiter:
             log_method("%s: %s %s %.3f s, waited %.3f s", self.name, text, outcome, self._clock() - started, waited)
 
 
-class _Slot:
-    """What is known for one combination of arguments. ``lock`` is held during the first call only."""
-
-    def __init__(self, ttl: float) -> None:
-        self.lock = threading.Lock()
-        # After an error too: a cloud that is down is not asked again at once.
-        self.answer: AgedAnswer[Any] = AgedAnswer(ttl, ttl)
-
-
 class _CachedCall(Generic[P, R]):
     """A function whose results are kept; as an attribute of a class, each instance has results of its own.
 
-    ``_lock`` guards the table of results and the fields of each but its first value; no call is made under it.
+    ``_lock`` guards the table of results. The lock of each result is held during its first call only.
     """
 
     def __init__(
@@ -112,19 +104,13 @@ class _CachedCall(Generic[P, R]):
         self._executor = executor
         self._clock = clock
         self._lock = threading.Lock()
-        self._slots: dict[Hashable, _Slot] = {}
+        self._known: dict[Hashable, tuple[threading.Lock, Known[R]]] = {}
         self._attribute: str | None = None
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._attribute = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> _CachedCall[P, R]: ...
-
-    @overload
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]: ...
-
-    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[P, R] | _CachedCall[..., R]:
+    def __get__(self, instance: Any, owner: type | None = None) -> _CachedCall[..., R]:
         if instance is None:
             return self
         name = self._attribute or getattr(self._function, "__name__", "cached")
@@ -136,39 +122,32 @@ class _CachedCall(Generic[P, R]):
         return cast("_CachedCall[..., R]", vars(instance)[name])
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = functools.partial(self._function, *args, **kwargs)
+        key = args, tuple(sorted(kwargs.items()))
         with self._lock:
-            slot = self._slots.setdefault((args, tuple(sorted(kwargs.items()))), _Slot(self._ttl))
-        if not slot.answer.known:
-            with slot.lock:
-                if not slot.answer.known:
-                    self._store(slot, self._function(*args, **kwargs))
-        with self._lock:
-            value: R = slot.answer.value
-            due = slot.answer.begin(self._clock())
-        if due:
-            self._start_refresh(slot, functools.partial(self._function, *args, **kwargs))
-        return value
+            if key not in self._known:
+                self._known[key] = threading.Lock(), self._make(call)
+            first, known = self._known[key]
+        with first:
+            if not known.answered:
+                known.put(call())
+        return known.get()
 
-    def _store(self, slot: _Slot, value: R) -> None:
-        with self._lock:
-            slot.answer.answered(value, self._clock())
+    def _make(self, call: Callable[[], R]) -> Known[R]:
+        def again() -> R:
+            text = "%s could not be refreshed, the old value is used: %s"
+            with OnError(lambda error: log.error(text, self._function, error)):
+                return call()
 
-    def _start_refresh(self, slot: _Slot, call: Callable[[], R]) -> None:
+        # After an error too: a cloud that is down is not asked again at once.
+        return Known(again, self._ttl, self._submit, error_seconds=self._ttl, clock=self._clock)
+
+    def _submit(self, refresh: Callable[[], None]) -> None:
         try:
-            self._executor.submit(self._refresh, slot, call)
+            self._executor.submit(refresh)
         except RuntimeError as error:
-            # The executor was shut down: whoever still asks gets what was known last.
             log.warning("%s is not refreshed any more: %s", self._function, error)
-            with self._lock:
-                slot.answer.failed(error, self._clock())
-
-    def _refresh(self, slot: _Slot, call: Callable[[], R]) -> None:
-        # In a thread of the executor, for nobody in particular: any function, any error.
-        with Guard(log, "%s could not be refreshed, the old value is used", self._function) as guard:
-            self._store(slot, call())
-        if guard.error is not None:
-            with self._lock:
-                slot.answer.failed(guard.error, self._clock())
+            raise
 
 
 class LazyExecutorTTLCache:

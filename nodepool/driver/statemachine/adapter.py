@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.instance_cloud import InstanceCloud
     from nodepool.driver.statemachine.lost_creations import Creation
-    from nodepool.model.request import NodeRequest
 
 #: How old a list of instances may be that `Adapter.listResources` uses. Less than the time between two looks for leaks:
 #: what is seen in both is seen in two lists.
@@ -295,44 +294,25 @@ class StateMachine:
 
 # The two signatures of `Adapter.getCreateStateMachine` (reference/driver 14).
 
-#: (hostname, label, image_external_id, metadata, request, az, log) -> machine
-MakeCreateMachine = Callable[
-    [str, "LabelSettings", Any, dict[str, str], "NodeRequest", "str | None", "Log"], "StateMachine"
-]
+#: Parameters of the longest of them.
+PARAMETERS: Final = ("hostname", "label", "image_external_id", "metadata", "request", "az", "log")
 
 
-def create_machine_of(provider_name: str, adapter: Adapter) -> MakeCreateMachine:
-    """How to call an adapter, whichever of the two signatures it has."""
+def create_machine_of(provider_name: str, adapter: Adapter) -> Callable[..., StateMachine]:
+    """A function of `PARAMETERS` that calls an adapter, whichever of the signatures it has."""
+    signature = adapter.getCreateStateMachine
+    left_out: set[str] = set() if wants_request(signature) else {"request", "az"}
+    if list(inspect.signature(signature).parameters) == ["hostname", "label", "metadata", "log"]:
+        # The example of 11.0.0; who copied it has no uploaded images.
+        left_out.add("image_external_id")
+    taken = [position for position, name in enumerate(PARAMETERS) if name not in left_out]
 
     def make(*arguments: Any) -> StateMachine:
-        machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *arguments)
+        given = (arguments[position] for position in taken)
+        machine: StateMachine = gateway.get_create_state_machine(provider_name, adapter, *given)
         return machine
 
-    signature = adapter.getCreateStateMachine
-    if wants_request(signature):
-        return make
-
-    with_image = wants_image(signature)
-
-    def call(
-        hostname: str,
-        label: LabelSettings,
-        image_external_id: Any,
-        metadata: dict[str, str],
-        request: NodeRequest,
-        az: str | None,
-        log: Log,
-    ) -> StateMachine:
-        if with_image:
-            return make(hostname, label, image_external_id, metadata, log)
-        return make(hostname, label, metadata, log)
-
-    return call
-
-
-def wants_image(make: Callable[..., Any]) -> bool:
-    """Does it take the image? The example of 11.0.0 does not; who copied that has no uploaded images."""
-    return list(inspect.signature(make).parameters) != ["hostname", "label", "metadata", "log"]
+    return make
 
 
 def wants_request(make: Callable[..., Any]) -> bool:

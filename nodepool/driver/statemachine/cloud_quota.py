@@ -10,23 +10,22 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from nodepool.clock import monotonic, wall_time
-from nodepool.driver.framework.fact import Repeats
+from nodepool.clock import monotonic
+from nodepool.driver.framework.fact import Fact, Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.places import BrokenLabels
-from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, CloudLimits, QuotaSupport
+from nodepool.driver.framework.quota_support import LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.driver.statemachine.calls import said_by
 from nodepool.driver.statemachine.instance import node_id_of, resources_of
-from nodepool.driver.statemachine.inventory import Known, NotKnown, Patience
 from nodepool.exceptions import RuntimeConfigurationException
-from nodepool.guard import OnError
-from nodepool.model.quota import QuotaInformation
+from nodepool.model.quota import QuotaInformation, first_shortage
 from nodepool.model.reasons import Reason, hidden_limit
 from nodepool.plan.launch import LearnedLimit
 
 if TYPE_CHECKING:
     from nodepool.driver.config import ConfigPool
+    from nodepool.driver.statemachine.adapter import Adapter
     from nodepool.driver.statemachine.calls import CloudCalls
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.node import Node
@@ -43,18 +42,21 @@ SETTLE_SECONDS: Final = 5.0
 class StateMachineQuota(QuotaSupport):
     """Mix-in of `StateMachineProvider`."""
 
+    name: str
+    adapter: Adapter
     calls: CloudCalls
     patience: Patience
-    #: Until when these are not asked for again, and creations without an answer.
-    _unanswered: tuple[float, Sequence[Creation]] = (0.0, ())
-    #: How often they were forgotten. ``_quota_lock`` guards both.
-    _times_forgotten = 0
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self._unanswered: Fact[Sequence[Creation]] = Fact(lambda: self.calls.unanswered_creations())
 
     def prepare_quota(self, executor: Executor) -> None:
         """Before anything else is called."""
         self._repeats = Repeats()
         self._executor = executor
-        self._known_limits = Known(self._ask_limits, LIMITS_AGE_SECONDS, executor, patience=self.patience)
+        # Only the first answers are waited for.
+        self._limits = Known(self._ask_for_limits, LIMITS_AGE_SECONDS, executor.submit, patience=self.patience)
         self._known_needs: dict[tuple[str, str], Known[QuotaInformation]] = {}
         self.learned_limits = LearnedLimits(self.nodeCount, self._node_exists)
         #: Labels that a launch failed with for good, and until when they are not tried again.
@@ -89,27 +91,16 @@ class StateMachineQuota(QuotaSupport):
             text = said_by(name, error)
             self._quota_log.error("Provider %s: limits unknown: %s", name, text, extra={"provider": name})
 
-    def _ask_limits(self) -> QuotaInformation:
-        with OnError(self._limits_unknown):
-            limits = self.getProviderLimits()
-            others = self.unmanagedQuotaUsed()
-        self._told = CloudLimits(limits.copy(), others, wall_time())
-        limits.subtract(others)
+    def _ask_for_limits(self) -> QuotaInformation:
+        limits = super()._ask_for_limits()
         if self._repeats.over("limits"):
             self._quota_log.info("Provider %s: limits are known again", self.provider.name)
         return limits
 
     def invalidateQuotaCache(self) -> None:
         """Ask the cloud again, now and in the background: it said that a quota is used up."""
-        self._known_limits.expire()
-        self._known_limits.refresh()
-
-    def estimatedNodepoolQuota(self) -> QuotaInformation:
-        """Limits minus unmanaged use. Does not wait for the cloud, but for the first answer.
-
-        :raises NotKnown: it has not answered yet.
-        """
-        return self._known_limits.get().copy()
+        super().invalidateQuotaCache()
+        self._limits.refresh()
 
     # -- needs --
 
@@ -126,7 +117,7 @@ class StateMachineQuota(QuotaSupport):
             known = Known(
                 lambda: self.calls.get_quota_for_label(settings),
                 NEED_AGE_SECONDS,
-                self._executor,
+                self._executor.submit,
                 permanent=(RuntimeConfigurationException,),
                 patience=self.patience,
             )
@@ -200,12 +191,9 @@ class StateMachineQuota(QuotaSupport):
         cache = None if self.zk is None else self.zk.cache
         if cache is not None and not cache.nodes.wait_settled(SETTLE_SECONDS):
             return False
-        try:
-            if self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
-                return not self._overdrawn(pool, *self._used_up_to(pool, node))
-        except NotKnown:
-            return False
-        return True
+        if not self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
+            return True
+        return not self._overdrawn(pool, *self._used_up_to(pool, node))
 
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""
@@ -216,7 +204,8 @@ class StateMachineQuota(QuotaSupport):
     def _unanswered_use(self, pool: ConfigPool | None) -> QuotaInformation:
         """What creations without an answer may use whose nodes are gone: in a pool, or (None) in the provider."""
         used = QuotaInformation()
-        for creation in self._unanswered_creations():
+        # As the driver knew them a moment ago: this is asked for several times for each node.
+        for creation in self._unanswered.get(UNANSWERED_AGE_SECONDS):
             owner = self.provider.pools.get(creation.pool)
             if owner is None or creation.label not in owner.labels or (pool is not None and pool.name != owner.name):
                 continue
@@ -227,25 +216,9 @@ class StateMachineQuota(QuotaSupport):
                 used.add(needed)
         return used
 
-    def _unanswered_creations(self) -> Sequence[Creation]:
-        """As the driver knew them a moment ago: this is asked for several times for each node."""
-        now = monotonic()
-        with self._quota_lock:
-            (until, creations), times_forgotten = self._unanswered, self._times_forgotten
-        if now < until:
-            return creations
-        creations = self.calls.unanswered_creations()
-        with self._quota_lock:
-            # Else room came free meanwhile, and who is woken by that must not meet this answer.
-            if self._times_forgotten == times_forgotten:
-                self._unanswered = (now + UNANSWERED_AGE_SECONDS, creations)
-        return creations
-
     def forget_unanswered(self) -> None:
         """Ask the driver again."""
-        with self._quota_lock:
-            self._unanswered = (0.0, ())
-            self._times_forgotten += 1
+        self._unanswered.clear()
 
     def _has_node(self, node_id: str) -> bool:
         """Is there a node, which counts by itself?"""
@@ -257,15 +230,12 @@ class StateMachineQuota(QuotaSupport):
         return cache is not None and cache.nodes.get(node_id) is not None
 
     def _overdrawn(self, pool: ConfigPool, in_pool: QuotaInformation, in_provider: QuotaInformation) -> bool:
-        limits = self.poolQuota(pool)
-        limits.subtract(in_pool)
-        if not limits.non_negative():
+        """As long as the limits are not known, the answer is yes."""
+        nothing = QuotaInformation()
+        if first_shortage(self.poolQuota(pool), in_pool, nothing) is not None:
             return True
-        if pool.ignore_provider_quota:
-            return False
-        limits = self.estimatedNodepoolQuota()
-        limits.subtract(in_provider)
-        return not limits.non_negative()
+        limits, _ = self._limits_or_trouble(pool)
+        return limits is None or first_shortage(limits, in_provider, nothing) is not None
 
     def _used_up_to(self, pool: ConfigPool, last: Node) -> tuple[QuotaInformation, QuotaInformation]:
         """What this node, all that are older, and creations without an answer use: in the pool, and in the provider."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
-from nodepool.driver.statemachine.launch import RETRY, CloudProviderView, Done, Removal
+from nodepool.driver.statemachine.launch import CloudProviderView, Done, Removal
 from nodepool.driver.statemachine.lost_creations import Search
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.model import states
@@ -26,29 +27,45 @@ DELETE_SECONDS: Final = 590.0
 LAUNCH_END_SECONDS: Final = 0.1
 
 
-class NodeDeletion(Done):
-    """A task of the scheduler: deletes one locked node: cloud first, then the znode.
+class Deletion(Done):
+    """A task of the scheduler, with its time limit."""
+
+    def __init__(self, provider: CloudProviderView, log: Log, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._provider = provider
+        self.log = log
+        self.held = HeldTime(clock)
+        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
+        self._removal: Removal | None = None
+
+    @property
+    def left(self) -> float:
+        """Seconds until it is given up."""
+        return self._limit.left
+
+    def _wake(self) -> None:
+        self._provider.scheduler.wake(self)
+
+    @abc.abstractmethod
+    def step(self) -> float | None:
+        """See `nodepool.driver.statemachine.scheduler.Task`."""
+
+
+class NodeDeletion(Deletion):
+    """Deletes one locked node: cloud first, then the znode.
 
     Ends with the znode gone, or with the node unlocked and still `deleting`.
     """
 
     def __init__(self, provider: CloudProviderView, node: Node, clock: Callable[[], float] = monotonic) -> None:
-        super().__init__()
-        self._provider = provider
+        log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
+        super().__init__(provider, log, clock)
         self._node = node
-        self.held = HeldTime(clock)
-        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-        self.log = node_logger(logging.getLogger(log_names.state_machine_deleter(provider.name)), node)
         self._phase: Callable[[], float | None] = self._begin
         self._search: Search | None = None
-        self._removal: Removal | None = None
         self._targets: list[Any] = []
 
-    def _wake(self) -> None:
-        self._provider.scheduler.wake(self)
-
     def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
         try:
             if self._node.lock is None:
                 self.log.warning("Deletion stops: the lock of the node was lost")
@@ -106,7 +123,7 @@ class NodeDeletion(Done):
     def _remove(self) -> float | None:
         while self._targets:
             if self._removal is None:
-                self._removal = self._provider.removal_of(self._targets[0], self.log, self._wake)
+                self._removal = Removal(self._provider, self._targets[0], self.log, self._wake)
             wait = self._removal.step()
             if wait is not None:
                 return wait
@@ -133,60 +150,35 @@ class NodeDeletion(Done):
             self.log.error("Unlocking failed: %s", problem)
 
 
-class InstanceDeletion(Done):
-    """A task of the scheduler: deletes one instance.
+class InstanceDeletion(Deletion):
+    """Deletes one instance.
 
     :param persistent: try again after an error, with a growing pause, as long as the provider works. Else ``error``
         says why it failed.
     """
 
-    def __init__(
-        self,
-        provider: CloudProviderView,
-        external_id: Any,
-        log: Log,
-        *,
-        persistent: bool,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        super().__init__()
-        self._provider = provider
+    def __init__(self, provider: CloudProviderView, external_id: Any, log: Log, *, persistent: bool) -> None:
+        super().__init__(provider, log)
         self._external_id = external_id
-        self._log = log
         self._persistent = persistent
-        self.held = HeldTime(clock)
-        self._limit = TimeLimit(DELETE_SECONDS, self.held, clock)
-        self._failures = 0
-        self._removal: Removal | None = None
+        self._removal = Removal(provider, external_id, log, self._wake, self._may_be_done_later)
 
-    @property
-    def left(self) -> float:
-        """Seconds until it is given up."""
-        return self._limit.left
-
-    def _wake(self) -> None:
-        self._provider.scheduler.wake(self)
+    def _may_be_done_later(self, error: Exception) -> bool:
+        self._provider.calls.judge(error)
+        return self._persistent and self.left > 0
 
     def step(self) -> float | None:
-        """See `nodepool.driver.statemachine.scheduler.Task`."""
-        in_time = self._limit.left > 0
+        in_time = self.left > 0
+        assert self._removal is not None
         try:
-            if self._removal is None:
-                self._removal = self._provider.removal_of(self._external_id, self._log, self._wake)
             wait = self._removal.step()
             if wait is not None and in_time:
                 return wait
             if wait is not None:
                 self.error = ServerDeleteTimeoutException(f"instance {self._external_id} is still there")
         except Exception as error:  # noqa: BLE001 - logged below, raised by those who wait
-            self._provider.calls.judge(error)
-            if self._persistent and in_time:
-                self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
-                self._removal = None
-                self._failures += 1
-                return RETRY.pause(self._failures)
             self.error = error
         if self.error is not None:
-            self._log.error("Instance %s could not be deleted: %s", self._external_id, self.error)
+            self.log.error("Instance %s could not be deleted: %s", self._external_id, self.error)
         self.set()
         return None

@@ -69,7 +69,7 @@ class StateMachineHandler(NodeRequestHandler):
         return sum(1 for launch in list(self._launches.values()) if not launch.complete)
 
     def launch_steps(self) -> Sequence[LaunchStatus]:
-        return [launch.steps.status() for launch in list(self._launches.values()) if not launch.complete]
+        return [launch.status for launch in list(self._launches.values()) if not launch.complete]
 
     def imagesAvailable(self) -> bool:
         labels = self.pool.labels

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Generic
 from nodepool.clock import monotonic
 from nodepool.driver.framework.shared_threads import MAX_THREADS, SharedThreads, ThreadShare
 from nodepool.driver.statemachine import instance
-from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, SingleLooks, Waiter, no_changes
+from nodepool.driver.statemachine.inventory import PRICE_SECONDS, Inventory, R, Waiter, no_changes
 from nodepool.driver.statemachine.lost_creations import Creation, LostCreations
 from nodepool.exceptions import LaunchError, NotFound
 from nodepool.metrics import reports
@@ -68,8 +68,9 @@ class InstanceCloud(abc.ABC, Generic[R]):
         self.inventory: Inventory[R] = self.inventory_class(
             provider, self.list_instances, since, self.lag_seconds, clock
         )
-        self.inventory.set_pace(self.shortest_list_pause, self.list_price)
-        self.inventory.look_singly(SingleLooks(self.look_at, self.looks_singly))
+        pace = self.inventory.pace
+        pace.shortest_seconds, pace.price_seconds = self.shortest_list_pause, self.list_price
+        self.inventory.look_at, self.inventory.looks_singly = self.look_at, self.looks_singly
         self.inventory.on_news = self._news
         self.inventory.on_list = self._listed
         self.creations = LostCreations(provider, clock)

@@ -7,7 +7,7 @@ also shows deleted instances. From time to time all instances are listed, becaus
 
 A list may be late, or overlook an instance. So an instance that a list does not show may still be there: whether it is
 deleted is proved otherwise, see `nodepool.driver.statemachine.instance_cloud.InstanceCloud.begin_proof`. After the
-`Inventory` come when it lists, looks at single instances, inventories that watches feed, and kept answers.
+`Inventory` come when it lists, and inventories that watches feed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from concurrent.futures import Executor
 from functools import partial
-from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.fact import Fact
-from nodepool.driver.framework.quota_support import QuotaUnknown
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work, working_for
 from nodepool.driver.statemachine import instance
 from nodepool.exceptions import NotFound
-from nodepool.plan.retries import AgedAnswer, Backoff
+from nodepool.plan.retries import Backoff
 
 log = logging.getLogger("nodepool.driver.statemachine.Inventory")
 
 #: How old the last complete list may become while something waits.
 COMPLETE_SECONDS: Final = 20.0
+#: Several are asked for one by one if there are so many times as many.
+SINGLY_OF: Final = 10
 #: How long it is known that an instance is gone.
 GONE_SECONDS: Final = 900.0
 
@@ -117,7 +117,8 @@ class Inventory(Generic[R]):
         self._complete_before = float("-inf")
         self._latest_change = ""
         self._by_changes = since is not no_changes
-        self._pace = ListPace()
+        #: When it lists. Its settings are set before the first list.
+        self.pace = ListPace()
         #: All that wait for an instance here wait while this does.
         self.held = HeldTogether(self._work)
         #: Until when the thread waits; the past while it does not.
@@ -126,7 +127,10 @@ class Inventory(Generic[R]):
         self.failures = 0
         #: Lists that failed since the beginning.
         self.failed_lists = 0
-        self._looks: SingleLooks[R] | None = None
+        #: Gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
+        self.look_at: Callable[[str], R] = lambda _: cast("R", None)
+        #: While at most so many instances are waited for, each is asked for, in place of a list; 0 = never.
+        self.looks_singly = 0
         self._thread: threading.Thread | None = None
         self._stopped = False
         self._complete: Fact[None] = Fact(lambda: self.refresh(complete=True), clock)
@@ -134,15 +138,6 @@ class Inventory(Generic[R]):
         self.on_news: Callable[[list[R]], None] = lambda records: None
         #: Called after each list, in the thread that listed, whether anything changed or not.
         self.on_list: Callable[[], None] = lambda: None
-
-    def set_pace(self, shortest_seconds: float, price_seconds: float) -> None:
-        """How much time there is between two lists at least, and what one costs, see `ListPace`. Before the first."""
-        with self._changed:
-            self._pace.shortest_seconds, self._pace.price_seconds = shortest_seconds, price_seconds
-
-    def look_singly(self, looks: SingleLooks[R]) -> None:
-        """Ask for few instances one by one. Before the first list."""
-        self._looks = looks
 
     # -- who waits --
 
@@ -170,8 +165,8 @@ class Inventory(Generic[R]):
 
     def _add(self, waiter: Waiter) -> None:
         """Called with the lock. The thread looks at all waiters when it is woken: only if it has to list earlier."""
-        self._pace.add(waiter)
-        if self._pace.next_for(waiter, self._clock(), self.listed_at) < self._waiting_until:
+        self.pace.add(waiter)
+        if self.pace.next_for(waiter, self._clock(), self.listed_at) < self._waiting_until:
             self._changed.notify_all()
 
     def _start(self) -> threading.Thread | None:
@@ -184,7 +179,7 @@ class Inventory(Generic[R]):
         """The waiter still waits."""
         with self._changed:
             waiter.touched = self._clock()
-            if waiter.told or not self._pace.has(waiter):
+            if waiter.told or not self.pace.has(waiter):
                 waiter.told = False
                 self._add(waiter)
 
@@ -200,7 +195,7 @@ class Inventory(Generic[R]):
         :param happened: what was waited for came; False = it was given up.
         """
         with self._changed:
-            self._pace.done(waiter, self._clock(), happened)
+            self.pace.done(waiter, self._clock(), happened)
 
     def stop(self) -> None:
         """End the thread; it is not waited for."""
@@ -298,7 +293,7 @@ class Inventory(Generic[R]):
 
     def _work(self) -> set[HeldTime]:
         with self._changed:
-            return self._pace.work()
+            return self.pace.work()
 
     def _tell(self, news: list[R], wake: list[Waiter]) -> None:
         if news:
@@ -349,8 +344,8 @@ class Inventory(Generic[R]):
             if complete:
                 self._forget_absent(started, changed)
             self.listed_at = max(self.listed_at, started)
-            self._pace.listed()
-            wake = self._pace.to_wake(changed)
+            self.pace.listed()
+            wake = self.pace.to_wake(changed)
         return news, wake
 
     def _forget_absent(self, started: float, changed: set[str]) -> None:
@@ -381,24 +376,41 @@ class Inventory(Generic[R]):
     def complete_is_due(self) -> bool:
         """Are all instances to be listed now, and not only the changed ones?"""
         with self._changed:
-            return self._clock() - self.complete_at > COMPLETE_SECONDS or self._pace.complete_wanted()
+            return self._clock() - self.complete_at > COMPLETE_SECONDS or self.pace.complete_wanted()
 
-    def _few(self, looks: SingleLooks[R]) -> Set[str]:
+    def _few(self) -> Set[str]:
+        """Which instances to ask for one by one; none = list.
+
+        One that no list has shown is not asked for: a list shows it, and what else there is.
+        """
         with self._changed:
-            return looks.choose(self._pace.awaited(), self._records.keys())
+            awaited, known = self.pace.awaited(), self._records.keys()
+            if not awaited or len(awaited) > self.looks_singly or not awaited <= known:
+                return set()
+            return awaited if len(awaited) == 1 or len(awaited) * SINGLY_OF <= len(known) else set()
+
+    def _look(self, record_ids: Iterable[str]) -> tuple[list[R], list[str]]:
+        """Instances as they are, and the ids of those that are gone; blocks. Raises what the cloud says."""
+        found, gone = [], []
+        for record_id in record_ids:
+            try:
+                found.append(self.look_at(record_id))
+            except NotFound:
+                gone.append(record_id)
+        return found, gone
 
     def _pause(self) -> float:
         """Seconds until the next list; infinite while nothing waits. Called with the lock."""
         now = self._clock()
-        return self._pace.next_list(now, self.listed_at) - now
+        return self.pace.next_list(now, self.listed_at) - now
 
     def poll(self, complete: bool) -> None:
         """One turn of the thread: list, and decide when to list again. Does not raise."""
         started, held = self._clock(), self.held.seconds
         try:
-            if self._looks is not None and not complete and (few := self._few(self._looks)):
-                looked = self._ask(partial(self._looks.look, few))
-                self._tell(*self._take(looked.found, started, complete=False, gone=looked.gone))
+            if not complete and (few := self._few()):
+                found, gone = self._ask(partial(self._look, few))
+                self._tell(*self._take(found, started, complete=False, gone=gone))
             elif complete or not self._by_changes:
                 # Others may want one, too, and nobody lists beside them.
                 self._complete.get_new()
@@ -409,14 +421,14 @@ class Inventory(Generic[R]):
             with self._changed:
                 self.failures += 1
                 self.failed_lists += 1
-                pause = self._pace.failed(self._clock())
+                pause = self.pace.failed(self._clock())
             log.warning("%s; listed again in %g s", error if str(error) else repr(error), pause)
         else:
             with self._changed:
                 self.failures = 0
                 now = self._clock()
                 # What the list waited for in our own limits says nothing of how busy the cloud is.
-                self._pace.worked(now, took=now - started - (self.held.seconds - held))
+                self.pace.worked(now, took=now - started - (self.held.seconds - held))
 
 
 # When to list the instances of a cloud: who waits for one, and for how long such waits took lately.
@@ -661,53 +673,6 @@ def worth_a_list(ends: Iterable[float], price: float) -> float:
     return last + (price - lost) / count if count else last
 
 
-# `SingleLooks`: instances that are asked for one by one, in place of a list of all, while few are waited for.
-
-#: Several are asked for one by one if there are so many times as many.
-SINGLY_OF: Final = 10
-
-
-class Looked(NamedTuple, Generic[T]):
-    """What came of it: instances as they are, and the ids of those that are gone."""
-
-    found: list[T]
-    gone: list[str]
-
-
-class SingleLooks(Generic[T]):
-    """Of one cloud.
-
-    :param look_at: gives one instance as it is now; blocks. Raises NotFound when it is gone: that is the proof.
-    :param most: so many at once; 0 = always list.
-    """
-
-    def __init__(self, look_at: Callable[[str], T], most: int) -> None:
-        self._look_at = look_at
-        self._most = most
-
-    def choose(self, awaited: Set[str] | None, known: Collection[str]) -> Set[str]:
-        """Which instances to ask for; none = list. Pure.
-
-        One that no list has shown is not asked for: a list shows it, and what else there is.
-
-        :param awaited: whom somebody waits for; None = somebody waits for something else.
-        :param known: all that lists have shown.
-        """
-        if not awaited or len(awaited) > self._most or any(record_id not in known for record_id in awaited):
-            return set()
-        return awaited if len(awaited) == 1 or len(awaited) * SINGLY_OF <= len(known) else set()
-
-    def look(self, record_ids: Iterable[str]) -> Looked[T]:
-        """Ask for each of them; blocks. Raises what the cloud says."""
-        looked: Looked[T] = Looked([], [])
-        for record_id in record_ids:
-            try:
-                looked.found.append(self._look_at(record_id))
-            except NotFound:
-                looked.gone.append(record_id)
-        return looked
-
-
 # `WatchedInventory`: an inventory for clouds that report changes by watches, so that they need not be asked.
 #
 # The driver puts in what its watches report. Instances are listed when a waiter needs a complete list. They are also
@@ -728,18 +693,8 @@ class WatchedInventory(Inventory[R]):
     # A watch tells nothing of what was gone before it began, and the next list is far away.
     absent_seconds = 0.5
 
-    def __init__(
-        self,
-        provider: str,
-        fetch: Callable[[str | None], Iterable[R]],
-        since: Callable[[str], str | None] = no_changes,
-        lag_seconds: float = 0.0,
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        if clock is None:
-            super().__init__(provider, fetch, since, lag_seconds)
-        else:
-            super().__init__(provider, fetch, since, lag_seconds, clock)
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         #: Something is not told by watches: instances are listed while something waits, as in `Inventory`.
         self.lists = False
         #: Called once, when somebody waits for the first time: begin to watch. Must not block.
@@ -759,7 +714,7 @@ class WatchedInventory(Inventory[R]):
             self._seen[record.id] = now
             news = self._records.get(record.id) != record
             self._records[record.id] = record
-            wake = self._pace.to_wake({record.id}) if news else []
+            wake = self.pace.to_wake({record.id}) if news else []
         if news:
             self.on_news([record])
         for waiter in wake:
@@ -791,7 +746,7 @@ class WatchedInventory(Inventory[R]):
             if not another:
                 self._gone[record_id] = now
                 self._never_seen.discard(record_id)
-            wake = self._pace.to_wake({record_id})
+            wake = self.pace.to_wake({record_id})
         if known is not None and not another:
             self.on_end(known)
         for waiter in wake:
@@ -822,143 +777,13 @@ class WatchedInventory(Inventory[R]):
         if self.lists or waiter.complete:
             super()._add(waiter)
             return
-        self._pace.add(waiter)
+        self.pace.add(waiter)
         if self._heard_at + SILENT_SECONDS < self._waiting_until:
             self._changed.notify_all()
 
     def _pause(self) -> float:
         now = self._clock()
-        due = self._pace.next_list(now, self.listed_at)
-        if due != float("inf") and not self.lists and not self._pace.complete_wanted():
+        due = self.pace.next_list(now, self.listed_at)
+        if due != float("inf") and not self.lists and not self.pace.complete_wanted():
             due = max(due, self._heard_at + SILENT_SECONDS, self.complete_at + SILENT_SECONDS)
         return due - now
-
-
-# Answers of a cloud that are kept, and requested again in the background.
-
-#: Longest wait for the very first answer.
-FIRST_ANSWER_SECONDS: Final = 5.0
-#: Seconds after an error before the same question is asked again.
-ERROR_SECONDS: Final = 2.0
-
-
-class NotKnown(QuotaUnknown):
-    """There is no answer yet. The text says why."""
-
-
-class Patience:
-    """How long first answers of one cloud are waited for, all together. An answer, whichever, gives all of it back.
-
-    ``_lock`` guards what is left.
-    """
-
-    def __init__(self, seconds: float = FIRST_ANSWER_SECONDS, clock: Callable[[], float] = monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._left = seconds
-
-    def wait(self, condition: threading.Condition, until: Callable[[], bool]) -> None:
-        """Wait until something is true, or patience is at its end. ``condition`` is held."""
-        with self._lock:
-            left = self._left
-        begun = self._clock()
-        condition.wait_for(until, left)
-        with self._lock:
-            self._left = max(0.0, self._left - (self._clock() - begun))
-
-    def restore(self) -> None:
-        """The cloud has answered something."""
-        with self._lock:
-            self._left = self._seconds
-
-
-class Known(Generic[T]):
-    """An answer of a cloud that may be a little old.
-
-    `get` returns what is known and, when that is too old, has it asked for again in the background. Only the first
-    answer is waited for, by whoever asks first, and not for long: a pool that waits serves nobody. After an error the
-    old answer stays. ``_condition`` guards everything; it is not held while the cloud is asked.
-
-    :param ask: asks the cloud; may block and raise.
-    :param seconds: how old an answer may be.
-    :param permanent: errors that are an answer, too: they are raised by `get` until it is time to ask again.
-    :param patience: shared by all that is asked of one cloud.
-    """
-
-    def __init__(
-        self,
-        ask: Callable[[], T],
-        seconds: float,
-        executor: Executor,
-        *,
-        permanent: tuple[type[Exception], ...] = (),
-        clock: Callable[[], float] = monotonic,
-        patience: Patience | None = None,
-    ) -> None:
-        self._ask = ask
-        #: An error that is permanent is an answer, too.
-        self._answer: AgedAnswer[T | Exception] = AgedAnswer(seconds, ERROR_SECONDS)
-        self._executor = executor
-        self._permanent = permanent
-        self._clock = clock
-        self._patience = patience or Patience()
-        self._condition = threading.Condition()
-        self._tried = False
-        #: Somebody has waited for the first answer.
-        self._waited = False
-
-    def get(self) -> T:
-        """The answer; blocks at most a few seconds, and only for the first one.
-
-        :raises NotKnown: the cloud has not answered yet.
-        :raises Exception: one of ``permanent``.
-        """
-        self.refresh()
-        with self._condition:
-            if not self._tried and not self._waited:
-                self._patience.wait(self._condition, lambda: self._tried)
-                self._waited = True
-            answer = self._answer
-            if answer.known:
-                value = answer.value
-                if isinstance(value, self._permanent):
-                    raise value.with_traceback(None)
-                return cast("T", value)
-            raise NotKnown("the cloud has not answered yet" if answer.error is None else str(answer.error))
-
-    def refresh(self) -> None:
-        """Ask if what is known is too old. Does not block."""
-        with self._condition:
-            if not self._answer.begin(self._clock()):
-                return
-        try:
-            self._executor.submit(self._run)
-        except RuntimeError:  # the provider was stopped: what is known must do
-            with self._condition:
-                self._answer.gave_up()
-                self._tried = True
-
-    def expire(self) -> None:
-        """What is known is out of date: `get` asks again. Does not block."""
-        with self._condition:
-            self._answer.expire()
-
-    def _run(self) -> None:
-        error: Exception | None = None
-        value: T | Exception
-        try:
-            value = self._ask()
-        except self._permanent as refusal:
-            value = refusal
-        except Exception as problem:  # noqa: BLE001 - told by `get`
-            value = error = problem
-        if error is None:
-            self._patience.restore()
-        with self._condition:
-            self._tried = True
-            if error is None:
-                self._answer.answered(value, self._clock())
-            else:
-                self._answer.failed(error, self._clock())
-            self._condition.notify_all()

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.driver.framework.handler_hooks import ProviderView
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
 from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
 from nodepool.driver.statemachine.lost_creations import Search
@@ -42,7 +41,7 @@ from nodepool.exceptions import (
     ZKConflict,
     ZKException,
 )
-from nodepool.guard import Guard, settle
+from nodepool.guard import Guard
 from nodepool.logconfig import get_annotated_logger
 from nodepool.metrics import reports
 from nodepool.model import states
@@ -68,16 +67,19 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-class CloudProviderView(ProviderView, Protocol):
+class CloudProviderView(Protocol):
     """What handlers, launches, deletions and leak sweeps see of their `StateMachineProvider`.
 
     The provider makes all of them, so their files do not import it.
     """
 
+    name: str
     adapter: Adapter
     calls: CloudCalls
     finder: InstanceFinder
     learned_limits: LearnedLimits
+    #: `Adapter.getCreateStateMachine`, in whichever signature the adapter has.
+    make_create_machine: Callable[..., StateMachine]
     #: Which nodes are in doubt, or have lost their instance?
     lost: LostInstances
     #: The section.
@@ -126,10 +128,6 @@ class CloudProviderView(ProviderView, Protocol):
         """External id of the uploaded image of a label (None = it uses a cloud image), and the node's ``image_id``."""
         ...
 
-    def make_create_machine(self, *arguments: Any) -> StateMachine:
-        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
-        ...
-
     def begin_launch(self, launch: NodeLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""
         ...
@@ -148,10 +146,6 @@ class CloudProviderView(ProviderView, Protocol):
 
     def left_nothing(self, node_id: str) -> bool:
         """Did a launch of this node end here, surely without an instance?"""
-        ...
-
-    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
-        """The deletion of one instance, in steps."""
         ...
 
     def delete_orphan(self, external_id: Any, log: Log) -> CleanupTask:
@@ -226,7 +220,8 @@ class NodeLaunch:
             label=node.type[0],
             trace_id=spans.log_id(handler.request),
         )
-        self.steps = LaunchSteps(self)
+        #: In which step it is, and since when. Replaced as a whole; any thread may read it.
+        self.status = LaunchStatus(node.key, self.label.name, "begin", begun=wall_time(), since=wall_time())
         #: Set when the outcome is stored. ``node.state`` alone does not say so: it is set before it is written.
         self.outcome: LaunchOutcome | None = None
         #: The node is deleted elsewhere: end without a word.
@@ -309,12 +304,24 @@ class NodeLaunch:
             return self._failed(error)
 
     def _go_on(self) -> float | None:
-        self.steps.note(self._phase, self.limit.left)
+        self._note_step()
         wait = self._phase.step()
         if wait is None:
             return self._then()
-        self.steps.note(self._phase, self.limit.left)
+        self._note_step()
         return wait
+
+    def _note_step(self) -> None:
+        name, text, before = self._phase.name, self._phase.text, self.status
+        if (name, text) == (before.step, before.text):
+            return
+        now = wall_time()
+        if name == "keys":
+            ends, option = now + self.boot_timeout, "boot-timeout"
+        else:
+            ends, option = now + self.limit.left, "launch-timeout"
+        since = before.since if name == before.step else now
+        self.status = replace(before, step=name, text=text, since=since, ends=ends, option=option)
 
     def _enter(self, phase: Phase, then: Callable[[], float | None]) -> float | None:
         self._phase, self._then = phase, then
@@ -549,33 +556,6 @@ class Phase(abc.ABC):
         """
 
 
-class LaunchSteps:
-    """In which step a launch is, and since when. The task of the launch notes it; any thread may read it."""
-
-    def __init__(self, launch: NodeLaunch) -> None:
-        self._launch = launch
-        self._begun = wall_time()
-        self._now = LaunchStatus(step="begin", since=self._begun)
-
-    def note(self, phase: Phase, left: float) -> None:
-        """The launch is in this phase now. :param left: of the time of the attempt, in seconds."""
-        name, text = phase.name, phase.text
-        if (name, text) == (self._now.step, self._now.text):
-            return
-        now = wall_time()
-        since = self._now.since if name == self._now.step else now
-        if name == "keys":
-            ends, option = now + self._launch.boot_timeout, "boot-timeout"
-        else:
-            ends, option = now + left, "launch-timeout"
-        self._now = LaunchStatus(step=name, text=text, since=since, ends=ends, option=option)
-
-    def status(self) -> LaunchStatus:
-        """The step, and what the launch is for."""
-        launch = self._launch
-        return replace(self._now, node=launch.node.key, label=launch.label.name, begun=self._begun)
-
-
 # `BeginPhase`: find the image and make the machine (rule L-1).
 
 
@@ -793,7 +773,6 @@ class CleanPhase(Phase):
     def __init__(self, launch: NodeLaunch) -> None:
         super().__init__(launch)
         self._removal: Removal | None = None
-        self._failures = 0
 
     def step(self) -> float | None:
         launch, node = self._launch, self._launch.node
@@ -803,20 +782,8 @@ class CleanPhase(Phase):
                 raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
             if self._removal is None:
                 launch.log.info("Deleting instance %s before the next attempt", target)
-                self._removal = launch.provider.removal_of(target, launch.log, launch.wake)
-            step: Future[float | None] = Future()
-            settle((step,), self._removal.step)
-            error = step.exception()
-            if error is None:
-                wait = step.result()
-            elif not self._may_be_done_later(error):
-                raise error
-            else:
-                launch.log.warning("Instance %s could not be deleted, trying again: %s", target, error)
-                self._removal = None
-                self._failures += 1
-                wait = RETRY.pause(self._failures)
-            if wait is not None:
+                self._removal = Removal(launch.provider, target, launch.log, launch.wake, self._may_be_done_later)
+            if (wait := self._removal.step()) is not None:
                 return min(wait, left)
             self._removal = None
             if node.external_id is None:
@@ -826,7 +793,7 @@ class CleanPhase(Phase):
                 launch.zk.storeNode(node)
         return None
 
-    def _may_be_done_later(self, error: BaseException) -> bool:
+    def _may_be_done_later(self, error: Exception) -> bool:
         calls = self._launch.provider.calls
         calls.judge(error)
         return not calls.circuit_open
@@ -871,37 +838,54 @@ class Driven:
 
 
 class Removal:
-    """Deletes one instance completely.
+    """Deletes one instance completely. What had no effect is sent again after a while.
 
-    :param make: makes a delete machine of it.
+    :param wake: makes the next step due now.
+    :param try_again: is an error one that another attempt may get over? Else `step` raises it.
     """
 
     def __init__(
         self,
-        provider_name: str,
-        make: Callable[[], StateMachine],
+        provider: CloudProviderView,
+        external_id: Any,
+        log: Log,
         wake: Callable[[], None],
+        try_again: Callable[[Exception], bool] = lambda _: False,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._provider_name = provider_name
-        self._make = make
+        self._provider = provider
+        self._external_id = external_id
+        self._log = log
         self._wake = wake
+        self._try_again = try_again
         self._clock = clock
         self._driven: Driven | None = None
         self._sent = 0
         self._resend_at = 0.0
+        self._failures = 0
 
     def step(self) -> float | None:
         """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
-        now = self._clock()
         try:
-            if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
-                self._driven = Driven(self._provider_name, self._make(), self._wake)
-                self._sent += 1
-                self._resend_at = now + RESEND.pause(self._sent)
-            _, wait = self._driven.advance()
+            return self._step()
         except NotFound:
             return None
+        except Exception as error:
+            if not self._try_again(error):
+                raise
+            self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
+            self._driven = None
+            self._failures += 1
+            return RETRY.pause(self._failures)
+
+    def _step(self) -> float | None:
+        now, name = self._clock(), self._provider.name
+        if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
+            machine = gateway.get_delete_state_machine(name, self._provider.adapter, self._external_id, self._log)
+            self._driven = Driven(name, machine, self._wake)
+            self._sent += 1
+            self._resend_at = now + RESEND.pause(self._sent)
+        _, wait = self._driven.advance()
         if self._driven.machine.complete:
             return None
         return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))

@@ -9,16 +9,17 @@ for and adopted. While a node is deleted nothing is repeated: the instance is on
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nodepool.clock import monotonic
+from nodepool.driver.framework.orders import Batches
 from nodepool.driver.statemachine.instance import node_id_of
 from nodepool.driver.statemachine.inventory import R
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
-from nodepool.guard import settle
 
 if TYPE_CHECKING:
     from nodepool.driver.statemachine.instance import Instance
@@ -268,7 +269,6 @@ class InstanceFinder:
     """Looks for instances whose id is not known, because the answer to their creation was lost.
 
     A list that was begun before the question would not do; so those who ask while a list is under way get the next one.
-    ``_lock`` guards ``_waiting`` and ``_running``; it is not held while the cloud is asked.
 
     :param list_instances: asks the cloud; may block and raise.
     :param executor: where it is asked.
@@ -281,16 +281,11 @@ class InstanceFinder:
         list_instances: Callable[[], Iterable[Instance]],
         executor: Executor,
         lag_seconds: float = 0.0,
-        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._provider_name = provider_name
         self._list = list_instances
-        self._executor = executor
-        self._lag_seconds = lag_seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._waiting: list[tuple[str, Future[list[Any]]]] = []
-        self._running = False
+        self._pauses = [*LOOK_SECONDS, *([lag_seconds] if lag_seconds else [])]
+        self._looks: Batches[str] = Batches(self._look, executor, sys.maxsize)
 
     def search(self, node_id: str, wake: Callable[[], None], *, may_be_late: bool) -> Search:
         """A search for the instances of a node, in steps.
@@ -298,42 +293,18 @@ class InstanceFinder:
         :param wake: makes the next step due now.
         :param may_be_late: look more than once if there seems to be none.
         """
-        pauses = [*LOOK_SECONDS, *([self._lag_seconds] if self._lag_seconds else [])] if may_be_late else []
-        return Search(lambda: self.find(node_id), wake, pauses, self._clock)
+        return Search(lambda: self.find(node_id), wake, self._pauses if may_be_late else ())
 
     def find(self, node_id: str) -> Future[list[Any]]:
         """Begin to look; does not block. The result is the external ids of the instances of a node."""
-        future: Future[list[Any]] = Future()
-        with self._lock:
-            self._waiting.append((node_id, future))
-            start = not self._running
-            self._running = True
-        if start:
-            self._executor.submit(self._run)
-        return future
+        return self._looks.add(node_id)
 
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                batch, self._waiting = self._waiting, []
-                if not batch:
-                    self._running = False
-                    return
-            answer: Future[dict[str, list[Any]]] = Future()
-            settle((answer,), self._by_node)
-            error = answer.exception()
-            for node_id, future in batch:
-                if error is not None:
-                    future.set_exception(error)
-                else:
-                    future.set_result(answer.result().get(node_id, []))
-
-    def _by_node(self) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {}
+    def _look(self, take: Callable[[], list[str]]) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {node_id: [] for node_id in take()}
         for instance in self._list():
             node_id = node_id_of(instance.metadata, self._provider_name)
-            if node_id is not None and not instance.deleted and instance.external_id is not None:
-                found.setdefault(node_id, []).append(instance.external_id)
+            if node_id in found and not instance.deleted and instance.external_id is not None:
+                found[node_id].append(instance.external_id)
         return found
 
 

@@ -23,7 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Mapping, Set
 from logging import DEBUG, WARNING
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nodepool.driver.statemachine.adapter import Log
-    from nodepool.driver.statemachine.calls import CloudCalls
+    from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
@@ -64,15 +64,6 @@ MANY: Final = 3
 HELD_SECONDS: Final = 900.0
 
 
-class LosingProvider(Protocol):
-    """What is asked of the provider."""
-
-    name: str
-    adapter: Any
-    zk: ZooKeeper | None
-    calls: CloudCalls
-
-
 class LostInstances:
     """Compares lists of instances with the nodes.
 
@@ -82,7 +73,7 @@ class LostInstances:
     """
 
     def __init__(
-        self, provider: LosingProvider, log: Log, lag_seconds: float, clock: Callable[[], float] = monotonic
+        self, provider: StateMachineQuota, log: Log, lag_seconds: float, clock: Callable[[], float] = monotonic
     ) -> None:
         self._provider = provider
         self._log = log

@@ -216,14 +216,31 @@ class InventoryMachine(StateMachine, abc.ABC, Generic[R]):
             self._waiter = None
 
 
-# `CreationHooks`: what a driver says of the launches of its instances; `CreationMachine` has the steps.
+# `CreationMachine`: first what a driver says of the launches of its instances, then the steps.
 
 #: A machine that was not advanced for so long was given up: nothing may be made for it any more.
 GIVEN_UP_SECONDS: Final = 30.0
 
 
-class CreationHooks(InventoryMachine[R]):
-    """Methods that a driver overrides, and what they may look at.
+#: So often a creation is sent again with its key; then its instance is looked for, and the framework hears of it.
+REPEATS: Final = 2
+REPEAT: Final = Backoff(0.5, 4.0)
+#: How long, and in how many complete lists, to look for an instance whose creation was not answered.
+SEARCH_SECONDS: Final = 6.0
+SEARCH_LISTS: Final = 3
+#: After so many lists in a row that failed the search is over.
+SEARCH_FAILURES: Final = 2
+#: How long an instance may be absent from lists before it is asked for.
+ABSENT_SECONDS: Final = 15.0
+
+
+def surely_not_made(error: CloudUnavailableException | OSError) -> bool:
+    """Does an error of a cloud that is away say that it never got the call?"""
+    return isinstance(error, CloudUnavailableException) and not error.maybe_done
+
+
+class CreationMachine(InventoryMachine[R]):
+    """Makes an instance and waits until it can be used. Never two for one node: see `LostCreations`.
 
     :param label_name: of the node.
     :param metadata: as given to `Adapter.getCreateStateMachine`.
@@ -232,6 +249,24 @@ class CreationHooks(InventoryMachine[R]):
     #: Does the cloud answer a creation that it has seen before, by its key, with the same instance? Else a lost one is
     #: not repeated, but its instance is looked for by its metadata.
     idempotent: ClassVar[bool] = False
+
+    SUBMITTING: ClassVar[str] = "submitting"
+    REPEATING: ClassVar[str] = "repeating"
+    SEARCHING: ClassVar[str] = "searching"
+    BUILDING: ClassVar[str] = "building"
+    CLEARING: ClassVar[str] = "clearing"
+    PAUSING: ClassVar[str] = "pausing"
+
+    _creation: Creation | None = None
+    _lost: Exception | None = None
+    _repeats = 0
+    _repeat_at = float("-inf")
+    _lists = 0
+    _failed_before = 0
+    _last_list = float("-inf")
+    _begin_at = float("-inf")
+    #: Deletes what a creation left that is begun anew.
+    _deletion: DeletionMachine[R] | None = None
 
     def __init__(
         self,
@@ -249,6 +284,8 @@ class CreationHooks(InventoryMachine[R]):
         self.where = f"provider {cloud.provider}, label {label_name}"
         #: How often the attempt was begun anew.
         self.begun_anew = 0
+
+    # -- what the driver says --
 
     def create(self, key: CreationKey) -> str:
         """Send the creation; returns the id of the instance. Blocks; in a thread of the cloud.
@@ -345,48 +382,6 @@ class CreationHooks(InventoryMachine[R]):
     def key(self) -> CreationKey:
         """The key of the creation that begins now, or has begun."""
         return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
-
-
-#: So often a creation is sent again with its key; then its instance is looked for, and the framework hears of it.
-REPEATS: Final = 2
-REPEAT: Final = Backoff(0.5, 4.0)
-#: How long, and in how many complete lists, to look for an instance whose creation was not answered.
-SEARCH_SECONDS: Final = 6.0
-SEARCH_LISTS: Final = 3
-#: After so many lists in a row that failed the search is over.
-SEARCH_FAILURES: Final = 2
-#: How long an instance may be absent from lists before it is asked for.
-ABSENT_SECONDS: Final = 15.0
-
-
-def surely_not_made(error: CloudUnavailableException | OSError) -> bool:
-    """Does an error of a cloud that is away say that it never got the call?"""
-    return isinstance(error, CloudUnavailableException) and not error.maybe_done
-
-
-class CreationMachine(CreationHooks[R]):
-    """Makes an instance and waits until it can be used. Never two for one node: see `LostCreations`.
-
-    Parameters as those of `CreationHooks`, which has what a driver says.
-    """
-
-    SUBMITTING: ClassVar[str] = "submitting"
-    REPEATING: ClassVar[str] = "repeating"
-    SEARCHING: ClassVar[str] = "searching"
-    BUILDING: ClassVar[str] = "building"
-    CLEARING: ClassVar[str] = "clearing"
-    PAUSING: ClassVar[str] = "pausing"
-
-    _creation: Creation | None = None
-    _lost: Exception | None = None
-    _repeats = 0
-    _repeat_at = float("-inf")
-    _lists = 0
-    _failed_before = 0
-    _last_list = float("-inf")
-    _begin_at = float("-inf")
-    #: Deletes what a creation left that is begun anew.
-    _deletion: DeletionMachine[R] | None = None
 
     # -- steps --
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool import log_names
 from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult, failure
-from nodepool.driver.framework.fact import Repeats
+from nodepool.driver.framework.fact import Known, NotKnown, Patience, Repeats
 from nodepool.driver.framework.images import ListedImage
 from nodepool.driver.framework.places import BrokenLabels
 from nodepool.driver.framework.rate import HeldTime, working_for
@@ -31,8 +31,6 @@ from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
 from nodepool.driver.statemachine.deletion import InstanceDeletion, NodeDeletion
 from nodepool.driver.statemachine.handler import StateMachineHandler
 from nodepool.driver.statemachine.instance import Resource
-from nodepool.driver.statemachine.inventory import Known, NotKnown, Patience
-from nodepool.driver.statemachine.launch import Removal
 from nodepool.driver.statemachine.leaks import LeakLook, LeakSweep
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.driver.statemachine.lost_instances import ALIVE, LostInstances
@@ -60,7 +58,7 @@ if TYPE_CHECKING:
 
     from nodepool.driver.config import ConfigPool, LabelSettings, ProviderConfig
     from nodepool.driver.framework.handler_hooks import PoolWorkerView
-    from nodepool.driver.statemachine.adapter import Log, StateMachine
+    from nodepool.driver.statemachine.adapter import Log
     from nodepool.driver.statemachine.instance import Instance
     from nodepool.driver.statemachine.launch import NodeLaunch
     from nodepool.model.event import LostInstance
@@ -71,7 +69,7 @@ if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 
-# Images of a provider on the framework: uploads, deletions and lists, by its adapter (rules U, D-1, D-3).
+# Images of a provider on the framework (rules U, D-1, D-3).
 
 
 class RunningTransfers:
@@ -110,65 +108,6 @@ class RunningTransfers:
             stop, self._stop = self._stop, None
         if stop is not None:
             stop()
-
-
-class ImageTransfers:
-    """Base of a provider. All methods block as long as the cloud does; any thread may call them, several at once."""
-
-    name: str
-    adapter: Adapter
-    transfers: RunningTransfers
-
-    def uploadImage(
-        self,
-        provider_image: Any,
-        image_name: str,
-        filename: str,
-        image_type: str | None = None,
-        meta: dict[str, str] | None = None,
-        md5: str | None = None,
-        sha256: str | None = None,
-    ) -> str:
-        """See `nodepool.driver.interface.Provider.uploadImage`. The name of the provider is added to the metadata."""
-        with self.transfers, working_for((HeldTime(),)):
-            return gateway.upload_image_to_cloud(
-                self.name,
-                self.adapter,
-                provider_image,
-                image_name,
-                filename,
-                image_format=image_type,
-                metadata={**(meta or {}), instance.PROVIDER_KEY: self.name, **instance.of_installation()},
-                md5=md5,
-                sha256=sha256,
-            )
-
-    def deleteImage(self, name: str, id: Any) -> None:
-        """Delete an image; one that is gone already is no error.
-
-        :param id: what the upload gave, or what `listImages` shows.
-        """
-        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
-            if isinstance(id, Resource):
-                gateway.delete_resource(self.name, self.adapter, id)
-            else:
-                gateway.delete_image_in_cloud(self.name, self.adapter, id)
-
-    def listImages(self) -> list[ListedImage]:
-        """Images with metadata of ours. Adapters written for 11.0.0 show them among their resources.
-
-        :raises NotImplementedError: the adapter lists neither.
-        """
-        try:
-            return gateway.list_images_in_cloud(self.name, self.adapter)
-        except NotImplementedError:
-            # An adapter of the released interface.
-            found = gateway.list_resources(self.name, self.adapter)
-        ours = [one for one in found if instance.upload_of(one.metadata, self.name) is not None]
-        return [
-            ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
-            for resource in ours
-        ]
 
 
 # `LabelImages`: which labels have their image, in ZooKeeper or in the cloud?
@@ -244,7 +183,7 @@ class LabelImages:
             known = self._known.get(key)
             if known is None:
                 ask, executor, patience = self._ask, self._executor, self._patience
-                known = self._known[key] = Known(lambda: ask(label), AGE_SECONDS, executor, patience=patience)
+                known = self._known[key] = Known(lambda: ask(label), AGE_SECONDS, executor.submit, patience=patience)
             return known
 
     def _noted(self, label: LabelSettings, there: bool, text: Callable[[LabelSettings], str]) -> bool:
@@ -273,7 +212,7 @@ WAIT_LONGER_SECONDS: Final = 10.0
 MAX_UNMADE: Final = 10_000
 
 
-class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
+class StateMachineProvider(StateMachineQuota, Provider):
     """Owns launches and deletions: tasks of ``scheduler``.
 
     ``_lock`` guards the tables of launches, pool workers, uploads and known answers; it is not held across I/O.
@@ -289,7 +228,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
         # Drivers written for 11.0.0 know `zk` by this name.
         self._zk: ZooKeeper | None = None
         self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
-        self._create_machine = create_machine_of(self.name, adapter)
+        self.make_create_machine = create_machine_of(self.name, adapter)
         self._lock = threading.Lock()
         self._launches: dict[str, NodeLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
@@ -315,7 +254,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             log=self.log,
         )
         self._azs: Known[Sequence[str | None]] = Known(
-            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks, patience=self.patience
+            self.calls.get_azs, AZ_AGE_SECONDS, self._threads.asks.submit, patience=self.patience
         )
         adapter.on_room = self._room_came_free
         adapter.on_lost = self._instance_ended
@@ -335,7 +274,7 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             # Each sweep asks again; a provider that is started anew must not wait for ZooKeeper.
             self._know_installation()
         if zk_conn.cache is not None:
-            self._known_limits.refresh()
+            self._limits.refresh()
 
     def _know_installation(self) -> None:
         """Before anything is made or deleted. Blocks for a round trip. Raises ZKException."""
@@ -462,10 +401,6 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
 
     # -- launches --
 
-    def make_create_machine(self, *arguments: Any) -> StateMachine:
-        """`Adapter.getCreateStateMachine`, in whichever signature the adapter has."""
-        return self._create_machine(*arguments)
-
     def idInAdvance(self, node: Node) -> Any:
         pool = self.provider.pools[str(node.pool)]
         tags = instance.for_node(node.key, pool.name, self.name)
@@ -502,11 +437,6 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             return node_id in self._unmade
 
     # -- deletions --
-
-    def removal_of(self, external_id: Any, log: Log, wake: Callable[[], None]) -> Removal:
-        """The deletion of one instance, in steps."""
-        name, adapter = self.name, self.adapter
-        return Removal(name, lambda: gateway.get_delete_state_machine(name, adapter, external_id, log), wake)
 
     def startNodeCleanup(self, node: Node) -> NodeDeletion:
         task = NodeDeletion(self, node)
@@ -546,6 +476,59 @@ class StateMachineProvider(StateMachineQuota, ImageTransfers, Provider):
             raise ServerDeleteTimeoutException(f"instance {node_id} is still there")
         if task.error is not None:
             raise task.error
+
+    # -- images: these block as long as the cloud does; any thread, several at once --
+
+    def uploadImage(
+        self,
+        provider_image: Any,
+        image_name: str,
+        filename: str,
+        image_type: str | None = None,
+        meta: dict[str, str] | None = None,
+        md5: str | None = None,
+        sha256: str | None = None,
+    ) -> str:
+        """See `nodepool.driver.interface.Provider.uploadImage`. The name of the provider is added to the metadata."""
+        with self.transfers, working_for((HeldTime(),)):
+            return gateway.upload_image_to_cloud(
+                self.name,
+                self.adapter,
+                provider_image,
+                image_name,
+                filename,
+                image_format=image_type,
+                metadata={**(meta or {}), instance.PROVIDER_KEY: self.name, **instance.of_installation()},
+                md5=md5,
+                sha256=sha256,
+            )
+
+    def deleteImage(self, name: str, id: Any) -> None:
+        """Delete an image; one that is gone already is no error.
+
+        :param id: what the upload gave, or what `listImages` shows.
+        """
+        with self.transfers, working_for((HeldTime(),)), contextlib.suppress(NotFound):
+            if isinstance(id, Resource):
+                gateway.delete_resource(self.name, self.adapter, id)
+            else:
+                gateway.delete_image_in_cloud(self.name, self.adapter, id)
+
+    def listImages(self) -> list[ListedImage]:
+        """Images with metadata of ours. Adapters written for 11.0.0 show them among their resources.
+
+        :raises NotImplementedError: the adapter lists neither.
+        """
+        try:
+            return gateway.list_images_in_cloud(self.name, self.adapter)
+        except NotImplementedError:
+            # An adapter of the released interface.
+            found = gateway.list_resources(self.name, self.adapter)
+        ours = [one for one in found if instance.upload_of(one.metadata, self.name) is not None]
+        return [
+            ListedImage(resource, metadata=resource.metadata, usable=getattr(resource, "usable", True))
+            for resource in ours
+        ]
 
     # -- nodepool check --
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from nodepool.clock import monotonic
 from nodepool.driver import gateway
-from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.driver.framework.fact import NotKnown
+from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.launcher.pool.desk import Desk
 from nodepool.logconfig import OnBehalfOf
@@ -769,7 +770,7 @@ class TenantCheck:
         if self._errors.get(tenant) == text:
             return
         self._errors[tenant] = text
-        expected = isinstance(error, RuntimeConfigurationException | QuotaUnknown | ZKConnectionError)
+        expected = isinstance(error, RuntimeConfigurationException | NotKnown | ZKConnectionError)
         self.log.warning(
             "Limits of tenant %s could not be checked, its requests wait: %s",
             *(tenant, text),

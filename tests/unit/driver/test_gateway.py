@@ -4,32 +4,21 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nodepool.driver import gateway
-from nodepool.driver.framework.fact import Repeats
 from nodepool.driver.framework.handler_hooks import HandlerHooks
-from nodepool.driver.framework.places import UNKNOWN
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.gateway import CallCount
-from nodepool.driver.hooks import AT_ONCE, HandlerHook, HandlerProperty, Hook, ListHook, Otherwise, ProviderHook, Raises
+from nodepool.driver.hooks import Hook, Otherwise, ProviderHook, Raises
 from nodepool.driver.interface import Driver, Provider
 from nodepool.driver.statemachine.adapter import Adapter, StateMachine
-from nodepool.driver.utils import QuotaInformation
 from nodepool.exceptions import CloudUnavailableException, NotFound, ZKConnectionError
-from nodepool.model.status import PauseStatus
-from nodepool.plan.launch import TABLE
-from tests.support.wait import DEADLINE_SECONDS
 
-PAGE = Path(__file__).parents[3] / "doc" / "source" / "explanation" / "architecture.rst"
 OWNERS: dict[str, tuple[str, tuple[type[Any], ...]]] = {
     "driver": ("Driver", (Driver,)),
     "provider": ("Provider", (Provider, QuotaSupport)),
@@ -63,36 +52,6 @@ def test_every_method_of_the_contract_has_a_policy(contract: str) -> None:
     assert set(names) == set(contract_methods(OWNERS[contract][1])) - OF_THE_CONFIGURATION - OF_THE_FRAMEWORK
 
 
-def list_table(widths: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as reStructuredText."""
-    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
-    for row in (head, *rows):
-        lines += [f"   {'*' if column == 0 else ' '} - {text}".rstrip() for column, text in enumerate(row)]
-    return "\n".join(lines) + "\n"
-
-
-def test_page() -> None:
-    """It shows each hook with its policy, and each row of the table of failures."""
-    page = PAGE.read_text(encoding="utf-8")
-    hooks = [
-        (f"``{OWNERS[h.contract][0]}.{h.name}``", "yes" if h.bound.blocks else "no", h.bound.text, h.policy.text)
-        for h in gateway.HOOKS
-    ]
-    assert list_table("30 10 25 35", ("Hook", "May block", "Late after", "If it raises"), hooks) in page
-    failures = [
-        (
-            "all others" if row.error is BaseException else f"``{row.error.__name__}``",
-            row.kind.value,
-            f"``{row.node_state}``",
-            f"``{row.statsd_key}``" if row.statsd_key else "its own, else ``error.unknown``",
-            "yes" if row.retry else "no",
-        )
-        for row in TABLE
-    ]
-    head = ("Exception", "Kind", "Node", "Statistics key", "Another attempt")
-    assert list_table("30 15 10 30 15", head, failures) in page
-
-
 # -- calls
 
 
@@ -113,28 +72,6 @@ def fail(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return method
-
-
-def test_kinds_of_hooks() -> None:
-    """Drivers name arguments as they like; calls are counted for a provider; lists are read inside the call."""
-    method: ProviderHook[[str, int], Any] = ProviderHook("method", Raises(""))
-    assert method(provider(method=lambda *given: given), "a", 1) == ("a", 1)
-    assert method(SimpleNamespace(method=lambda *given: 7), "a", 1) == 7
-    assert {count[:4] for count in method.counts()} == {("method", name, 1, 0) for name in ("SimpleNamespace", "cloud")}
-    handler = SimpleNamespace(provider=provider(), size=3, does=lambda node: f"did {node}")
-    does: HandlerHook[[str], str] = HandlerHook("does", Raises(""))
-    size: HandlerProperty[int] = HandlerProperty("size", Raises(""))
-    assert (does(handler, "it"), size(handler)) == ("did it", 3)
-    assert [count.provider for count in gateway.call_counts() if count.hook in ("does", "size")] == ["cloud"] * 2
-
-    def listing() -> Iterator[int]:
-        yield 1
-        raise SystemExit(3)
-
-    lists = ListHook("listing", Raises(""))
-    with pytest.raises(RuntimeError, match=r"sys\.exit"):
-        lists("cloud", SimpleNamespace(listing=listing))
-    assert lists("cloud", SimpleNamespace(listing=lambda: iter([1, 2]))) == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -174,34 +111,6 @@ def test_errors(
         assert answers.counts()[0].errors == len(caplog.records)
 
 
-def test_call_that_must_not_block(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """There is a line when it does, but not each time."""
-    times = iter([0.0, 0.5, 10.0, 12.5, 20.0, 22.5])
-    module = sys.modules[Hook.__module__]
-    monkeypatch.setattr(module, "monotonic", lambda: next(times))
-    # What was logged lately is kept for all hooks.
-    monkeypatch.setattr(module, "_late", Repeats(clock=lambda: 0.0))
-    hook: ProviderHook[[], None] = ProviderHook("method", Raises(""), AT_ONCE)
-    for _ in range(3):
-        hook(provider(method=lambda: None))
-    assert caplog.messages == ["Provider cloud: method() took 2.5 s and held up others; it must not block"]
-    assert hook.counts() == [CallCount("method", "cloud", 3, 0, 5.5)]
-
-
-def test_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """A driver that hangs is left alone with it."""
-    caplog.set_level(logging.INFO)
-    hook: ProviderHook[[], None] = ProviderHook("method", Otherwise("logged", lambda: None))
-    release = threading.Event()
-    assert not hook.within(0.05, provider(method=lambda: release.wait(DEADLINE_SECONDS)))
-    assert "Provider cloud: method() has not returned after" in caplog.text
-    (thread,) = (thread for thread in threading.enumerate() if thread.name == "Method-cloud")
-    release.set()
-    thread.join(DEADLINE_SECONDS)
-    assert hook.within(DEADLINE_SECONDS, provider(method=fail(RuntimeError("no way"))))
-    assert "error in method()" in caplog.text
-
-
 # -- policies of some hooks, and what a provider need not say itself (reference/driver 2)
 
 
@@ -214,51 +123,10 @@ def test_policies() -> None:
     assert gateway.alive_thread_count(broken()) == 1
 
 
-class Least(Provider, QuotaSupport):
-    """What 11.0.0 demanded; its constructor passes on what it was given."""
-
-    def __init__(self, provider: Any, *args: Any) -> None:
-        super().__init__(provider, *args)
-        self.provider = provider
-
-    start = stop = join = cleanupNode = waitForNodeCleanup = cleanupLeakedResources = getRequestHandler = fail(
-        NotImplementedError()
-    )
-
-    def labelReady(self, name: Any) -> bool:
-        return True
-
-    def quotaNeededByLabel(self, label: str, pool: Any) -> QuotaInformation:
-        return QuotaInformation(instances=1)
-
-    def unmanagedQuotaUsed(self) -> QuotaInformation:
-        return QuotaInformation()
-
-    def getProviderLimits(self) -> QuotaInformation:
-        return QuotaInformation()
-
-
-def test_least_provider(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """W-10: what the methods of 11.0.0 and `QuotaSupport` know; what raises is logged, and missing in the record."""
-    least = Least(SimpleNamespace(name="cloud", pools={}))
-    assert least.name == "cloud"
-    least.name = "mine"
-    assert least.name == "mine"
-    least.zk = None
-    nothing: tuple[Any, ...] = ([], [], {}, None)
-
-    def known() -> tuple[Any, ...]:
-        record = (gateway.limit_status(least, "main"), gateway.host_status(least))
-        return (*record, gateway.label_errors(least), gateway.pause_status(least))
-
-    assert known() == nothing
-    assert gateway.other_installations(least) == gateway.missing_instances(least) == {}
-    with pytest.raises(NotImplementedError):
-        least.listNodes()
-    monkeypatch.setattr(Least, "errorLabels", lambda self: ["gpu"])
-    monkeypatch.setattr(Least, "pausedReason", lambda self: "HTTP 503")
-    assert known() == ([], [], {"gpu": UNKNOWN}, PauseStatus("provider.circuit-open", "HTTP 503"))
-    for name in ("limitStatus", "labelErrors", "pauseStatus", "hostStatus"):
-        monkeypatch.setattr(Least, name, fail(ZeroDivisionError()))
-    assert known() == nothing
+def test_what_a_record_is_without(caplog: pytest.LogCaptureFixture) -> None:
+    """W-10: what raises is logged, and missing in the record."""
+    names = ("limitStatus", "labelErrors", "pauseStatus", "hostStatus")
+    broken = provider(**dict.fromkeys(names, fail(ZeroDivisionError())))
+    assert (gateway.limit_status(broken, "main"), gateway.host_status(broken)) == ([], [])
+    assert (gateway.label_errors(broken), gateway.pause_status(broken)) == ({}, None)
     assert caplog.text.count("ZeroDivisionError") == 4

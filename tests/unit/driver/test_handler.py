@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 
 from nodepool.driver.handler import ABORT, DeadlockAvoidance, NodeRequestHandler
-from nodepool.exceptions import QuotaException, ZKConflict, ZKConnectionError
+from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
 from nodepool.model.node import Node
-from nodepool.model.reasons import NO_ROOM, Reason, ReasonCode, quota_used_up
-from nodepool.model.request import NodeRequest
+from nodepool.model.reasons import NO_ROOM, quota_used_up
 from nodepool.plan.nodes import PATIENCE_SECONDS
-from nodepool.plan.queue import MIN_READY_REQUESTOR
-from nodepool.plan.request_stage import ImpossibleMove, Progress
+from nodepool.plan.request_stage import Progress
 from nodepool.plan.request_stage import Stage as RequestStage
 from nodepool.plan.triage import PoolInfo
 from tests.support.manual_clock import ManualClock, monotonic_clock
-from tests.support.scripted_driver import ScriptedHandler, ScriptedProvider, Stage
+from tests.support.scripted_driver import ScriptedHandler, Stage
 
 FREE = [(states.READY, None, False)]
 
@@ -45,24 +43,6 @@ def ended(stage: Stage, handler: ScriptedHandler) -> tuple[str | None, list[str]
     return request.state, request.declined_by
 
 
-def test_fulfilled(stage: Stage) -> None:
-    """L-12, N-8: when all nodes are ready: fulfilled, every lock free, nodes still allocated."""
-    handler = stage.begin("big", "small")
-    assert not handler.poll()
-    handler.end(1, states.READY)
-    assert not handler.poll()
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert handler.done
-    request = stage.request(handler)
-    assert (request.state, request.nodes) == (states.FULFILLED, [node.id for node in handler.launched])
-    assert stage.nodes() == [(states.READY, request.id, False)] * 2
-    assert not stage.zk.requests.table.is_locked(request.key)
-    assert handler.poll(), "still finished"
-    with pytest.raises(ImpossibleMove, match="cannot go from done to gathering"):
-        handler.done = False
-
-
 @pytest.mark.parametrize(
     ("other", "state"), [("none", states.FAILED), *((o, states.REQUESTED) for o in ("here", "away"))]
 )
@@ -84,47 +64,6 @@ def test_failed_launch(stage: Stage, monkeypatch: pytest.MonkeyPatch, other: str
     assert [found for found in stage.nodes() if found[0] != states.ABORTED] == [(states.FAILED, None, False), *FREE]
 
 
-def test_lines_of_a_request_that_fails(
-    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """J-3: the cause, whose request it is, and what other pools found."""
-    caplog.set_level("INFO")
-    others = {"lab/main": Reason(ReasonCode.LABEL_UNKNOWN, "label(s) small not available in this pool")}
-    monkeypatch.setattr(stage, "declines_of_others", lambda request_id: others)
-    handler = stage.begin("small")
-    handler.request.requestor_data = {"job_name": "unit"}
-    handler.end(0, states.FAILED)
-    handler.pw.launch_ended(handler.nodeset[0], "error.status", "no flavor")
-    assert handler.poll()
-    place = f"{handler.provider.name}/{handler.pool.name}"
-    cause = f"node {handler.nodeset[0].id} failed to launch: no flavor"
-    lines = [record for record in caplog.records if "ing node request" in record.getMessage()]
-    assert [record.getMessage().split("] ")[-1] for record in lines] == [
-        f"Declining node request: {cause} (small; job unit)",
-        f"Failing node request: every pool declined it: {place}: {cause} (small; job unit)",
-    ]
-    assert {vars(record)["code"] for record in lines} == {"launch.failed"}
-    assert {(vars(record)["provider"], vars(record)["pool"]) for record in lines} == {tuple(place.split("/"))}
-
-
-@pytest.mark.parametrize("paused", [False, True])
-@pytest.mark.parametrize("launched", [False, True])
-def test_cancelled(stage: Stage, paused: bool, launched: bool) -> None:
-    """L-11, Q-13: a node that is launched just now is not let go before it is known; then it is for all."""
-    stage.provider.room = int(launched) if paused else 2
-    handler = stage.begin("small", "small") if paused else stage.begin("small")
-    stage.zk.deleteNodeRequest(handler.request)
-    if paused:
-        handler.run()
-        assert (handler.is_paused(), handler.done) == (False, not launched)
-    if handler.launched:
-        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
-        assert not handler.poll()
-        handler.end(0, states.READY)
-        assert handler.poll()
-        assert stage.nodes() == FREE
-
-
 def test_error_while_serving(stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A-16: declined; nodes that are launched already are free when that is over."""
     answers = iter([True])
@@ -137,28 +76,6 @@ def test_error_while_serving(stage: Stage, monkeypatch: pytest.MonkeyPatch, capl
     assert handler.poll()
     assert ended(stage, handler) == (states.FAILED, [stage.launcher_id])
     assert stage.nodes() == FREE
-
-
-def test_connection_lost_while_gathering(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """N-8, A-19: a set that is not complete is not fulfilled; `run` goes on where it was."""
-    lock_and_save, troubles = stage.zk.nodes.lock_and_save, [True, False]
-
-    def shaky(node: Any, identifier: str = "", under: Any = None) -> None:
-        if troubles.pop() if troubles else False:
-            raise ZKConnectionError("away for a moment")
-        lock_and_save(node)
-
-    monkeypatch.setattr(stage.zk.nodes, "lock_and_save", shaky)
-    with pytest.raises(ZKConnectionError):
-        stage.begin("small", "small")
-    handler = stage.handler
-    handler.end(0, states.READY)
-    assert (handler.unfinished, handler.poll()) == (True, False)
-    assert stage.request(handler).state == states.PENDING
-    handler.run()
-    handler.end(1, states.READY)
-    assert handler.poll()
-    assert len(set(stage.request(handler).nodes)) == 2
 
 
 def test_nodes_that_are_taken_from_us(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,28 +151,6 @@ def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
     assert ended(stage, handler) == (states.FULFILLED, [])
 
 
-def test_trouble_with_an_aborted_node(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L-7, L-9: it may be taken already, if our session is over. The request is not fulfilled without another one."""
-    with monkeypatch.context() as patch:
-        patch.setattr(ScriptedHandler, "let_go_of_aborted", raises(ZKConflict("the lock is lost")))
-        handler = stage.begin("small")
-        handler.end(0, states.ABORTED)
-        assert not handler.poll()
-        assert (handler.is_paused(), handler.nodeset) == (True, [])
-    handler = stage.begin("small", "small")
-    handler.end(0, states.READY)
-    handler.end(1, states.ABORTED)
-    with monkeypatch.context() as patch:
-        patch.setattr(ScriptedHandler, "let_go_of_aborted", raises(ZKConnectionError("connection loss")))
-        with pytest.raises(ZKConnectionError):
-            handler.poll()
-    for _ in range(2):
-        assert not handler.poll()
-        assert stage.request(handler).state == states.PENDING
-        handler.run()
-    assert stage.nodes()[2] == (states.ABORTED, handler.request.id, False)
-
-
 @pytest.mark.parametrize(("error", "replaced"), [(QuotaException("full"), False), (RuntimeError("was stopped"), True)])
 def test_launch_that_is_refused_at_once(stage: Stage, error: Exception, replaced: bool) -> None:
     """L-7: a quota error. G-5: what a provider that was replaced refuses is no failed launch."""
@@ -314,44 +209,6 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     assert stage.nodes()[0] == (states.DELETING, None, False), "the first one wants another label"
 
 
-class WithoutPauses(ScriptedProvider):
-    PAUSE_AT_QUOTA = False
-
-
-@pytest.mark.parametrize(
-    ("make", "fields", "room"), [(ScriptedProvider, {"requestor": MIN_READY_REQUESTOR}, 0), (WithoutPauses, {}, 1)]
-)
-def test_no_room_and_no_pause(make: type[ScriptedProvider], fields: dict[str, Any], room: int) -> None:
-    """Q-7, M-7, Q-12: given back as it was, without an eviction; when its launches are over, with free nodes."""
-    stage = Stage(make)
-    stage.provider.room = room
-    handler = stage.begin(*["small"] * (room + 1), **fields)
-    assert (handler.is_paused(), handler.done, stage.evictions) == (False, room == 0, 0)
-    if room:
-        handler.end(0, states.READY)
-        assert handler.poll()
-        assert stage.nodes() == FREE
-    assert (ended(stage, handler), stage.request(handler).nodes) == ((states.REQUESTED, []), [])
-
-
-@pytest.mark.parametrize("launched", [False, True])
-def test_can_never_fit_any_more(stage: Stage, launched: bool) -> None:
-    """Q-11: a paused request is declined when a reload made it impossible; nodes are free when their launch is over."""
-    stage.provider.room = 1 if launched else 0
-    handler = stage.begin("small", "small")
-    assert handler.is_paused()
-    stage.provider.limit = 1
-    handler.run()
-    assert not handler.is_paused()
-    if launched:
-        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
-        assert not handler.poll()
-        handler.end(0, states.READY)
-        assert handler.poll()
-        assert stage.nodes() == FREE
-    assert stage.request(handler).state == states.FAILED
-
-
 def test_launch_that_ends_while_the_request_waits_for_room(stage: Stage) -> None:
     """L-6: a set that is lost already waits for nothing. L-7: an aborted node does not use up the room for the next."""
     stage.provider.room = 1
@@ -366,25 +223,3 @@ def test_launch_that_ends_while_the_request_waits_for_room(stage: Stage) -> None
     stage.provider.room = 3
     handler.run()
     assert len(handler.launched) == 3
-
-
-def test_decline_is_not_stored_and_its_reason_goes(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-15, A-16: the last decline fails a request. The connection was lost over it, and now the pool can serve it."""
-
-    def lost(request: NodeRequest, *_args: Any, **_options: Any) -> None:
-        request.to_dict(1.0)
-        raise ZKConnectionError("connection loss")
-
-    stage.provider.room = 0
-    handler = stage.begin("small")
-    with monkeypatch.context() as patch:
-        patch.setattr(ScriptedHandler, "getDeclinedReasons", lambda _handler: ["no image"])
-        patch.setattr(stage.zk.requests, "finish", lost)
-        with pytest.raises(ZKConnectionError):
-            handler.run()
-    assert handler.request.state == states.FAILED
-    stage.provider.room = 1
-    handler.run()
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert stage.request(handler).state == states.FULFILLED

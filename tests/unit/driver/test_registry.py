@@ -109,21 +109,6 @@ def test_new_process(write: Write, tmp_path: Path) -> None:
     assert run(f"print(len({libraries}))").split() == ["0"]
 
 
-def test_modules_of_drivers(write: Write) -> None:
-    """Its own, as parts of `nodepool.driver`, as in 11.0.0, or by relative imports; those of another driver."""
-    part, base = "class Base: pass\n", "from nodepool.driver.{0}.part import Base\n"
-    whole = base.format("whole") + "from nodepool.driver.whole import part\n"
-    write("whole", whole + good("whole", "assert part.Base is Base"), part)
-    write("split", "from .part import Base\n" + good("split", "class Unrelated(Base): pass"), part)
-    write("alpha", base.format("beta") + good("alpha", "shared = Base"))
-    write("beta", base.format("beta") + good("beta", "shared = Base"), part)
-    assert Drivers.get("split").name == "split"
-    assert type(Drivers.get("whole")).__module__ == "nodepool.driver.whole"
-    assert vars(sys.modules["nodepool.driver"])["whole"] is sys.modules["nodepool.driver.whole"]
-    modules = [sys.modules[type(Drivers.get(name)).__module__] for name in ("alpha", "beta")]
-    assert vars(modules[0])["shared"] is vars(modules[1])["shared"]
-
-
 @pytest.mark.parametrize("broken", [False, True])
 def test_hidden_builtin_comes_back(write: Write, broken: bool) -> None:
     """One that hides a built-in driver meets none of its modules; afterwards the old classes are in use again."""
@@ -195,26 +180,3 @@ def test_missing_library(monkeypatch: pytest.MonkeyPatch, driver: str, module: s
         Drivers.get(driver)
     assert f"'{driver}' needs what is not installed (No module named '{text}')" in str(caught.value)
     assert str(caught.value).endswith(how_to_install(driver))
-
-
-def test_library_that_is_installed_meanwhile(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a restart, and without being imported."""
-    write("mine", good("mine") + "    libraries = ('library_of_mine',)\n")
-    with pytest.raises(LibraryMissing, match=r"^driver 'mine' needs .*'library_of_mine'\)$"):
-        Drivers.get("mine")
-    (tmp_path / "library_of_mine.py").write_text("raise AssertionError('not imported yet')", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert Drivers.get("mine").name == "mine"
-
-
-def test_reset(write: Write, caplog: pytest.LogCaptureFixture) -> None:
-    """reference/driver 1: each driver in use hears of a load; one that fails does not keep it from the others."""
-    counting = good("x") + "    resets = 0\n    def reset(self): self.resets += 1\n"
-    write("a", good("a") + "    def reset(self): raise ValueError('no')\n")
-    write("b", counting)
-    write("unused", counting)
-    Drivers.get("a")
-    driver = Drivers.get("b")
-    Drivers.reset()
-    assert driver.resets == 1  # type: ignore[attr-defined]
-    assert "Driver a: error in reset()" in caplog.text

@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from nodepool.driver.framework.quota_support import QuotaSupport, QuotaUnknown
+from nodepool.driver.framework.fact import NotKnown
+from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
 from nodepool.launcher.pool.handlers import ELSEWHERE_SECONDS, EVICTION_SECONDS, Eviction
 from nodepool.launcher.pool.view import (
@@ -42,7 +43,7 @@ from tests.support.tables import rows
 FULL = tenant_limit("poor", "instances", limit=3, used=3, needed=1)
 ERRORS = {
     "broken": RuntimeConfigurationException("no flavor"),
-    "unknown": QuotaUnknown("no answer yet"),
+    "unknown": NotKnown("no answer yet"),
     "away": ZKConnectionError("not connected to ZooKeeper"),
     "wrong": ValueError("a bug"),
 }
@@ -133,7 +134,7 @@ def test_error_defers(tenants: Tenants, caplog: pytest.LogCaptureFixture) -> Non
     for label in ("broken", "broken", "unknown", "away", "wrong"):
         assert not tenants.allows(label)
     assert caplog.text.count("could not be checked, its requests wait: RuntimeConfigurationException: no flavor") == 1
-    assert "its requests wait: QuotaUnknown: no answer yet" in caplog.text
+    assert "its requests wait: NotKnown: no answer yet" in caplog.text
     assert caplog.text.count("Traceback") == 1
     assert tenants.allows("small")
     assert not tenants.allows("wrong")

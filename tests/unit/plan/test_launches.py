@@ -7,7 +7,6 @@ import builtins
 import math
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,7 +31,7 @@ from nodepool.plan.launch import (
     zone_of_next_attempt,
 )
 from nodepool.plan.launch import PROBE as LIMIT_PROBE
-from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, AgedAnswer, Backoff, CircuitBreaker
+from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, Backoff, CircuitBreaker
 from tests.support.tables import rows
 
 NOW = 1763809000.0
@@ -195,34 +194,3 @@ def test_limit_that_a_cloud_does_not_report() -> None:
     assert [limit.allows(0.1, 20), limit.allows(0.2, 19), limit.allows(0.3, 20)] == [False, True, False]
     first = LIMIT_PROBE.first_seconds
     assert [limit.allows(first, 20), limit.allows(first + 0.1, 21)] == [True, False]
-
-
-def test_aged_answer() -> None:
-    """One asks at a time, again when the answer is too old; an error leaves the old one, and is tried again sooner.
-
-    What is out of date is asked for again, also what is being asked for meanwhile.
-    """
-    answer: AgedAnswer[str] = AgedAnswer(300.0, 10.0)
-    error = RuntimeError("away")
-    assert [answer.begin(0.0), answer.begin(1.0), answer.known] == [True, False, False]
-    answer.gave_up()
-    assert answer.begin(1.0)
-    answer.failed(error, 1.0)
-    with pytest.raises(AssertionError):
-        _ = answer.value
-    assert answer.begin(11.0)
-    answer.answered("yes", 12.0)
-    assert (answer.known, answer.value, answer.error) == (True, "yes", None)
-    assert [answer.begin(311.9), answer.begin(312.0)] == [False, True]
-    answer.failed(error, 312.0)
-    assert (answer.value, answer.error) == ("yes", error)
-    assert [answer.begin(321.9), answer.begin(322.0)] == [False, True]
-    answer.answered("no", 323.0)
-    assert (answer.value, answer.error) == ("no", None)
-    answer.expire()
-    assert answer.begin(324.0)
-    answer.expire()
-    answer.answered("no", 325.0)
-    assert answer.begin(326.0)
-    answer.answered("yes", 327.0)
-    assert not answer.begin(328.0)

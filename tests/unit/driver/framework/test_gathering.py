@@ -5,21 +5,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.node_tasks import NodeDeleter, NodeLauncher
+from nodepool.driver.framework.node_tasks import NodeLauncher
 from nodepool.driver.framework.places import MOST, RequestZones
 from nodepool.driver.framework.quota_support import QuotaSupport
-from nodepool.driver.interface import Provider
 from nodepool.exceptions import (
     LaunchNetworkException,
-    NotFound,
     QuotaException,
     ServerCreateTimeoutException,
-    ServerDeleteTimeoutException,
     ZKConflict,
     ZKConnectionError,
 )
@@ -42,47 +38,6 @@ def throw(error: BaseException) -> Callable[..., Any]:
 
 
 # -- ready nodes --
-
-
-def test_reuse(stage: Stage) -> None:
-    """N-2, N-3: locked, allocated, with tenant and requestor, and the driver hears of it; N-4: or not at all."""
-    ready = stage.add_ready()
-    handler = stage.begin("small", tenant_name="tenant")
-    node = stage.zk.getNode(ready.key)
-    assert node is not None
-    found = (node.state, node.allocated_to, node.tenant_name, node.requestor, stage.zk.isNodeLocked(node))
-    assert found == (states.READY, handler.request.id, "tenant", "contract", True)
-    assert [node.id for node in handler.reused] == [node.id for node in handler.nodeset] == [ready.id]
-    stage.add_ready()
-    handler = stage.begin("small", reuse=False)
-    assert (handler.reused, len(handler.launched)) == ([], 1)
-
-
-def test_order_and_several_labels(stage: Stage) -> None:
-    """N-1, N-5, N-8: the order of the labels; a node with several serves one of them, a plainer one is spent first."""
-    both, plain = stage.add_ready("small", "big"), stage.add_ready("small")
-    handler = stage.begin("small", "big", "big")
-    handler.end(0, states.READY)
-    assert handler.poll()
-    nodes = [stage.zk.getNode(node_id) for node_id in stage.request(handler).nodes]
-    assert [node.id if node else None for node in nodes[:2]] == [plain.id, both.id]
-    assert [node.type for node in handler.launched] == [["big"]]
-
-
-def test_zones(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """N-7: all nodes of a request in the zone of the first one, reused or new; nodes elsewhere are left alone."""
-    for az in "aab":
-        stage.add_ready(az=az)
-    handler = stage.begin("small", "small", "small")
-    assert [node.az for node in handler.nodeset] == ["a", "a", "a"]
-    zones = iter("abc")
-
-    def pick(handler: ScriptedHandler, node: Node) -> None:
-        node.az = node.az or next(zones)
-
-    monkeypatch.setattr(ScriptedHandler, "setNodeMetadata", pick)
-    handler = stage.begin("big", "big")
-    assert [node.az for node in handler.nodeset] == ["a", "a"]
 
 
 @pytest.mark.parametrize(
@@ -111,43 +66,6 @@ def test_zone_of_a_request(steps: list[tuple[str, str]], chosen: str) -> None:
     for number in range(MOST):
         zones.choose(str(number), "z1")
     assert zones.choose("a", "z7") == "z7"
-
-
-def test_node_that_was_taken(stage: Stage) -> None:
-    """N-2: the state is checked again under the lock; another one is taken, then a new one made."""
-    taken, changed, free = (stage.add_ready() for _ in range(3))
-    stage.zk.lockNode(taken.copy())
-    other = stage.zk.getNode(changed.key)
-    assert other is not None
-    other.allocated_to = "another"
-    stage.zk.storeNode(other)
-    handler = stage.begin("small", "small")
-    assert free.id in [node.id for node in handler.nodeset]
-    assert (len(handler.launched), len(stage.ready_nodes)) == (1, 0)
-
-
-def checked(result: bool) -> Future[bool]:
-    future: Future[bool] = Future()
-    future.set_result(result)
-    return future
-
-
-@pytest.mark.parametrize(
-    ("name", "check"),
-    [
-        ("checkReusableNode", lambda *_: False),
-        ("checkReusableNode", throw(NO_WAY)),
-        ("startReusableNodeCheck", lambda *_: checked(False)),
-    ],
-)
-def test_refused_node(stage: Stage, monkeypatch: pytest.MonkeyPatch, name: str, check: Any) -> None:
-    """N-2: a node that a check of the driver refuses is set aside, not forgotten; a new one is made."""
-    refused = stage.add_ready()
-    monkeypatch.setattr(ScriptedHandler, name, check)
-    handler = stage.begin("small")
-    assert stage.aside == [refused]
-    assert not stage.zk.isNodeLocked(refused)
-    assert len(handler.launched) == 1
 
 
 class QuotaProvider(QuotaSupport, ScriptedProvider):
@@ -200,88 +118,12 @@ def test_tenant_has_no_place_for_a_ready_node(
 # -- new nodes --
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_new_node(monkeypatch: pytest.MonkeyPatch, ahead: bool) -> None:
-    """N-6, Q-3, Q-15, L-1, L-3: stored as `init` with all that is known, then locked, then launched."""
-    stage = Stage(QuotaProvider, pool={"node-attributes": {"zones": ["z"]}})
-    stage.provider.prefix = "host-"
-    steps: list[tuple[Any, ...]] = []
-    nodes, launch = stage.zk.nodes, ScriptedHandler.launch
-    create, lock = nodes.create, nodes.lock_and_save
-
-    def note(what: str, do: Callable[..., None], node: Node, *args: Any, **named: Any) -> None:
-        steps.append((what, node.state, node.lock is not None, node.resources))
-        do(node, *args, **named)
-
-    handler = stage.provider.getRequestHandler(stage, stage.submit("small"))
-    handler.request.tenant_name = "tenant"
-    if ahead:
-        handler.request.state = states.PENDING
-        stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
-        handler.node_set.lock_ahead()
-        assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
-        # Q-2: its room is not counted twice.
-        stage.provider.room = 0
-        handler.run()
-        handler.node_set.drop_ahead()
-        stage.provider.room = 1
-    else:
-        monkeypatch.setattr(nodes, "create", lambda node, under=None: note("create", create, node, under))
-        monkeypatch.setattr(nodes, "lock_and_save", lambda node, **named: note("lock", lock, node, **named))
-        monkeypatch.setattr(
-            ScriptedHandler, "launch", lambda self, node: note("launch", lambda node: launch(self, node), node)
-        )
-        stage.zk.lockNodeRequest(handler.request, blocking=False)
-        handler.run()
-        known = {"cores": 2, "instances": 1}
-        assert steps == [
-            ("create", states.INIT, False, known),
-            ("lock", states.BUILDING, False, known),
-            ("launch", states.BUILDING, True, known),
-        ]
-    assert len(handler.launched) == 1
-    (node,) = stage.zk.nodeIterator()
-    assert (node.type, node.provider, node.pool, node.launcher) == (["small"], "one", "main", stage.launcher_id)
-    assert (node.allocated_to, node.tenant_name, node.requestor) == (handler.request.id, "tenant", "contract")
-    assert (node.external_id, node.state, stage.zk.isNodeLocked(node)) == (f"host-{node.id}", states.BUILDING, True)
-    # A driver that changes them does not change the configuration.
-    attributes = handler.launched[0].attributes
-    assert attributes == {"zones": ["z"]}
-    attributes["zones"].append("y")
-    assert handler.pool.node_attributes == {"zones": ["z"]}
-
-
 def ahead_of(stage: Stage) -> ScriptedHandler:
     """A handler whose request is locked and its new node begun, but that has not begun to gather."""
     handler = stage.provider.getRequestHandler(stage, stage.submit("small"))
     handler.request.state = states.PENDING
     stage.zk.requests.send_lock(handler.request, handler.node_set.begin_ahead())()
     return handler
-
-
-def test_node_ahead_that_is_not_needed(stage: Stage) -> None:
-    """N-6, A-14: a ready node came in between, or the request is declined: nothing of it is left."""
-    handler = ahead_of(stage)
-    ready = stage.add_ready()
-    handler.run()
-    handler.node_set.drop_ahead()
-    assert [node.id for node in handler.nodeset] == [ready.id]
-    assert stage.nodes() == [(states.READY, handler.request.id, True)]
-    declined = ahead_of(stage)
-    stage.provider.broken = ["small"]
-    declined.run()
-    declined.node_set.drop_ahead()
-    assert declined.done
-    assert len(stage.nodes()) == 1
-
-
-def test_node_that_cannot_be_described(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A-16: the error is met again when the handler gathers, and refuses this request only."""
-    monkeypatch.setattr(ScriptedHandler, "setNodeMetadata", throw(NO_WAY))
-    handler = ahead_of(stage)
-    assert stage.nodes() == []
-    handler.run()
-    assert stage.request(handler).state == states.FAILED
 
 
 @pytest.mark.parametrize("how", ["create", "lock_and_save", "reused", "ahead"])
@@ -318,40 +160,7 @@ def test_lock_of_the_request_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPat
     assert set(unders) == set(taken)
 
 
-def test_what_there_is_no_room_in() -> None:
-    """Q-10: the own limits of the pool, in which those of other pools are in the way of none, or what pools share."""
-    for pool, full in (({"max-servers": 1}, "main"), ({}, None)):
-        stage = Stage(QuotaProvider, pool=pool)
-        stage.provider.room = 1
-        assert stage.begin("small", "small").node_set.full_pool() == full
-
-
 # -- requests that are declined, or given back --
-
-
-@pytest.mark.parametrize(
-    ("labels", "change", "pool", "reason"),
-    [
-        ("small", {"images": False, "limit": 0}, {}, "images are not available"),
-        ("small", {"limit": 0}, {}, "it would exceed quota"),
-        (
-            "small",
-            {"broken": ["small"], "images": False},
-            {},
-            "node type(s) [small] not available; small: the driver says that it can never work here",
-        ),
-        ("small", {"broken": ["small"]}, {"max-servers": 0}, "the pool is disabled: max-servers is 0 or less"),
-        ("small unknown other", {}, {}, "node type(s) [other, unknown] not available"),
-    ],
-)
-def test_why_a_request_is_declined(labels: str, change: dict[str, Any], pool: dict[str, Any], reason: str) -> None:
-    """A-13, A-21, Q-14: the first reason that matches."""
-    stage = Stage(pool=pool)
-    vars(stage.provider).update(change)
-    handler = stage.begin(*labels.split())
-    assert handler.decline_reasons == [reason]
-    assert stage.request(handler).state == states.FAILED
-    assert stage.nodes() == []
 
 
 class Standoff:
@@ -404,14 +213,6 @@ def test_how_long_a_request_waits(stage: Stage, monkeypatch: pytest.MonkeyPatch,
     assert met.handler.yields()
     change(met)
     assert not met.handler.yields()
-
-
-def test_given_back_for_another_reason(stage: Stage) -> None:
-    """Q-12: taken again after a moment, as ever."""
-    handler = stage.begin("small")
-    handler.end(0, states.READY)
-    handler.give_back_when_launched()
-    assert not handler.yields()
 
 
 # -- launches --
@@ -480,87 +281,4 @@ def test_launches_that_are_lost(stage: Stage, reported: list[str], monkeypatch: 
     assert (launcher.node.state, reported[-1]) == (states.FAILED, "error.zksession")
 
 
-@pytest.mark.parametrize("error", [ZKConflict("it is away"), ZKConnectionError("away"), None])
-def test_launch_that_raises(stage: Stage, monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
-    """L-6, L-7: its outcome is stored, and the node stays ours. If that fails no lock is left without an owner."""
-    stage.provider.launch_error = QuotaException("full") if error is None else NO_WAY
-    request = stage.submit("small")
-    if error is not None:
-        monkeypatch.setattr(stage.zk.nodes, "save", throw(error))
-    if isinstance(error, ZKConnectionError):
-        with pytest.raises(ZKConnectionError):
-            stage.take(request)
-        assert [node.lock is not None for node in stage.handler.nodeset] == [True]
-        return
-    handler = stage.take(request)
-    (found,) = stage.nodes()
-    assert found[2] is (error is None)
-    assert (found[0] == states.ABORTED) is (error is None)
-    assert handler.done is (error is not None)
-
-
 # -- deletions --
-
-
-class Cloud(ScriptedProvider):
-    """Notes calls; ``errors`` by the name of the call; ``meanwhile`` is called in each."""
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        self.calls: list[str] = []
-        self.errors: dict[str, BaseException] = {}
-        self.meanwhile: Callable[[], Any] = lambda: None
-
-    def note(self, name: str) -> None:
-        self.calls.append(name)
-        self.meanwhile()
-        if name in self.errors:
-            raise self.errors[name]
-
-    def cleanupNode(self, node_id: Any) -> None:
-        self.note(f"cleanup {node_id}")
-
-    def waitForNodeCleanup(self, node_id: Any) -> None:
-        self.note(f"wait {node_id}")
-
-    def nodeDeletedNotification(self, node: Node) -> None:
-        self.note("notify")
-
-
-@pytest.mark.parametrize(
-    ("external_id", "errors", "calls"),
-    [
-        ("x", {}, ["cleanup x", "wait x", "notify"]),
-        (None, {}, ["notify"]),
-        ("x", {"cleanup x": NotFound()}, ["cleanup x", "notify"]),
-        ("x", {"wait x": NotFound()}, ["cleanup x", "wait x", "notify"]),
-        ("x", {"notify": NO_WAY}, ["cleanup x", "wait x", "notify"]),
-        ("x", {"cleanup x": NO_WAY}, ["cleanup x"]),
-        ("x", {"wait x": ServerDeleteTimeoutException("slow")}, ["cleanup x", "wait x"]),
-    ],
-)
-@pytest.mark.parametrize("vanishes", [False, True])
-def test_deletions(external_id: str | None, errors: dict[str, Any], calls: list[str], vanishes: bool) -> None:
-    """X-3, X-4, X-5, X-8: `deleting`, the machine, the znode; after an error it is unlocked and still `deleting`.
-
-    Who comes second ends quietly.
-    """
-    stage = Stage(Cloud)
-    cloud = cast(Cloud, stage.provider)
-    cloud.errors = errors
-    node = stage.add_ready(external_id=external_id)
-    node.state = states.USED
-    stage.zk.nodes.lock_and_save(node)
-    seen: list[str] = []
-
-    def look() -> None:
-        seen.extend(state for state, _, _ in stage.nodes())
-        if vanishes and seen:
-            stage.zk.deleteRawNode(node.key)
-
-    cloud.meanwhile = look
-    NodeDeleter(stage.zk, cast(Provider, cloud), node).run()
-    assert cloud.calls == [call for call in calls if not vanishes or call != "notify" or not external_id]
-    assert set(seen) <= {states.DELETING}
-    assert stage.nodes() == ([] if vanishes or "notify" in calls else [(states.DELETING, None, False)])
-    assert node.lock is None

@@ -5,76 +5,14 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nodepool.driver.framework.keyscan import KexInitReader, ScanFailed, ScanResult, scan
+from nodepool.driver.framework.keyscan import KexInitReader, ScanFailed, scan
 from tests.support import odd_hosts
-from tests.support.odd_hosts import OddHost, odd_host
-from tests.support.ports import free_ports
-from tests.support.sshd import SshServer
-
-
-def has_ipv6() -> bool:
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False
-
-
-def relay(target_port: int, refusals: int = 0) -> Callable[[OddHost, socket.socket], None]:
-    """Hands connections through to a port of 127.0.0.1, but for the first ones."""
-
-    def copy(source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            return
-
-    def behave(host: OddHost, connection: socket.socket) -> None:
-        if host.connections <= refusals:
-            return
-        with socket.create_connection(("127.0.0.1", target_port)) as target:
-            back = threading.Thread(target=copy, args=(target, connection))
-            back.start()
-            copy(connection, target)
-            back.join()
-
-    return behave
-
-
-@pytest.mark.parametrize("connection_type", ["ssh", "network_cli"])
-def test_keys(sshd: SshServer, connection_type: str) -> None:
-    """K-2, K-6: one key a key type, as `<type> <base64>`, at any port."""
-    found = scan("127.0.0.7", sshd.port, timeout=30, connection_type=connection_type)
-    assert sorted(found.host_keys) == sorted(sshd.host_keys)
-    assert (found.public_ipv4, found.public_ipv6) == ("127.0.0.7", None)
-
-
-def test_negotiation_errors_are_tried_again(sshd: SshServer) -> None:
-    """K-3: a host that hangs up at first (an sshd with too many connections does) is asked again. K-6: in IPv6."""
-    address = "::1" if has_ipv6() else "127.0.0.1"
-    with odd_host(relay(sshd.port, refusals=2), address) as host:
-        found = scan(address, host.port, timeout=30, retry_connect=False)
-        assert host.connections == 2 + len(sshd.host_keys)
-    assert sorted(found.host_keys) == sorted(sshd.host_keys)
-    assert (found.public_ipv4 or found.public_ipv6) == address
-
-
-@pytest.mark.parametrize("settings", [{"connection_type": "winrm"}, {"gather_keys": False}])
-def test_others_need_only_a_tcp_connection(settings: dict[str, Any]) -> None:
-    """K-2: nothing is negotiated with connection types other than SSH, nor for a liveness check."""
-    with odd_host(odd_hosts.closes) as host:
-        assert scan("127.0.0.1", host.port, timeout=30, **settings) == ScanResult((), "127.0.0.1", None)
+from tests.support.odd_hosts import odd_host
 
 
 @pytest.mark.parametrize(
@@ -112,43 +50,6 @@ def test_hosts_that_misbehave(behave: Any, reason: str, caplog: pytest.LogCaptur
     assert not caplog.records
 
 
-def test_refusal_is_tried_again_until_the_host_is_up() -> None:
-    """K-3: an instance that boots refuses connections for a while."""
-    port = free_ports(1)[0]
-    servers: list[socket.socket] = []
-
-    class Patience(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            servers.append(socket.create_server(("127.0.0.1", port)))
-            return False
-
-    found = scan("127.0.0.1", port, timeout=60, connection_type="winrm", cancelled=Patience())
-    assert found == ScanResult((), "127.0.0.1", None)
-    assert len(servers) == 1
-    servers[0].close()
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("127.0.0.1", "cannot connect to 127.0.0.1:{port}: Connection refused"),
-        ("bad..name", "cannot resolve bad..name"),
-    ],
-)
-def test_without_retry_the_first_error_ends_it(name: str, reason: str) -> None:
-    """S-4: a static host that is down must not occupy a thread; the provider comes back to it."""
-    port = free_ports(1)[0]
-    with pytest.raises(ScanFailed) as failure:
-        scan(name, port, timeout=3600, retry_connect=False)
-    assert str(failure.value).startswith(reason.format(port=port))
-    # K-3: nor does a provider that is stopped wait for its scans' timeouts.
-    cancelled = threading.Event()
-    cancelled.set()
-    with odd_host(odd_hosts.closes) as host, pytest.raises(ScanFailed):
-        scan("127.0.0.1", host.port, timeout=3600, cancelled=cancelled)
-    assert host.connections == 1
-
-
 # -- the offer of a host --
 
 
@@ -174,22 +75,3 @@ def test_offer_in_any_pieces(size: int) -> None:
     """K-2: RFC 4253 4.2 allows lines before the identification; only the first packet counts."""
     stream = b"welcome\r\nno SSH- here\r\n" + STREAM + kexinit("ssh-rsa") + b"\x00" * 1000
     assert read(*(stream[at : at + size] for at in range(0, len(stream), size))) == ("ssh-ed25519", "rsa-sha2-512")
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(b"", b"SSH-2.0-x\r\n", b"SSH-2.0-x\r\n\x00\x00\x00\x0c\x04\x01bye", b"no newline " * 20000),
-        *(b"SSH-2.0-x\r\n\xff\xff\xff\xff\x04\x14", b"SSH-2.0-x\r\n\x00\x00\x00\x02\xff\x14\x00"),
-    ],
-)
-def test_streams_that_make_no_sense(data: bytes) -> None:
-    """K-2: a host may send anything."""
-    assert read(data) == ()
-
-
-@given(st.lists(st.binary(max_size=200), max_size=20))
-def test_never_raises(chunks: list[bytes]) -> None:
-    """K-2: in any pieces."""
-    read(b"SSH-2.0-x\n", *chunks)
-    read(*chunks)

@@ -13,9 +13,8 @@ import pytest
 
 from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrders, SharedCall
 from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
-from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound, about
+from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
 from nodepool.exceptions import CloudUnavailableException
-from nodepool.model.node import Node
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.wait import DEADLINE_SECONDS, wait_for
@@ -180,38 +179,6 @@ def test_joined_calls(spare: float, ordered: str, late: str, sent: list[str], ga
     assert cloud.run(cloud.add("z")) == ["Z"]
 
 
-def test_only_equal_ones() -> None:
-    """Groups come in turn: a large one does not hold up the others."""
-    cloud = Cloud()
-    cloud.add("abcde")
-    cloud.add("xy", "other")
-    cloud.run()
-    assert cloud.sent == ["abc", "xy", "de"]
-
-
-def test_next_call_waits_for_its_turn_while_one_is_under_way() -> None:
-    """A call that takes long holds up no other; but one thread at a time waits for a turn."""
-    cloud, seen = Cloud(most=1), list[int]()
-
-    def answer(names: str) -> Mapping[str, Any]:
-        seen.append(len(cloud.executor.waiting))
-        return {names: names}
-
-    cloud.answer = answer
-    cloud.run(cloud.add("abc"))
-    assert seen == [1, 1, 0]
-
-
-def test_what_is_not_wanted_any_more() -> None:
-    """It is left out of the call, and hears why; others take its place only if nothing is left."""
-    cloud = Cloud()
-    orders = cloud.add("abcd")
-    orders[1].refusal, orders[3].refusal = REFUSED, SystemExit("d")
-    a, b, c, d = cloud.run(orders)
-    assert (cloud.sent, a, b, c) == (["ac"], "A", REFUSED, "C")
-    assert isinstance(d, RuntimeError)
-
-
 @pytest.mark.parametrize(
     ("answer", "ordered", "sent", "outcomes"),
     [
@@ -231,18 +198,6 @@ def test_answers_of_a_joined_call(answer: Any, ordered: str, sent: list[str], ou
     assert [type(each) if isinstance(wanted, type) else each for each, wanted in zip(found, outcomes, strict=True)] == (
         outcomes
     )
-
-
-@pytest.mark.parametrize("where", ["error", "stopped"])
-def test_no_turn(where: str) -> None:
-    """All that wait hear of it, also if it ends while a call waits for more; later orders are tried again."""
-    cloud = Cloud()
-    error = CloudUnavailableException("stopped")
-    setattr(cloud, where, error)
-    assert cloud.run(cloud.add("ab")) == [error] * 2
-    assert cloud.sent == []
-    setattr(cloud, where, None)
-    assert cloud.run(cloud.add("d")) == ["D"]
 
 
 def test_executor_that_was_shut_down() -> None:
@@ -267,38 +222,6 @@ def test_executor_that_was_shut_down() -> None:
 
 def throw() -> str:
     raise RESET
-
-
-def test_shared_call() -> None:
-    """It is made again if it failed, once for all who ask meanwhile; what worked is the answer for ever."""
-    executor, answers = ManualExecutor(eager=False), [RESET, "b"]
-
-    def ask() -> str:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return str(answer)
-
-    call = SharedCall(ask, executor)
-    with pytest.raises(ConnectionResetError):
-        call.make(throw)
-    for wanted in (RESET, "b"):
-        first, second = call.again(), call.again()
-        assert first is second
-        assert len(executor.waiting) == 1
-        executor.run()
-        assert outcome(first) == wanted
-    assert call.again() is first
-    # The answer that is under way is that of all.
-    other, asked = SharedCall(throw, executor), list[Future[str]]()
-
-    def ask_meanwhile() -> str:
-        asked.append(other.again())
-        return "a"
-
-    assert other.make(ask_meanwhile) == "a"
-    assert outcome(asked[0]) == outcome(other.again()) == "a"
-    assert executor.waiting == []
 
 
 # -- threads of a provider --
@@ -339,82 +262,18 @@ def threads(holds: Holds) -> Iterator[SharedThreads]:
     made.close()
 
 
-def test_results(threads: SharedThreads) -> None:
-    share = threads.share("ask", 2, 1)
-    for submit in (share.submit, share.submit_next):
-        assert submit(divmod, 7, 2).result(DEADLINE_SECONDS) == (3, 1)
-    with pytest.raises(ZeroDivisionError):
-        share.submit(divmod, 7, 0).result(DEADLINE_SECONDS)
-
-
-def test_what_follows_stays_in_the_thread(threads: SharedThreads) -> None:
-    """To wake another one costs more than a small piece of work."""
-    steps, calls = threads.share("step", 4, 1), threads.share("call", 4, 1)
-    followed: Future[Future[int]] = Future()
-
-    def step() -> int:
-        ended = calls.submit_next(threading.get_ident)
-        # The end of the call is known in its thread, and makes a step due there.
-        ended.add_done_callback(lambda _: followed.set_result(steps.submit(threading.get_ident)))
-        return threading.get_ident()
-
-    first = steps.submit(step).result(DEADLINE_SECONDS)
-    assert followed.result(DEADLINE_SECONDS).result(DEADLINE_SECONDS) == first
-    assert threads.count == 1
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_what_follows_does_not_wait_for_a_slow_thread(threads: SharedThreads, holds: Holds, older: bool) -> None:
-    """Another thread takes what was left to one that is not at its end, or that has older work to do."""
-    first, second = threads.share("first", 1 if older else 4, 1), threads.share("second", 1, 1)
-    begun, go = threading.Event(), threading.Event()
-    left: Future[Future[int]] = Future()
-
-    def work() -> None:
-        begun.set()
-        assert go.wait(DEADLINE_SECONDS)
-        left.set_result((second if older else first).submit_next(threading.get_ident))
-        if not older:
-            holds()
-
-    leading = first.submit(work)
-    assert begun.wait(DEADLINE_SECONDS)
-    waiting = first.submit(holds) if older else None
-    go.set()
-    following = left.result(DEADLINE_SECONDS)
-    if not older:
-        assert first.submit(int).result(DEADLINE_SECONDS) == 0
-    assert following.result(DEADLINE_SECONDS)
-    holds.go.set()
-    for each in (leading, waiting):
-        assert each is None or each.result(DEADLINE_SECONDS) in (None, "cloud-a-first")
-
-
 def test_limits_of_shares(threads: SharedThreads, holds: Holds) -> None:
     """Whatever one kind of work does, the others have their reserved threads; there are never more than the maximum."""
     greedy, small, other = threads.share("a", 99, 1), threads.share("b", 1, 1), threads.share("c", 3, 2)
-    first = holds.begin(greedy, 10, running=3)
-    assert (greedy.running, len(greedy.queue), threads.count) == (3, 7, 3)
     holds.begin(small, 3, running=1)
+    first = holds.begin(greedy, 10, running=3)
+    assert (greedy.running, len(greedy.queue), threads.count) == (3, 7, 4)
     holds.begin(other, 3, running=2)
     assert [share.running for share in (greedy, small, other)] == [3, 1, 2]
     assert threads.count == 6
     holds.go.set()
     assert {future.result(DEADLINE_SECONDS) for future in first} == {"cloud-a-a"}
     assert threads.count <= 6
-
-
-def test_oldest_work_first(holds: Holds) -> None:
-    """Whose thread becomes free does not matter."""
-    threads, done = SharedThreads("cloud-a", 1), list[int]()
-    shares = threads.share("a", 9, 0), threads.share("b", 9, 0)
-    holds.begin(shares[0], 1)
-    for number in range(6):
-        shares[number % 2].submit(done.append, number)
-    holds.go.set()
-    shares[0].submit(int).result(DEADLINE_SECONDS)
-    assert done == list(range(6))
-    threads.close()
 
 
 @pytest.mark.parametrize("how", ["idle", "shares", "close"])
@@ -438,18 +297,6 @@ def test_end_of_threads(holds: Holds, how: str) -> None:
     assert threads.count == 0
     with pytest.raises(RuntimeError):
         shares[1].submit(int)
-
-
-def test_shutdown(threads: SharedThreads, holds: Holds) -> None:
-    """It waits for what runs; what waits is done, or given up."""
-    keeps, drops = threads.share("a", 1, 0), threads.share("b", 1, 0)
-    kept, dropped = holds.begin(keeps, 3, running=1), holds.begin(drops, 3, running=1)
-    drops.shutdown(wait=False, cancel_futures=True)
-    assert [future.cancelled() for future in dropped] == [False, True, True]
-    keeps.shutdown(wait=False)
-    holds.go.set()
-    keeps.shutdown(wait=True)
-    assert all(future.done() for future in kept)
 
 
 def test_no_more_threads(threads: SharedThreads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,19 +341,3 @@ def test_late_calls(bound: TimeBound, seconds: list[int]) -> None:
     for number in numbers:
         calls.end(number)
     assert calls.late() == []
-
-
-def test_about() -> None:
-    """Ids only; a driver is asked nothing."""
-
-    class Driver:
-        def __init__(self) -> None:
-            self.request = SimpleNamespace(id="100-1")
-            self.external_id = "vm-1"
-
-        def __getattr__(self, name: str) -> Any:
-            raise AssertionError(name)
-
-    node = Node("small")
-    assert about(Driver(), ("small", node, 3)) == f"small, {node}, request 100-1, instance vm-1"
-    assert about(object(), ()) == ""

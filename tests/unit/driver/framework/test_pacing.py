@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,21 +13,14 @@ import pytest
 
 from nodepool.driver.framework.rate import (
     LEAST_AT_ONCE,
-    LOWEST_RATE,
     MOST_AT_ONCE,
     RECOVERY_SECONDS,
-    SPREAD_SECONDS,
-    THROTTLED,
-    TOGETHER_SECONDS,
     BucketSize,
     CallWindow,
     HeldTime,
     LazyExecutorTTLCache,
-    RateClasses,
-    RateLimiter,
     TimeLimit,
     TokenBucket,
-    held_here,
     held_up,
     held_work,
     working_for,
@@ -36,8 +28,7 @@ from nodepool.driver.framework.rate import (
 from nodepool.driver.framework.shared_threads import SharedThreads
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
-from tests.support.quiet_inventory import QuietInventory
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import DEADLINE_SECONDS
 
 
 @pytest.fixture
@@ -75,28 +66,6 @@ def test_burst_and_rate(size: BucketSize, calls: list[tuple[float, list[float]]]
         assert turns(bucket, len(wanted), now) == pytest.approx(wanted, abs=1e-6)
 
 
-def test_calls_that_wait_begin_together() -> None:
-    """Four times a second, never before their turn: who waits is not woken for each of them. None is slower for it."""
-    bucket = TokenBucket(BucketSize(1, 20), 100.1)
-    at = [bucket.take(100.1).at for _ in range(100)]
-    alone = [100.1 + number / 20 for number in range(100)]
-    assert at[:6] == pytest.approx(alone[:6])
-    later = [begin - turn for begin, turn in zip(at[6:], alone[6:], strict=True)]
-    assert 0 <= min(later) <= max(later) <= TOGETHER_SECONDS
-    assert max(Counter(at[6:]).values()) == 20 * TOGETHER_SECONDS
-    assert all(begin % TOGETHER_SECONDS == 0 for begin in at[6:])
-
-
-def test_none_is_overtaken() -> None:
-    """Who comes when the queue has become short would have a turn before those who begin together."""
-    bucket = TokenBucket(BucketSize(1, 20), 100.1)
-    taken = [bucket.take(100.1) for _ in range(7)]
-    assert taken[-1].at == 100.5
-    assert [bucket.take(100.3).at for _ in range(3)] == pytest.approx([100.5, 100.5, 100.55])
-    bucket.throttled(100.2, taken[0], 0.1)
-    assert bucket.take(100.35).at == 100.35, "void turns hold up none"
-
-
 def test_throttled() -> None:
     """Half the rate after the pause, at first without a burst; then slowly back to the full one."""
     bucket = TokenBucket(BucketSize(10, 10), 0.0)
@@ -110,48 +79,6 @@ def test_throttled() -> None:
     assert bucket.rate(14.0) < bucket.rate(14.0 + RECOVERY_SECONDS / 4) < 10
     assert bucket.rate(14.0 + RECOVERY_SECONDS) == 10
     assert turns(bucket, 10, 1000.0) == [0.0] * 10
-
-
-def test_calls_that_were_throttled_together() -> None:
-    """Their answers make the class slower once; the longest pause counts; void turns cost nothing."""
-    bucket = TokenBucket(BucketSize(40, 40), 0.0)
-    together = [bucket.take(0.0) for _ in range(40)]
-    assert bucket.throttled(0.1, together[0], 2.0) == 2.0
-    slow = bucket.rate(0.1)
-    waiting = [bucket.take(0.2) for _ in range(20)]
-    assert [bucket.throttled(0.5, one, seconds) for one, seconds in zip(together, (5.0, None), strict=False)] == [5, 5]
-    assert bucket.rate(0.1) == slow
-    # Whoever had a turn in the shorter pause takes another one.
-    assert {turn.round for turn in waiting} != {bucket.round}
-    assert 5.5 <= bucket.take(0.6).at <= bucket.take(0.6).at < 5.7
-
-
-def test_pauses_of_a_cloud_that_says_none() -> None:
-    """They grow, up to a limit; a call that worked begins anew. A cloud may say anything."""
-    bucket, now, pauses = TokenBucket(BucketSize(1, 0), 0.0), 0.0, []
-    for _ in range(9):
-        turn = bucket.take(now)
-        pauses.append(bucket.throttled(turn.at, turn, None))
-        now = turn.at + pauses[-1]
-    assert pauses == [1, 2, 4, 8, 16, 32, *[THROTTLED.longest_seconds] * 3]
-    bucket.worked(bucket.take(now))
-    assert bucket.throttled(now, bucket.take(now), None) == 1
-    assert bucket.throttled(now, bucket.take(now), 1e9) == THROTTLED.longest_seconds
-
-
-@pytest.mark.parametrize(("rate", "lowest"), [(0.0, LOWEST_RATE), (100.0, LOWEST_RATE), (1.0, 0.25)])
-def test_rates_after_throttling(rate: float, lowest: float) -> None:
-    """However often it is throttled, a class goes on. Without a limit the rate that was too high is what was asked."""
-    bucket = TokenBucket(BucketSize(1, rate), 0.0)
-    for _ in range(20):
-        bucket.throttled(0.0, bucket.take(0.0), 0.0)
-    assert bucket.rate(0.0) == lowest
-    free = TokenBucket(BucketSize(1, 0), 0.0)
-    for number in range(200):
-        turn = free.take(number / 20)
-    free.throttled(10.0, turn, 0.0)
-    assert free.rate(10.0) == pytest.approx(10, rel=0.05)
-    assert free.rate(10.0 + 2 * RECOVERY_SECONDS) == float("inf")
 
 
 # -- calls at once --
@@ -220,139 +147,7 @@ def test_calls_at_once(takes: Callable[[float, int], float], runs: list[tuple[fl
         assert least <= cloud.window.limit <= (MOST_AT_ONCE if least != LEAST_AT_ONCE else MOST_AT_ONCE * 3 / 4)
 
 
-class Paced(RateClasses):
-    """Notes its pauses instead of sleeping. :ivar pausing: called in each, with its seconds."""
-
-    def __init__(self, **sizes: BucketSize) -> None:
-        self.clock = ManualClock(100.0)
-        self.pauses: list[float] = []
-        self.pausing: Callable[[float], None] = lambda seconds: None
-        super().__init__(sizes, BucketSize(1, 2), self.clock, self._pass)
-
-    def _pass(self, seconds: float) -> None:
-        self.pausing(seconds)
-        self.pauses.append(round(seconds, 6))
-        self.clock.pass_seconds(seconds)
-
-
-def stop(_: float) -> None:
-    raise RuntimeError("stopped")
-
-
-def test_each_class_has_its_bucket() -> None:
-    """Named ones have their size, all others one of the same size each; so it is with a throttling."""
-    classes = Paced(read=BucketSize(3, 10))
-    for kind in ("read", "read", "read", "change", "other"):
-        classes.wait(kind)
-    assert classes.pauses == []
-    classes.wait("change")
-    classes.wait("read")
-    assert classes.pauses == [0.5]
-    seconds = classes.wait("third").throttled(7.0)
-    assert 7.0 <= seconds <= 7.0 + SPREAD_SECONDS
-    classes.wait("fourth")
-    classes.wait("third").worked()
-    assert classes.pauses[1:] == [pytest.approx(seconds)]
-
-
-def test_what_is_spare() -> None:
-    """A call knows how many others could begin at once; a class without limit is never short."""
-    classes = Paced(read=BucketSize(4, 10), free=BucketSize(1, 0))
-    assert [classes.wait("read").spare for _ in range(5)] == [1, 0.75, 0.5, 0.25, 0]
-    classes.clock.pass_seconds(1)
-    assert classes.wait("read").spare == 1
-    assert {classes.wait("free").spare for _ in range(3)} == {1}
-
-
-def test_throttled_or_stopped_while_another_waits() -> None:
-    """Whoever waits for its turn meanwhile does not begin in the pause, and makes no call if the provider ends."""
-    classes = Paced()
-    first = classes.wait("change")
-
-    def throttle(_: float) -> None:
-        if not classes.pauses:
-            first.throttled(5.0)
-
-    classes.pausing = throttle
-    classes.wait("change")
-    assert len(classes.pauses) == 2
-    assert classes.clock.now >= 105.0
-    classes.pausing = stop
-    with pytest.raises(RuntimeError, match="stopped"):
-        classes.wait("change")
-
-
-def test_without_a_rate_calls_wait_for_the_end_of_others() -> None:
-    """As many as the window allows are under way, whatever becomes of them; those that wait go in their order."""
-    classes = Paced(open=BucketSize(1, 0), paced=BucketSize(100, 100))
-    calls = [classes.call("open", "reading") for _ in range(MOST_AT_ONCE)]
-    for call in calls:
-        call.__enter__()
-    for kind, name in (("paced", "reading"), ("open", "")):
-        # A class with a rate has no window, and data may take hours.
-        for _ in range(MOST_AT_ONCE):
-            with classes.call(kind, name):
-                pass
-    order, go = [], threading.Semaphore(0)
-    held: list[HeldTime] = [HeldTime() for _ in range(5)]
-
-    def late(number: int) -> None:
-        with working_for((held[number],)), classes.call("open", "reading"):
-            order.append(number)
-            go.acquire()
-
-    threads = [threading.Thread(target=late, args=(number,)) for number in range(5)]
-    for number, thread in enumerate(threads):
-        thread.start()
-        # It is held up as soon as it stands in the queue.
-        wait_for("it waits", lambda number=number: held[number].seconds > 0)  # type: ignore[misc]
-    calls[0].__exit__(ValueError, ValueError("no answer"), None)
-    for call in calls[1:3]:
-        call.__exit__(None, None, None)
-    wait_for("three have begun", lambda: len(order) == 3)
-    for call in calls[3:]:
-        call.__exit__(None, None, None)
-    for _ in threads:
-        go.release()
-    for thread in threads:
-        thread.join()
-    # What begins together may note it in any order.
-    assert (set(order[:3]), set(order[3:])) == ({0, 1, 2}, {3, 4})
-
-
-def test_who_waits_for_the_end_of_a_call_ends_with_the_provider() -> None:
-    classes = Paced(open=BucketSize(1, 0))
-    calls = [classes.call("open", "reading") for _ in range(MOST_AT_ONCE)]
-    for call in calls:
-        call.__enter__()
-    classes.pausing = stop
-    with pytest.raises(RuntimeError, match="stopped"), classes.call("open", "reading"):
-        pass
-    for call in calls:
-        call.__exit__(None, None, None)
-    with classes.call("open", "reading"):
-        pass
-
-
 # -- the limiter and the cache of drivers --
-
-
-@pytest.mark.parametrize(("rate", "waits"), [(2.0, [0, 0.5, 0.5]), (0.0, [0, 0, 0]), (-1.0, [0, 0, 0])])
-def test_limiter(clock: ManualClock, rate: float, waits: list[float]) -> None:
-    """reference/driver 12: it says what was called, how long that took, and how long it waited."""
-    lines: list[str] = []
-    limiter = RateLimiter("cloud", rate, clock, clock.pass_seconds)
-    assert [limiter.wait() for _ in waits] == pytest.approx(waits)
-    clock.pass_seconds(60)
-    with limiter(lambda text, *args: lines.append(text % args), "Listed servers"):
-        clock.pass_seconds(0.25)
-    with pytest.raises(KeyError), limiter(lambda text, *args: lines.append(text % args), "Listed volumes"):
-        raise KeyError
-    waited = 0.25 if rate > 0 else 0
-    assert lines == [
-        "cloud: Listed servers in 0.250 s, waited 0.000 s",
-        f"cloud: Listed volumes failed after 0.000 s, waited {waited:.3f} s",
-    ]
 
 
 class Server:
@@ -429,25 +224,6 @@ def test_cached_methods(clock: ManualClock, caplog: pytest.LogCaptureFixture) ->
     assert "not refreshed any more" in caplog.text
 
 
-def test_first_call_of_several_threads_is_one_call() -> None:
-    entered, release, calls = threading.Event(), threading.Event(), []
-
-    def slow() -> int:
-        calls.append(1)
-        entered.set()
-        release.wait(DEADLINE_SECONDS)
-        return 5
-
-    with ThreadPoolExecutor(4) as pool:
-        cached = LazyExecutorTTLCache(1000, pool)(slow)
-        first = pool.submit(cached)
-        assert entered.wait(DEADLINE_SECONDS)
-        others = [pool.submit(cached) for _ in range(2)]
-        release.set()
-        assert [call.result(DEADLINE_SECONDS) for call in (first, *others)] == [5, 5, 5]
-    assert calls == [1]
-
-
 # -- time that does not count against the time-out of a launch --
 
 
@@ -468,17 +244,6 @@ def test_waits_at_the_same_time_count_once(clock: ManualClock, held: HeldTime) -
     assert (held.seconds, limit.left) == (9, 9)
     # What was before does not make a later limit longer.
     assert TimeLimit(10, held, clock).left == 10
-
-
-def test_work_of_a_thread(clock: ManualClock, held: HeldTime) -> None:
-    """It is put back, and a thread without work has a time of its own."""
-    other = HeldTime(clock)
-    with working_for((held,)):
-        with working_for((other, held)):
-            assert held_here() is other
-        assert held_work() == (held,)
-    assert held_work() == ()
-    assert held_here(clock).seconds == 0
 
 
 def test_work_goes_with_a_call_to_another_thread(clock: ManualClock, held: HeldTime) -> None:
@@ -503,33 +268,3 @@ def test_work_goes_with_a_call_to_another_thread(clock: ManualClock, held: HeldT
     clock.pass_seconds(5)
     assert held.seconds == 7
     threads.close()
-
-
-def test_who_waits_for_a_list_waits_for_its_turn(clock: ManualClock, held: HeldTime) -> None:
-    """The list is made in another thread; it may wait already."""
-    late = HeldTime(clock)
-
-    def sleep(seconds: float) -> None:
-        clock.pass_seconds(4)
-        with working_for((late,)):
-            waiters.append(known.wait_for("boot", lambda: None))
-        clock.pass_seconds(6)
-
-    limit = RateLimiter("cloud", 0.1, clock, sleep)
-    limit.wait()
-
-    def fetch(since: str | None) -> list[Any]:
-        limit.wait()
-        clock.pass_seconds(3)
-        return []
-
-    known: QuietInventory[Any] = QuietInventory("somewhere", fetch, clock=clock)
-    with working_for((held,)):
-        waiters = [known.wait_for("boot", lambda: None)]
-    known.poll(complete=True)
-    assert (held.seconds, late.seconds) == (10, 6)
-    for waiter in waiters:
-        known.done(waiter)
-    clock.pass_seconds(3)
-    known.poll(complete=True)
-    assert held.seconds == 10

@@ -16,16 +16,11 @@ import pytest
 from nodepool.builder.image_files import ImageFiles
 from nodepool.driver.framework.images import InterruptedUpload
 from nodepool.driver.framework.uploads import (
-    CountingFile,
     ImageUploader,
     Segment,
     StoredPart,
-    UploadGivenUp,
-    check,
-    checker,
     crc32_of,
     is_part,
-    report,
     watched,
 )
 from nodepool.exceptions import ImageCreateException
@@ -148,47 +143,6 @@ def test_errors(image: Path, failing: Any, fails: type[Exception] | None, name: 
     assert uploader.tries.count(name) == tries
 
 
-def test_no_more_threads(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has begun ends before it is removed."""
-    started: list[threading.Thread] = []
-    start = threading.Thread.start
-
-    def only_one(thread: threading.Thread) -> None:
-        if started:
-            raise RuntimeError("can't start new thread")
-        started.append(thread)
-        start(thread)
-
-    uploader = Uploader(image)
-    monkeypatch.setattr(Uploader, "abort_wait_seconds", 30.0)
-    monkeypatch.setattr(threading.Thread, "start", only_one)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
-        uploader.upload()
-    assert uploader.steps == ["start", "abort"]
-    assert not started[0].is_alive()
-
-
-def test_up_to_concurrency_segments_at_once(image: Path) -> None:
-    """That many uploads run at once, and no more segments than that are in memory."""
-    image.write_bytes(bytes(4 * 30))
-    together, most, count = threading.Barrier(10), list[int](), [0]
-
-    class Parallel(Uploader):
-        def segmentRead(self, segment: Segment) -> None:
-            count[0] += 1
-
-        def uploadSegment(self, segment: Segment) -> None:
-            together.wait(30)
-            with self.lock:
-                most.append(count[0] - len(self.segments))
-                self.segments[segment.index] = segment
-
-    uploader = Parallel(image)
-    uploader.upload()
-    assert len(uploader.segments) == 30
-    assert max(most) <= uploader.concurrency == 10
-
-
 @pytest.mark.parametrize(("hook", "timeout"), [("uploadSegment", 0.05), ("finishUpload", 0.05), ("none", None)])
 def test_time_is_over(image: Path, monkeypatch: pytest.MonkeyPatch, hook: str, timeout: float | None) -> None:
     """A segment that hangs does not hold up the caller for ever; a hook asks for the time that is left."""
@@ -208,15 +162,6 @@ def test_time_is_over(image: Path, monkeypatch: pytest.MonkeyPatch, hook: str, t
         uploader.upload(timeout)
     assert uploader.steps == ["start", "abort"]
     release.set()
-
-
-def test_file_that_changes_its_size(image: Path) -> None:
-    class Shrinking(Uploader):
-        def startUpload(self) -> None:
-            image.write_bytes(b"012345")
-
-    with pytest.raises(OSError, match="changed its size"):
-        Shrinking(image).upload()
 
 
 # -- parts: tests/integration/test_aws_uploads.py sends them --
@@ -260,52 +205,4 @@ def test_interrupted_upload(image: Path) -> None:
     assert os.listdir(image.parent) == []
 
 
-def test_a_directory_that_cannot_be_written(image: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The upload goes on; only an interruption costs more."""
-    state = InterruptedUpload(image.parent / "none" / image.name, "north")
-    state.write({"address": "first"})
-    assert "an upload that is interrupted will begin anew" in caplog.text
-    assert state.read() is None
-    state.remove()
-
-
 # -- progress --
-
-
-def test_who_watches(image: Path) -> None:
-    """Each thread for itself; an inner one ends. Without a builder no one watches, and the upload is wanted."""
-    seen: list[tuple[int, int]] = []
-
-    def given_up() -> None:
-        raise UploadGivenUp("enough")
-
-    report(1, 2)
-    check()
-    with watched(lambda *at: seen.append(at), given_up):
-        report(1, 2)
-        other = threading.Thread(target=report, args=(7, 8))
-        other.start()
-        other.join()
-        bound = checker()
-        with watched(lambda *at: None):
-            report(3, 4)
-            check()
-        with pytest.raises(UploadGivenUp, match="enough"):
-            check()
-        report(2, 2)
-        file = image.open("rb")
-        counting = CountingFile(file, chunk_bytes=8)
-    with file:
-        check()
-        with pytest.raises(UploadGivenUp):
-            bound()
-        assert seen == [(1, 2), (2, 2)]
-        seen.clear()
-        # It is bound where it is made: a library may read it in a thread of its own. Sent again it begins at 0.
-        assert (len(counting), counting.fileno()) == (17, file.fileno())
-        for _ in range(2):
-            assert list(counting) == [DATA[:8], DATA[8:16], DATA[16:]]
-        assert seen[:3] == [(8, 17), (16, 17), (17, 17)]
-        seen.clear()
-        assert (counting.seek(6), counting.read(), counting.tell()) == (6, DATA[6:], 17)
-    assert seen == [(17, 17)]

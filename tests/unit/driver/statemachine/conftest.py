@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
+from nodepool.driver.framework.fact import Patience
 from nodepool.driver.handler import NodeRequestHandler
 from nodepool.driver.statemachine import Instance, StateMachine, StateMachineProvider
-from nodepool.driver.statemachine.inventory import Patience
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -58,10 +58,6 @@ class Site(DriverSite):
         """The handler of a new request, which has begun."""
         return self.worker.accept(self.worker.submit(*labels))
 
-    def is_fulfilled(self, handler: NodeRequestHandler) -> bool:
-        """In the end."""
-        return self.worker.finish(handler, DEADLINE_SECONDS).state == states.FULFILLED
-
     def delete(self, node: Node) -> None:
         """As the launcher's deletion worker does; waits for the end."""
         node.state = states.DELETING
@@ -76,16 +72,6 @@ class Site(DriverSite):
                 call(machine)
 
         self.adapter.hooks.append(hook)
-
-    def fail_creations(self, *errors: BaseException) -> None:
-        """The next steps of machines that create raise these."""
-        left = list(errors)
-
-        def fail(_: Any) -> None:
-            if left:
-                raise left.pop(0)
-
-        self.before_creation(fail)
 
     def sweep(self, times: int = 1) -> None:
         for _ in range(times):

@@ -13,11 +13,7 @@ from nodepool.driver import gateway
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.statemachine import Adapter, ListedImage, Resource
 from nodepool.driver.statemachine.adapter import create_machine_of, wants_request
-from nodepool.driver.statemachine.inventory import Patience
-from nodepool.driver.statemachine.provider import ImageTransfers, LabelImages, RunningTransfers, checks
-from nodepool.exceptions import CloudUnavailableException, ImageCreateException, NotFound
-from tests.support.manual_executor import ManualExecutor
-from tests.unit.driver.statemachine.conftest import home
+from nodepool.driver.statemachine.provider import RunningTransfers, StateMachineProvider, checks
 
 # -- both published signatures of getCreateStateMachine work (reference/driver 14)
 
@@ -77,30 +73,9 @@ class ReleasedAdapter(Adapter):
             raise self.error
 
 
-class Transfers(ImageTransfers):
+class Transfers(StateMachineProvider):
     def __init__(self, adapter: Adapter) -> None:
         self.name, self.adapter, self.transfers = "cloud", adapter, RunningTransfers()
-
-
-def test_upload_and_delete() -> None:
-    """D-1, U-5, U-9: as an adapter of 11.0.0 expects it, with the name of the provider; errors reach who called."""
-    adapter = ReleasedAdapter()
-    transfers = Transfers(adapter)
-    options: dict[str, Any] = {"image_type": "raw", "meta": KEYS, "md5": "m", "sha256": "s"}
-    assert gateway.upload_image(transfers, "image", "n", "/f", **options) == "i-1"
-    expected = {"image_format": "raw", "metadata": OURS, "md5": "m", "sha256": "s"}
-    assert adapter.calls == [("upload", "image", "n", "/f", expected)]
-    for adapter.error in (None, NotFound("i-1")):
-        gateway.delete_image(transfers, "n", "i-1")
-    assert adapter.calls[1:] == [("delete", "i-1")] * 2
-    adapter.error = ImageCreateException("too slow")
-    with pytest.raises(ImageCreateException, match="too slow"):
-        gateway.delete_image(transfers, "n", "i-1")
-    with pytest.raises(ImageCreateException, match="too slow"):
-        gateway.upload_image(transfers, "image", "n", "/f")
-    stops: list[str] = []
-    transfers.transfers.stop_after(lambda: stops.append("stop"))
-    assert stops == ["stop"], "a transfer that failed is over"
 
 
 def test_list() -> None:
@@ -122,66 +97,12 @@ def test_list() -> None:
         gateway.list_images(Transfers(Adapter(cast(Any, None))))
 
 
-def test_stop() -> None:
-    """L-17: an upload of a provider that was replaced is finished first; a daemon that ends does not wait. Once."""
-    stops: list[str] = []
-    transfers = RunningTransfers()
-    with transfers:
-        with transfers:
-            transfers.stop_after(lambda: stops.append("stop"))
-        assert stops == []
-    with transfers:
-        transfers.stop_now()
-    assert stops == ["stop"]
-    transfers = RunningTransfers()
-    with transfers:
-        transfers.stop_after(lambda: stops.append("now"))
-        transfers.stop_now()
-        assert stops == ["stop", "now"]
-    transfers.stop_after(lambda: stops.append("again"))
-    assert stops == ["stop", "now", "again"]
-
-
 # -- images of labels, and what ``nodepool check`` says
 
 
 def label(name: str, diskimage: str | None, cloud_image: str | None = None) -> Any:
     images = [None if image is None else SimpleNamespace(name=image) for image in (diskimage, cloud_image)]
     return SimpleNamespace(name=name, diskimage=images[0], cloud_image=images[1])
-
-
-def test_images_of_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """W-4: what is missing is shown until it is there. As long as nothing is known it counts as there."""
-    monkeypatch.setattr(home(LabelImages), "AGE_SECONDS", 0.0)
-    executor = ManualExecutor(eager=False)
-    built, listed = label("built", "disk"), label("listed", None, "debian")
-    pool = SimpleNamespace(name="main", labels={"built": built, "listed": listed})
-    built.pool = listed.pool = pool
-    uploads, cloud, lines = set[str](), set[Any](), list[str]()
-    log = SimpleNamespace(warning=lambda text, *args: lines.append(text % args), debug=lambda *args: None)
-    images = LabelImages(
-        "cloud",
-        cast(Any, {"main": pool}),
-        uploaded=uploads.__contains__,
-        ask=lambda label: label.name in cloud,
-        executor=executor,
-        patience=Patience(0.0),
-        log=cast(Any, log),
-    )
-    assert [images.ready(each) for each in ("built", built, "unknown", "listed")] == [False, False, False, True]
-    missing = images.missing()["built"]
-    assert (missing.code, list(images.missing())) == ("image.missing", ["built"])
-    assert missing.text.startswith("there is no ready upload of image disk;")
-    assert lines == [f"provider cloud, label built: {missing.text}"]
-    uploads.add("disk")
-    assert (images.missing(), images.ready("built")) == ({}, True)
-    executor.run()
-    assert not images.ready("listed")
-    assert "no usable image for cloud-image 'debian'" in images.missing()["listed"].text
-    cloud.add("listed")
-    assert not images.ready("listed")
-    executor.run()
-    assert images.missing() == {}
 
 
 class Checked(Adapter):
@@ -229,17 +150,3 @@ def test_checks(adapter: Adapter, asked: bool, subjects: list[str]) -> None:
         assert "for the label(s) old" in by_subject["diskimage fedora"].text
     if "instances of nodes" in by_subject:
         assert "0000000001" in by_subject["instances of nodes"].text
-
-
-def test_checks_of_a_cloud_that_does_not_list() -> None:
-    """reference/commands: that is a result, too; of no installation it is said that it has instances."""
-    lost: Any = SimpleNamespace(alive=dict, missing=lambda alive, listed: set())
-    section: Any = SimpleNamespace(name="cloud", pools={})
-
-    def away() -> list[Any]:
-        raise CloudUnavailableException("HTTP 503")
-
-    for instances, texts in ((away, ["HTTP 503"]), (list, [])):
-        found = list(checks(section, Checked(), dict[str, Any]().get, instances, lost))
-        assert ["HTTP 503" for one in found if "HTTP 503" in one.text and not one.ok] == texts
-        assert len(found) == len(texts)

@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine.cloud_quota import StateMachineQuota
-from nodepool.driver.statemachine.lost_creations import (
-    LATE_SECONDS,
-    MANY_NODES,
-    OLD_SECONDS,
-    Creation,
-    CreationKey,
-    LostCreations,
-)
-from tests.support.manual_clock import ManualClock, monotonic_clock
-from tests.unit.driver.statemachine.conftest import MakeSite, Site, home
-from tests.unit.driver.statemachine.instances import NODE, PROVIDER, Seen, seen
+from nodepool.driver.statemachine import instance
+from nodepool.driver.statemachine.lost_creations import CreationKey, LostCreations
+from tests.support.manual_clock import ManualClock
+
+PROVIDER, NODE = "somewhere", "0000000042"
+
+
+def seen(record_id: str, *, node_id: str = NODE, provider: str = PROVIDER) -> Any:
+    """An instance of the node, as a list shows it."""
+    return SimpleNamespace(id=record_id, metadata=instance.for_node(node_id, "main", provider))
 
 
 class Creations(LostCreations):
@@ -29,24 +28,9 @@ class Creations(LostCreations):
         self.clock = ManualClock()
         super().__init__(PROVIDER, self.clock)
 
-    def strange(self, *records: Seen | str) -> list[str]:
+    def strange(self, *records: Any) -> list[str]:
         listed = [seen(record) if isinstance(record, str) else record for record in records]
         return [record.id for record in self.strays(listed)]
-
-    def open(self, *, certain: bool = False) -> list[Creation]:
-        """Those that count.
-
-        :param certain: would lists show all that was made?
-        """
-        return self.unanswered(lambda since: not certain)
-
-    def lose(self) -> Creation:
-        """A creation that was sent, and given up."""
-        creation = self.begin(key(), "main", "small")
-        self.sent(creation)
-        self.not_answered(creation)
-        self.given_up(creation)
-        return creation
 
 
 @pytest.fixture
@@ -82,22 +66,12 @@ def test_late_instances(creations: Creations) -> None:
     first = creations.begin(key())
     assert creations.strange("a") == []
     creations.given_up(first)
-    others = [seen("c", provider="elsewhere"), seen("d", node_id="7"), Seen("e")]
+    others = [seen("c", provider="elsewhere"), seen("d", node_id="7"), SimpleNamespace(id="e", metadata={})]
     assert [creations.strange("a", *others), creations.strange("a")] == [["a"], []]
     second = creations.begin(key(2))
     assert creations.strange("b") == [], "its answer is under way"
     creations.answered(second, "b")
     assert creations.strange("b", "f") == ["f"]
-
-
-def test_given_up_before_the_answer(creations: Creations) -> None:
-    """L-4: the attempt ended while its creation was under way; what that makes is found while the second one serves."""
-    first, second = creations.begin(key()), creations.begin(key(2))
-    assert creations.strange("a") == []
-    creations.ended(first)
-    assert creations.strange("a") == [], "it may be the second one's, still"
-    creations.answered(second, "b")
-    assert creations.strange("a", "b") == ["a"]
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -113,141 +87,4 @@ def test_what_is_adopted(creations: Creations, answered: bool) -> None:
     assert creations.found(second, [*([seen("a")] if answered else []), seen("b")]) == "b"
 
 
-def test_memory(creations: Creations) -> None:
-    """X-8: a node that was made and deleted leaves no trace; a lost one not for ever, nor what others deleted."""
-
-    def kept() -> tuple[int, int, int]:
-        # What it keeps has no public name.
-        return len(creations._nodes), len(creations._node_of), len(creations._open)
-
-    creations.answered(creations.begin(key()), "a")
-    creations.deleted("a")
-    creations.refused(creations.begin(key(1, "2")))
-    assert kept() == (0, 0, 0)
-    creations.lose()
-    creations.clock.now += LATE_SECONDS + 1
-    assert (creations.strange("a"), creations.open()) == ([], [])
-    creations.refused(creations.begin(key(2)))
-    assert kept() == (0, 0, 0)
-    for number in range(MANY_NODES):
-        creations.answered(creations.begin(key(1, str(number))), f"i{number}")
-    creations.clock.now += OLD_SECONDS + 1
-    creations.answered(creations.begin(key(1, "young")), "i")
-    creations.begin(key(1, "next"))
-    assert kept() == (2, 1, 0)
-
-
-def test_what_counts(creations: Creations) -> None:
-    """Q-3: from the call to its answer, or until lists would have shown an instance that was made."""
-    creation = creations.begin(key(), "main", "small")
-    assert creations.open() == [], "not sent yet"
-    creations.sent(creation)
-    (found,) = creations.open(certain=True)
-    assert (found.key.node_id, found.pool, found.label) == (NODE, "main", "small")
-    creations.not_answered(creation)
-    creations.sent(creation)
-    assert creations.open(certain=True) == [creation], "while it is sent again it is as the first time"
-    creations.not_answered(creation)
-    creations.found(creation, [seen("a")])
-    assert creations.open() == [], "its instance counts now"
-    creation = creations.lose()
-    assert creations.unanswered(lambda since: since > creations.clock.now + 5) == [creation]
-    assert creations.unanswered(lambda since: since < creations.clock.now + 5) == []
-    assert creations.open() == [], "once and for all"
-    creation = creations.lose()
-
-    def sent_again(_: float) -> bool:
-        creations.sent(creation)
-        return True
-
-    creations.unanswered(sent_again)
-    assert creations.open() == [creation], "what lists show of the first call says nothing of the second"
-
-
 # -- against the limits
-
-
-@pytest.fixture
-def site(make_site: MakeSite) -> Site:
-    return make_site(**{"max-servers": 2})
-
-
-@pytest.fixture
-def unanswered(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Creations that the driver tells of; filled by the test. Errors are raised."""
-    monkeypatch.setattr(home(StateMachineQuota), "UNANSWERED_AGE_SECONDS", 0.0)
-    creations: list[Any] = []
-
-    def tell() -> list[Any]:
-        for each in creations:
-            if isinstance(each, Exception):
-                raise each
-        return list(creations)
-
-    monkeypatch.setattr(site.adapter, "unansweredCreations", tell)
-    return creations
-
-
-def creation(node_id: str = "0000004711", pool: str = "main", label: str = "small") -> Creation:
-    return Creation(CreationKey("nowhere", node_id, 1), pool, label, 0.0)
-
-
-def used(site: Site, pool: Any = None) -> dict[str, float]:
-    found: dict[str, float] = site.provider.estimatedNodepoolQuotaUsed(pool).get_resources()
-    return {name: amount for name, amount in found.items() if amount}
-
-
-def test_room(site: Site, unanswered: list[Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Q-3: it may have made an instance: never more than max-servers. Its node counts by itself."""
-    pool = site.config.pools["main"]
-    assert site.provider.roomFor(pool, "small") == 2
-    unanswered.append(creation())
-    assert used(site) == used(site, pool) == {"instances": 1, "cores": 2, "ram": 2048}
-    assert site.provider.roomFor(pool, "small") == 1
-    unanswered.append(creation("0000004712"))
-    assert not site.provider.roomForOne(pool, "small")
-    unanswered[:] = [creation(pool="gone"), creation(label="gone")]
-    assert used(site) == {}
-    unanswered[:] = [LookupError("a mistake")]
-    assert used(site) == {}
-    assert "a mistake" in caplog.text
-    unanswered.clear()
-    (first, second) = (*site.serve("small"), *site.serve("small"))
-    before = used(site)
-    unanswered.append(creation(first.key))
-    assert used(site) == before
-    assert site.provider.hasPlace(pool, second)
-    unanswered[:] = [creation()]
-    assert (site.provider.hasPlace(pool, first), site.provider.hasPlace(pool, second)) == (True, False)
-
-
-def test_room_that_comes(site: Site, unanswered: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Q-3: a creation made nothing: pools that wait are woken, and what was known before does not count, nor just then.
-
-    Else it is not asked for each time: room is looked for several times for each node of a burst.
-    """
-    monkeypatch.setattr(home(StateMachineQuota), "UNANSWERED_AGE_SECONDS", 0.1)
-    clock = monotonic_clock(monkeypatch, home(StateMachineQuota))
-    woken: list[bool] = []
-    monkeypatch.setattr(site.provider, "wake_workers", lambda: woken.append(True))
-    unanswered.append(creation())
-    assert used(site)["instances"] == 1
-    unanswered.clear()
-    clock.pass_seconds(0.05)
-    assert used(site)["instances"] == 1
-    site.adapter.on_room()
-    assert (woken, used(site)) == ([True], {})
-    unanswered.append(creation())
-    clock.pass_seconds(0.06)
-    assert used(site) == {}
-    clock.pass_seconds(0.06)
-    tell = site.adapter.unansweredCreations
-
-    def tell_in_the_middle() -> Any:
-        answer = tell()
-        site.adapter.on_room()
-        unanswered.clear()
-        return answer
-
-    monkeypatch.setattr(site.adapter, "unansweredCreations", tell_in_the_middle)
-    assert [used(site).get("instances"), used(site).get("instances")] == [1, None]

@@ -3,136 +3,37 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nodepool.driver.config import ImageSettings
-from nodepool.driver.fake.cloud import BUILDING
 from nodepool.driver.statemachine.launch import CleanPhase
 from nodepool.exceptions import (
-    CapacityException,
-    CloudUnavailableException,
-    LaunchNodepoolException,
     LaunchStatusException,
 )
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
-from nodepool.model.node import Node
 from nodepool.plan.retries import Backoff
-from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.machine_driver import CreateMachine, DeleteMachine
 from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite, home, loads
-
-
-def zone_of(machine: Any) -> str | None:
-    """The zone that the framework chose for a creation."""
-    found: str | None = machine._arguments[3]  # of the machine of these tests, not of the product
-    return found
-
 
 # -- what is stored
 
 
 def test_record(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L-1, L-2, L-3, L-13, L-14, D-1, Q-17: node and instance know of each other; what the instance says wins."""
-    pool = {"availability-zones": ["az1"], "node-attributes": {"rack": "7"}}
-    (node,) = make_site(None, **pool).serve("small")
-    site = make_site(None, **pool, **{"use-internal-ip": True})
-    instance = site.cloud.instances()[0]
-    assert (instance.name, len(instance.name) <= 15, node.hostname) == (f"np{node.id}", True, None)
-    assert instance.metadata == {
-        "nodepool_node_id": node.id,
-        "nodepool_provider_name": "nowhere",
-        "nodepool_pool_name": "main",
-    }
-    assert (node.external_id, node.interface_ip, node.az) == (instance.id, instance.address, "az1")
-    assert node.resources == {"instances": 1, "cores": 2, "ram": 2048}
-    assert (node.username, node.connection_type, node.connection_port, node.python_path) == ("zuul", "ssh", 22, "auto")
-    assert (node.host_keys, node.attributes, node.image_id) == ([], {"rack": "7"}, "small")
+    """L-13, L-14, Q-17: what the instance says wins over image and label; its attributes are defaults."""
     attributes = {"rack": "0", "cpu": "arm"}
     loads(monkeypatch, username="core", connection_port=2222, host_keys=["k"], node_attributes=attributes)
+    site = make_site(None, **{"node-attributes": {"rack": "7"}, "use-internal-ip": True})
     (node,) = site.serve("small")
+    assert node.resources == {"instances": 1, "cores": 2, "ram": 2048}
     assert (node.username, node.connection_port, node.host_keys) == ("core", 2222, ["k"])
-    assert node.attributes == {"rack": "7", "cpu": "arm"}, "attributes of the instance are defaults"
+    assert node.attributes == {"rack": "7", "cpu": "arm"}
     assert node.interface_ip == node.private_ipv4 == "10.0.0.1" != node.public_ipv4
 
 
-def test_order_of_writes(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
-    """L-1, L-3: login fields and resources are stored before the creation, external_id before the end."""
-    site = make_site({"hang": True})
-    seen: list[Any] = []
-
-    def look(machine: CreateMachine) -> None:
-        if machine.state == machine.START:
-            (node,) = zk.nodeIterator()
-            seen.append((node.external_id, node.username, node.resources, node.state))
-
-    site.before_creation(look)
-    handler = site.accept("small")
-    wait_for("external_id is stored", lambda: [node.external_id for node in zk.nodeIterator() if node.external_id])
-    assert seen == [(None, "zuul", {"instances": 1, "cores": 2, "ram": 2048}, states.BUILDING)]
-    assert [instance.status for instance in site.cloud.instances()] == [BUILDING]
-    (step,) = handler.launch_steps()
-    assert (step.step, step.option, step.label) == ("build", "launch-timeout", "small")
-    assert 0 < (step.ends or 0) - step.begun <= 3600
-    site.cloud.set(hang=False)
-    assert site.is_fulfilled(handler)
-    assert handler.launch_steps() == []
-
-
-@pytest.mark.parametrize("of_11", [False, True])
-def test_uploaded_image(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, of_11: bool) -> None:
-    """L-1, A-13: the newest ready upload is used; without one the request is declined.
-
-    The label of a driver of 11.0.0 has the diskimage of the top level, and the provider's says how to connect. It is
-    not asked whether an image is there that was uploaded. It asks ``provider._zk`` and ``handler.pw.nodepool``.
-    """
-    site = make_site(None, label={"diskimage": "debian"})
-    site.fail("small")
-    assert (site.provider.labelReady("small"), site.provider.labelReady("large")) == (False, True)
-    upload = ImageUpload("debian", "0000000007", "nowhere", "0000000001")
-    upload.external_id, upload.state, upload.username = "image-1", states.READY, "somebody"
-    zk.uploads["debian", "nowhere"] = upload
-    if of_11:
-        monkeypatch.setattr(site.adapter, "labelReady", lambda label: label.cloud_image is not None)
-        section: Any = site.provider.provider
-        section.pools["main"].labels["small"].diskimage = SimpleNamespace(
-            name="debian", username="top", python_path="auto"
-        )
-        found = ImageSettings({"name": "debian", "connection-type": "winrm", "username": "admin"})
-        monkeypatch.setattr(section, "diskimages", {"debian": found}, raising=False)
-    (node,) = site.serve("small")
-    assert site.adapter.last_image == "image-1"
-    assert node.image_id == "/nodepool/images/debian/builds/0000000007/providers/nowhere/images/0000000001"
-    expected = ("admin", "winrm", 5986) if of_11 else ("image-user", "ssh", 22)
-    assert (node.username, node.connection_type, node.connection_port) == expected
-    launcher = site.worker.nodepool
-    # A name that drivers of other people use.
-    assert (site.provider._zk, launcher.getZK(), launcher.getProviderManager("nowhere")) == (zk, zk, site.provider)
-
-
 # -- attempts
-
-
-@pytest.mark.parametrize(
-    ("error", "key"),
-    [
-        (CapacityException("no host"), "error.capacity"),
-        (type("NoSubnetError", (Exception,), {"statsd_key": "error.subnet"})("of another driver"), "error.subnet"),
-        (ZeroDivisionError("a mistake in the driver"), "error.unknown"),
-        (ConnectionResetError("reset"), "error.unknown"),
-        (SystemExit(2), "error.unknown"),
-    ],
-)
-def test_kinds_of_errors(make_site: MakeSite, error: BaseException, key: str) -> None:
-    """L-6, metrics 3: the class decides the statistics key; one attempt that fails does not fail the launch."""
-    site = make_site()
-    site.fail_creations(error)
-    site.serve("small")
-    assert site.results == [key, "ready"]
 
 
 @pytest.mark.parametrize(
@@ -165,25 +66,6 @@ def test_attempts(make_site: MakeSite, settings: dict[str, Any], results: list[s
         1,
         list(range(1, creations + 1)),
     )
-
-
-@pytest.mark.parametrize(("searched", "looks"), [(False, 3), (True, 1)])
-def test_driver_has_looked(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, searched: bool, looks: int) -> None:
-    """L-4: what a driver has looked for itself, for some seconds, is looked for only once more."""
-    site = make_site()
-    error = CloudUnavailableException("500")
-    error.searched = searched
-    site.fail_creations(error)
-    found: list[str] = []
-    find = site.provider.finder.find
-
-    def note(node_id: str) -> Any:
-        found.append(node_id)
-        return find(node_id)
-
-    monkeypatch.setattr(site.provider.finder, "find", note)
-    site.serve("small")
-    assert len(found) == looks
 
 
 @pytest.mark.parametrize("error", [LaunchStatusException("409"), ValueError("of a driver")])
@@ -236,56 +118,4 @@ def test_launches_that_cannot_end_well(
 # -- limits
 
 
-def test_a_look_for_room_is_no_probe(make_site: MakeSite) -> None:
-    """L-7: a cloud that does not tell its limit is tried now and then, by a launch and not by a look."""
-    site = make_site()
-    (node,) = site.serve("small")
-    handler = site.provider.getRequestHandler(site.worker, site.worker.submit("small"))
-    limits = site.provider.learned_limits
-    assert handler.has_room_now("small")
-    limits.refused("main", "small", "refused-node", "quota exceeded")
-    assert not handler.has_room_now("small")
-    # The time of the next probe is known to the limit alone.
-    limits._limits["main", "small"]._probe_at = float("-inf")
-    assert not handler.has_room_now("small")
-    assert [handler.hasRemainingQuota("small") for _ in range(2)] == [True, False], "the probe"
-    site.delete(node)
-    assert handler.has_room_now("small")
-
-
 # -- zones
-
-
-def set_free(zk: MemoryZooKeeper, node: Node, zone: str | None) -> None:
-    node.allocated_to, node.az = None, zone
-    zk.storeNode(node)
-
-
-@pytest.mark.parametrize("configured", [True, False])
-def test_zone_that_was_removed(
-    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, configured: bool
-) -> None:
-    """O-2: the cloud refuses it, and says which zones there are now: the next attempt goes to another."""
-    site = make_site(None, **({"availability-zones": ["az2", "az3"]} if configured else {}))
-    zones = ["az1"]
-    monkeypatch.setattr(site.adapter, "getAZs", lambda: list(zones))
-    reused: set[str | None] = set()
-    if configured:
-        # Of a zone that is not in the list any more; the new one goes where it is.
-        (first,) = site.serve("small")
-        set_free(zk, first, "az1")
-        reused = {first.id}
-    refused: list[Any] = []
-
-    def refuse(machine: CreateMachine) -> None:
-        if machine.state == machine.START and zone_of(machine) == "az1":
-            zones[:] = ["az2", "az3"]
-            refused.append(machine)
-            raise LaunchNodepoolException("400 The requested availability zone is not available")
-
-    site.before_creation(refuse)
-    new = [node for node in site.serve("small", "small") if node.id not in reused]
-    assert refused
-    assert len({node.az for node in new}) == 1
-    made = {instance.az for instance in site.cloud.instances() if instance.id in {node.external_id for node in new}}
-    assert made == {new[0].az} < set(zones)

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
 
 from nodepool.driver.fake.cloud import CloudError
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudSetup
-from nodepool.driver.statemachine import Resource, ResourceKind, ResourceKinds
+from nodepool.driver.statemachine import Resource
 from nodepool.driver.statemachine.launch import Done
-from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound, RuntimeConfigurationException
+from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.metrics.catalog import LEAKED
 from nodepool.model.image import ImageUpload
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.counted import Counted
-from tests.support.manual_clock import ManualClock
-from tests.support.wait import wait_for
 from tests.unit.driver.statemachine.conftest import MakeSite, Site
 
 OURS, OTHER = "0123456789abcdef", "fedcba9876543210"
@@ -46,81 +42,6 @@ class Store:
         self.deleted.append(resource)
         if not self.lasts:
             self.items.remove(resource)
-
-
-def test_two_sweeps(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-2, D-5, D-8: an instance without a node goes at the second sweep in a row that finds it so.
-
-    A cloud that does not answer costs a sweep. G-5: after idle() the successor does it. Q-4: it counts until then.
-    """
-    site, counted = make_site(), Counted(LEAKED)
-    (node,), (kept,) = site.serve("small"), site.serve("small")
-    site.cloud.create("stranger", metadata={}, resources={"cores": 16})
-    assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 16, "instances": 1, "ram": 0}
-    zk.deleteRawNode(node.key)
-    assert site.provider.unmanagedQuotaUsed().get_resources() == {"cores": 18, "instances": 2, "ram": 2048}
-    site.sweep()
-    site.cloud.set(down=True)
-    with pytest.raises(CloudUnavailableException):
-        site.sweep()
-    site.cloud.set(down=False)
-    assert len(site.ids()) == 3
-    site.sweep()
-    assert (node.external_id in site.ids(), kept.external_id in site.ids()) == (False, True)
-    assert counted.new() == {("nowhere", "instances"): 1}
-    zk.deleteRawNode(kept.key)
-    site.provider.idle()
-    site.sweep(3)
-    assert kept.external_id in site.ids()
-
-
-def test_unreadable_nodes_are_known(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-2: a node whose data cannot be read is still a node."""
-    site = make_site()
-    site.serve("small")
-    monkeypatch.setattr(zk, "nodeIterator", lambda cached=True: iter(()))
-    site.sweep(3)
-    assert len(site.ids()) == 1
-
-
-def test_interrupted_series(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-2: the sweeps must be consecutive; instances are listed right before the resources."""
-    site = make_site()
-    store = Store(site, monkeypatch, marks(node_id="77"))
-    (resource,) = store.items
-    calls: list[str] = []
-
-    def note(name: str, found: list[Any]) -> list[Any]:
-        calls.append(name)
-        return list(found)
-
-    monkeypatch.setattr(site.adapter, "listInstances", lambda: note("instances", []))
-    monkeypatch.setattr(site.adapter, "listResources", lambda: note("resources", store.items))
-    for items, left in (([resource], 1), ([], 0), ([resource], 1), ([resource], 0)):
-        store.items = list(items)
-        site.sweep()
-        assert len(store.items) == left
-        assert calls[calls.index("resources") - 1] == "instances", calls
-        calls.clear()
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        {},
-        None,
-        {"nodepool_provider_name": "nowhere"},
-        {"nodepool_node_id": "1"},
-        {"nodepool_provider_name": "elsewhere", "nodepool_node_id": "1"},
-        {"nodepool_provider_name": "nowhere", "nodepool_build_id": "1"},
-    ],
-)
-def test_resources_of_others(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
-    """D-4: without our keys, or of another provider."""
-    site = make_site()
-    store = Store(site, monkeypatch, found)
-    site.sweep(3)
-    assert len(store.items) == 1
 
 
 @pytest.mark.parametrize(("settings", "usable"), [({"clean-leaked-images": True}, True), ({}, False), ({}, True)])
@@ -173,34 +94,7 @@ def test_failed_deletion(
     assert store.counted.new() == {("nowhere", "ports"): 2}
 
 
-def test_leak_that_stays_for_a_while(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-5: clouds list what they still delete. It is deleted again, but counted once; two things count as two."""
-    site = make_site()
-    store = Store(site, monkeypatch, marks(node_id="0000000007"), marks(node_id="0000000007"), kind="volume")
-    for number, resource in enumerate(store.items):
-        resource.id = f"v{number}"  # type: ignore[attr-defined]
-    store.lasts = True
-    site.sweep(4)
-    assert len(store.deleted) == 6
-    assert store.counted.new() == {("nowhere", "volumes"): 2}
-    del store.items[0]
-    site.sweep()
-    assert store.counted.new() == {("nowhere", "volumes"): 2}
-
-
 # -- second instances of a node
-
-
-def test_second_instance_of_a_node(make_site: MakeSite) -> None:
-    """D-2: two creations worked and one answer was lost for good: the instance that the node does not name goes."""
-    site = make_site()
-    (node,) = site.serve("small")
-    (used,) = site.cloud.instances()
-    site.cloud.create(used.name, metadata=used.metadata, resources={})
-    site.sweep()
-    assert len(site.ids()) == 2
-    site.sweep()
-    wait_for("it does not exist", lambda: site.ids() == [node.external_id])
 
 
 def test_second_instance_that_stays_for_a_while(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,72 +121,4 @@ def test_second_instance_that_stays_for_a_while(make_site: MakeSite, monkeypatch
 # -- other installations
 
 
-def test_other_installation(
-    make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """D-10: left, with one line; what has no id, of an earlier release, is cleaned as before."""
-    zk.installation = (OURS,)
-    site = make_site()
-    found = [marks(node_id="77", installation_id=OTHER), marks(node_id="77", installation_id=OURS), marks(node_id="7")]
-    store = Store(site, monkeypatch, *found)
-    others = store.items[0]
-    site.sweep(3)
-    assert store.items == [others]
-    (line,) = [text for text in caplog.messages if OTHER in text and "belong to installation" in text]
-    assert OURS in line
-    assert site.provider.otherInstallations() == {OTHER: 1}
-    store.items = []
-    site.sweep()
-    assert site.provider.otherInstallations() == {}
-
-
-def test_node_of_the_same_number(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
-    """D-10: of another installation: no second instance of ours, nor what a lost creation of ours made."""
-    zk.installation = (OURS,)
-    site = make_site()
-    (node,) = site.serve("small")
-    (listed,) = site.provider.listNodes()
-    assert listed.metadata["nodepool_installation_id"] == OURS
-    site.cloud.create("theirs", metadata={**listed.metadata, "nodepool_installation_id": OTHER}, resources={"cores": 2})
-    site.sweep(3)
-    assert len(site.ids()) == 2
-    assert site.provider.finder.find(node.key).result(10) == [node.external_id]
-
-
 # -- kinds of resources
-
-
-@pytest.mark.parametrize(
-    "error", [CloudSetup("it says"), CloudAway("it says"), RuntimeConfigurationException("it says")]
-)
-def test_trouble_with_one_kind(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
-    """AW-20: it does not hide the others, and has one line. Without the instances there is no sweep."""
-
-    def fails() -> list[Resource]:
-        raise error
-
-    ours = Resource(marks(), "image")
-    resources = ResourceKinds("north", [ResourceKind("object", fails), ResourceKind("image", lambda: [ours])])
-    with caplog.at_level(logging.WARNING):
-        assert list(resources.all()) == list(resources.all()) == [ours]
-    assert caplog.messages == ["Provider north: resources of kind object cannot be listed: it says"]
-    with pytest.raises(type(error)):
-        list(ResourceKinds("north", [ResourceKind("instance", fails, vital=True)]).all())
-
-
-def test_what_the_configuration_has_no_use_for() -> None:
-    """AW-20: it is looked for seldom; when something of ours is there, in each sweep until it is deleted."""
-    clock = ManualClock()
-    foreign, ours = Resource({}, "image"), Resource({"nodepool_provider_name": "north"}, "image")
-    lists: list[list[Resource]] = [[foreign], [ours], [ours], [], []]
-    resources = ResourceKinds("north", [ResourceKind("image", lambda: lists.pop(0), idle_seconds=600)], clock)
-    for seconds, found, left in (
-        (0, [foreign], 4),
-        (599, [], 4),
-        (1, [ours], 3),
-        (0, [ours], 2),
-        (0, [], 1),
-        (0, [], 1),
-    ):
-        clock.pass_seconds(seconds)
-        assert (list(resources.all()), len(lists)) == (found, left)

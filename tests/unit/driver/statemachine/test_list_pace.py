@@ -7,7 +7,6 @@ import pytest
 
 from nodepool.driver.statemachine.inventory import (
     FORGOTTEN_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     PAID_PAUSE_SECONDS,
     PRICE_SECONDS,
     SHORTEST_PART,
@@ -90,21 +89,6 @@ def test_pauses(pace: Pace, shortest: float | None, took: float, expected: float
 def test_worth_a_list(ends: list[float], expected: float) -> None:
     """What all lose together counts, from when on each may have ended."""
     assert worth_a_list(ends, PRICE) == pytest.approx(expected, rel=1e-9)
-
-
-def test_learns_how_long_it_takes() -> None:
-    """A cloud that needs 20 s is not asked each moment from the first second on. Each kind counts."""
-    pace = Pace(0)
-    pace.end(1, 20, happened=False)
-    assert pace.pause() == pytest.approx(SHORTEST)
-    pace.end(1, 20)
-    for seconds in (0, 3, 6, 9):
-        # It may be quicker than it was.
-        assert pace.pause(now=NOW + seconds) == pytest.approx(LONGEST_PAUSE_SECONDS)
-    assert pace.pause(now=NOW + 12) == pytest.approx(2), "70% of 20 s are over then"
-    other = waiter("delete", since=NOW + 12)
-    pace.add(other)
-    assert pace.pause(now=NOW + 12) == pytest.approx(SHORTEST)
 
 
 def test_whom_a_list_concerns() -> None:

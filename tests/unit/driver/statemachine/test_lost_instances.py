@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver import gateway
-from nodepool.driver.statemachine.lost_instances import HELD_SECONDS, UNPROVED_SECONDS, LostInstances
+from nodepool.driver.statemachine.lost_instances import HELD_SECONDS, LostInstances
 from nodepool.exceptions import CloudUnavailableException
-from nodepool.metrics.catalog import INSTANCES_ENDED
 from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from tests.support.counted import Counted
 from tests.support.machine_driver import MachineAdapter
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.statemachine.conftest import MakeSite, Site
@@ -78,28 +75,6 @@ def losing(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Losing:
 
 
 WELL, IN_DOUBT, LOST = (states.READY, False), (states.READY, True), states.DELETING
-
-
-def test_idle_node(losing: Losing) -> None:
-    """D-9: two lists and a look: not handed out after the first, deleted and noted after the second, once.
-
-    A node that we delete is no loss.
-    """
-    site, counted = losing.site, Counted(INSTANCES_ENDED)
-    (node,) = losing.idle("small")
-    site.cloud.delete(node.external_id)
-    site.sweep()
-    assert (losing.states(node), site.provider.lostInstances(), losing.asked) == ({WELL}, [], [])
-    (other,) = site.serve("small")
-    assert other.key != node.key
-    site.sweep(2)
-    (lost,) = site.provider.lostInstances()
-    assert (lost.node_id, lost.code, lost.text) == (node.key, REASON[0], f"{REASON[1]}; the node is deleted")
-    assert {state for state, _ in losing.states(node)} == {LOST}
-    assert (losing.states(other), losing.asked) == ({WELL}, [node.external_id])
-    site.delete(other)
-    site.sweep(3)
-    assert (site.provider.lostInstances(), counted.new()) == ([], {("nowhere", "SpotEviction"): 1})
 
 
 @pytest.mark.parametrize("used_as", [states.IN_USE, states.HOLD, states.READY, "locked"])
@@ -176,46 +151,6 @@ def test_lists_and_looks(
         assert {state for state, _ in losing.states(node)} == {LOST}
 
 
-def test_what_a_list_cannot_say(losing: Losing, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-9: of an instance that was made meanwhile; nor one that fails; two must be further apart than the lag."""
-    site = losing.site
-    before = losing.lost.alive()
-    (node,) = losing.idle("small")
-    for _ in range(3):
-        losing.lost.look(before, [])
-    assert losing.states(node) == {WELL}
-    site.cloud.set(down=True)
-    for _ in range(3):
-        with pytest.raises(CloudUnavailableException):
-            site.sweep()
-    site.cloud.set(down=False)
-    site.sweep()
-    assert losing.states(node) == {WELL}
-    losing = Losing(lambda: site, monkeypatch, 10.0)
-    assert (losing.look(), losing.look(), losing.asked) == (True, False, [])
-    losing.clock.pass_seconds(10)
-    losing.look()
-    assert len(losing.asked) == 1
-
-
-def test_driver_of_11(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D-9: it has lists only: in doubt at once, lost after two minutes, without a reason. Never listed says nothing."""
-    losing = Losing(make_site, monkeypatch, proves=False)
-    (node,) = losing.idle("small")
-    for _ in range(3):
-        losing.look()
-        losing.clock.pass_seconds(UNPROVED_SECONDS)
-    assert losing.states(node) == {WELL}
-    losing.look(*losing.listed(node))
-    for _ in range(3):
-        assert {state for state, _ in losing.states(node)} == {states.READY}
-        losing.look()
-        assert losing.lost.in_doubt(node.key)
-        losing.clock.pass_seconds(UNPROVED_SECONDS / 2)
-    assert {state for state, _ in losing.states(node)} == {LOST}
-    assert [lost.code for lost in losing.lost.take()] == ["NotFound"]
-
-
 # -- all at once: another project or region may be listed by mistake, and the loss is held
 
 
@@ -258,11 +193,3 @@ def test_not_held(losing: Losing, nodes: list[Node], how: str) -> None:
         losing.look(*losing.listed(first))
         assert losing.states(first) == {WELL}
     assert ({state for state, _ in losing.states(*others)}, losing.lost.held) == ({LOST}, {})
-
-
-def test_provider_shows_them(losing: Losing, nodes: list[Node]) -> None:
-    """D-9: for the status record."""
-    for node in nodes:
-        losing.site.cloud.delete(node.external_id)
-    losing.site.sweep(2)
-    assert gateway.missing_instances(losing.site.provider).keys() == {node.key for node in nodes}

@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import botocore.session
@@ -17,17 +13,14 @@ from google.auth.compute_engine import _metadata
 from google.auth.exceptions import TransportError
 
 from nodepool.driver.aws.transport import AwsTransport
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, no_answer, retry_after
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import (
-    REFUSED_SECONDS,
     RENEW_SECONDS,
     THROTTLED_ATTEMPTS,
     RestApi,
     RestCalls,
     TokenLogin,
-    keep_metadata_direct,
-    login_error,
     same_server,
 )
 from nodepool.driver.framework.rate import BucketSize
@@ -101,39 +94,6 @@ class Calls:
         return self.calls.call(kind, method, "http://c/x?sig=secret", "making x", **named)
 
 
-def test_a_call(caplog: pytest.LogCaptureFixture) -> None:
-    """No log has the token, or a signature in the query."""
-    calls = Calls(FINE)
-    with caplog.at_level(logging.DEBUG):
-        answer = calls(body={"b": 2}, headers={"X": "y"})
-    assert (answer.status, answer.data) == (200, {"a": 1})
-    ((method, url, headers, body),) = calls.http.sent
-    assert (method, url, json.loads(body)) == ("POST", "http://c/x?sig=secret", {"b": 2})
-    assert headers == {"X": "y", "Content-Type": "application/json", "Authorization": "Bearer 1"}
-    assert "POST http://c/x: 200" in caplog.text
-    assert "secret" not in caplog.text
-    assert "Bearer" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("answer", "data"),
-    [
-        (HttpAnswer(204, {}, b""), None),
-        (HttpAnswer(200, {"Content-Type": "text/plain"}, b"abc"), b"abc"),
-        (HttpAnswer(200, {}, b"<html>"), CloudAway),
-        (HttpAnswer(200, JSON, b"[" * 100_000), CloudAway),
-        (HttpAnswer(403, {}, b"<!DOCTYPE html>"), CloudAway),
-    ],
-)
-def test_content(answer: HttpAnswer, data: Any) -> None:
-    """What is a page is not the cloud's."""
-    if data is not CloudAway:
-        assert Calls(answer)().data == data
-        return
-    with pytest.raises(CloudAway, match="is it a proxy"):
-        Calls(answer)(body={})
-
-
 @pytest.mark.parametrize(
     ("method", "body", "answers", "sent", "slept", "fails"),
     [
@@ -185,31 +145,6 @@ def test_pace_of_classes() -> None:
     assert sum(spaced.slept) == pytest.approx(2.0)
 
 
-def test_not_wanted_any_more() -> None:
-    calls = Calls(FINE)
-
-    def no() -> None:
-        raise ValueError("not wanted")
-
-    with pytest.raises(ValueError, match="not wanted"):
-        calls(body={}, permit=no)
-    assert calls.http.sent == []
-
-
-@pytest.mark.parametrize("waiting", [False, True])
-def test_stopped(waiting: bool) -> None:
-    """Before a call, or while it waits for its next attempt."""
-    calls = Calls(refusal(429, Retry_After="50"))
-    if waiting:
-        calls.calls.stopped.wait = lambda seconds=None: True  # type: ignore[assignment,method-assign]
-    else:
-        calls.calls.close()
-    with pytest.raises(CloudAway, match="the provider was stopped") as caught:
-        calls(body={})
-    assert not caught.value.maybe_done
-    assert len(calls.http.sent) == waiting
-
-
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -249,161 +184,26 @@ def test_same_server(url: str | None, ours: str, same: bool) -> None:
     assert same_server(url, ours) is same
 
 
-HOST = "Unable to establish connection to https://cloud:5000/v3: HTTPSConnectionPool(host='cloud', port=5000): "
-CAUSED = HOST + "Max retries exceeded with url: /v3 (Caused by "
-TLS = "SSL exception connecting to https://cloud:5000/v3: (Caused by SSLError(SSL"
-
-
-@pytest.mark.parametrize(
-    ("text", "cause"),
-    [
-        (f"{CAUSED}NewConnectionError('a new connection: [Errno 111] Connection refused'))", "connection refused"),
-        (f"{CAUSED}NameResolutionError(\"('cloud' [Errno -2] Name or service not known)\"))", "the name cannot be"),
-        (f"{CAUSED}NewConnectionError('[Errno 113] No route to host'))", "No route to host"),
-        (
-            f"{HOST}('Connection aborted.', RemoteDisconnected('Remote end'))",
-            "the connection broke (Connection aborted)",
-        ),
-        ("Request to https://cloud:5000/v3 timed out", "timed out"),
-        (
-            f"{TLS}CertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
-            "certificate (_ssl.c:1006)')))",
-            "its certificate is not accepted (self-signed certificate)",
-        ),
-        (
-            f"{TLS}Error(1, '[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)')))",
-            "it does not speak TLS there (is it http:// instead of https://?)",
-        ),
-        ("_HttpsConnection(host='cloud', port=6443): Failed: [Errno 111] Connection refused", "cloud:6443: connection"),
-        ("HTTPConnectionPool(host='cloud', port=80): Read timed out. (read timeout=60)", "cloud:80: timed out"),
-        *((text, None) for text in ("", "no versions", "Connection refused", "Unable to establish to http://x: odd")),
-    ],
-)
-def test_why_there_is_no_answer(text: str, cause: str | None) -> None:
-    """J-7: what keystoneauth, requests and urllib3 really say, in one line; None = nothing is known."""
-    found = no_answer(text)
-    if cause is None:
-        assert found is None
-        return
-    assert found is not None
-    place = "" if cause.startswith("cloud:") else "https://cloud:5000/v3: "
-    assert found.startswith(f"no answer from {place}{cause}")
-
-
 # -- tokens --
 
-LIFE = 3600.0
-RENEWED = LIFE - RENEW_SECONDS
 AWAY, WRONG = CloudAway("no answer"), LoginRefused("wrong", "401")
 
 
-class Login(TokenLogin):
-    """Answers with what the test wrote: tokens, and errors. :ivar asking: called before each answer."""
-
-    def __init__(self, clock: ManualClock, *answers: str | Exception, life: float = LIFE) -> None:
-        super().__init__("north", clock)
-        self.answers = list(answers)
-        self.life = life
-        self.asking: Callable[[], None] = lambda: None
-
-    def ask(self) -> tuple[str, float]:
-        self.asking()
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer, self.life
-
-    def token(self) -> str:
-        return self.headers()["Authorization"].removeprefix("Bearer ")
-
-
-@pytest.mark.parametrize(
-    ("life", "answers", "looks"),
-    [
-        (LIFE, ["one", "two"], [(0, "one"), (0, "one"), (RENEWED - 1, "one"), (1, "two")]),
-        # A short life: at half of it, not at each call.
-        (60.0, ["one", "two"], [(0, "one"), (29, "one"), (1, "two")]),
-        # A token that is valid is used on; another one is asked for after a while, or when nothing works any more.
-        (LIFE, ["one", AWAY, "two"], [(0, "one"), (RENEWED, "one"), (0, "one"), (REFUSED_SECONDS, "two")]),
-        (LIFE, ["one", WRONG, WRONG], [(0, "one"), (RENEWED, "one"), (0, "one"), (RENEW_SECONDS, WRONG)]),
-        (LIFE, ["one", AWAY, "two"], [(0, "one"), (LIFE, AWAY), (0, "two")]),
-        # Credentials that were refused are not tried again at once.
-        (LIFE, [WRONG, "one"], [(0, WRONG), (0, WRONG), (REFUSED_SECONDS - 1, WRONG), (1, "one")]),
-    ],
-)
-def test_when_a_token_is_renewed(life: float, answers: list[Any], looks: list[tuple[float, Any]]) -> None:
-    """:param looks: seconds that pass, and the token that there is then."""
-    clock = ManualClock()
-    login = Login(clock, *answers, life=life)
-    for seconds, wanted in looks:
-        clock.pass_seconds(seconds)
-        if isinstance(wanted, Exception):
-            with pytest.raises(type(wanted), match=str(wanted)):
-                login.token()
-        else:
-            assert login.token() == wanted
-    assert login.answers == []
-
-
-def test_token_that_the_cloud_refuses() -> None:
-    """By many calls: it is renewed once. It is not used on, even if there is no other."""
-    login = Login(ManualClock(), "one", "two", AWAY, "three")
-    old = login.headers()
-    for _ in range(3):
-        login.refused(old)
-        assert login.token() == "two"
-    login.refused(login.headers())
-    with pytest.raises(CloudAway):
-        login.token()
-    assert login.token() == "three"
-
-
 def test_a_valid_token_is_there_while_the_next_one_is_asked_for() -> None:
-    clock = ManualClock()
-    login = Login(clock, "one", "two")
-    login.token()
-    clock.pass_seconds(RENEWED)
-    meanwhile: list[str] = []
+    clock, tokens, meanwhile = ManualClock(), ["one", "two"], list[str]()
 
-    def ask_meanwhile() -> None:
-        other = threading.Thread(target=lambda: meanwhile.append(login.token()))
-        other.start()
-        other.join(10)
+    class Login(TokenLogin):
+        def ask(self) -> tuple[str, float]:
+            if len(tokens) == 1:
+                other = threading.Thread(target=lambda: meanwhile.append(self.headers()["Authorization"]))
+                other.start()
+                other.join(10)
+            return tokens.pop(0), 3600.0
 
-    login.asking = ask_meanwhile
-    assert login.token() == "two"
-    assert meanwhile == ["one"]
-
-
-@pytest.mark.parametrize("answer", ["one", AWAY])
-def test_without_a_token_all_wait_for_one_call(answer: str | Exception) -> None:
-    """Those who waited for no answer do not ask again: each call takes until its timeout."""
-    asked, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
-
-    class Clock(ManualClock):
-        def __call__(self) -> float:
-            waiting.release()
-            return super().__call__()
-
-    def ask() -> None:
-        asked.set()
-        assert go_on.wait(10)
-
-    clock = Clock()
-    login = Login(clock, answer, "late")
-    login.asking = ask
-    with ThreadPoolExecutor(3) as threads:
-        first = threads.submit(login.token)
-        assert asked.wait(10)
-        # That one has read the clock twice; each of the others does it once before it waits.
-        others = [threads.submit(login.token) for _ in range(2)]
-        assert all(waiting.acquire(timeout=10) for _ in range(2 + len(others)))
-        clock.pass_seconds(60)
-        go_on.set()
-        for each in (first, *others):
-            found = each.exception(10) or each.result(10)
-            assert str(found) == str(answer)
-    assert login.answers == ["late"]
+    login = Login("north", clock)
+    login.headers()
+    clock.pass_seconds(3600.0 - RENEW_SECONDS)
+    assert (login.headers(), meanwhile) == ({"Authorization": "Bearer two"}, ["Bearer one"])
 
 
 def _by_plain_http(url: str) -> Callable[[], Any]:
@@ -468,34 +268,3 @@ def test_metadata_services_are_asked_directly(
     AwsTransport("north", "eu-north-1", None, 0).close()
     ask()
     assert set(connected) == {host}
-
-
-@pytest.mark.parametrize(("proxy", "direct"), [(None, "inside.test"), ("http://proxy.test:3128", "*")])
-def test_environment_that_is_left_alone(monkeypatch: pytest.MonkeyPatch, proxy: str | None, direct: str) -> None:
-    """Programs that the builder runs see no change where there is no proxy, or none is used."""
-    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    if proxy is not None:
-        monkeypatch.setenv("https_proxy", proxy)
-    monkeypatch.setenv("no_proxy", direct)
-    keep_metadata_direct()
-    assert os.environ["no_proxy"] == direct
-
-
-@pytest.mark.parametrize(
-    ("status", "metadata", "kind"),
-    [
-        # https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token#error-handling
-        *((404, True, CloudAway), (410, True, CloudAway), (429, True, CloudAway), (500, True, CloudAway)),
-        *((400, True, LoginRefused), (403, True, LoginRefused)),
-        *((404, False, LoginRefused), (410, False, LoginRefused), (429, False, CloudAway), (503, False, CloudAway)),
-    ],
-)
-def test_login_that_fails(status: int, metadata: bool, kind: type[Exception]) -> None:
-    """A metadata service that is not ready is asked again; a page is of a proxy that wants a login of its own."""
-    error = login_error("login failed", HttpAnswer(status, {}, b""), "", "correct the file", metadata=metadata)
-    assert type(error) is kind
-    assert ("correct the file" in str(error)) is (kind is LoginRefused)
-    assert ("assign an identity" in str(error)) is (metadata and kind is CloudAway)
-    page = login_error("login failed", HttpAnswer(403, {}, b"<html>Blocked"), "", "correct the file", metadata=False)
-    assert str(page) == "login failed; is it a proxy that answers there?"

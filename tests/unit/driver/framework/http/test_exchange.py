@@ -8,12 +8,9 @@ on calls are written as bytes. Servers of the tests see what is sent; a quick ca
 from __future__ import annotations
 
 import gzip
-import io
 import itertools
-import logging
 import re
 import socket
-import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,14 +25,11 @@ from nodepool.driver.framework.http.connections import (
     BoundedAdapter,
     Bounds,
     BrokenAnswer,
-    ClosedBefore,
-    HttpSession,
     QuickAnswer,
     mount,
     read_answer,
 )
 from nodepool.driver.framework.http.plain_http import NoAnswer, PlainHttp
-from tests.support.certificates import make_certificates
 from tests.support.ports import free_ports
 from tests.support.recording_server import OK, RecordingServer, Sent
 from tests.support.slow_server import Pieces, SlowServer, drip
@@ -91,13 +85,6 @@ def test_answers(pair: Sockets, data: bytes, end: bool, keep: bool) -> None:
     assert "X" not in found.headers
 
 
-def test_heads(pair: Sockets) -> None:
-    """Names in any letters; what stands there twice is joined. There may be no content."""
-    found = answered(pair, b"HTTP/1.1 204 No Content\r\nRetry-After: 7\r\nVary: a\r\nvary: b\r\n\r\n", False)
-    assert (found.status_code, found.content, found.keep) == (204, b"", True)
-    assert (found.headers["retry-after"], found.headers["VARY"]) == ("7", "a, b")
-
-
 @pytest.mark.parametrize(
     ("data", "end"),
     [
@@ -117,18 +104,6 @@ def test_no_answer(pair: Sockets, data: bytes, end: bool) -> None:
     """Garbage, an end in the middle, and what is longer than it may be."""
     with pytest.raises(BrokenAnswer):
         answered(pair, data, end, most_bytes=200 if len(data) < 1000 else 1 << 20)
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_closed_before(pair: Sockets, reset: bool) -> None:
-    """O-19: nothing of an answer came."""
-    near, far = pair
-    if reset:
-        # What was sent to it and not read resets the connection.
-        near.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    far.close()
-    with pytest.raises(ClosedBefore):
-        read_answer(near, Bounds(1 << 20, 120.0))
 
 
 def test_time_of_an_answer(pair: Sockets) -> None:
@@ -204,21 +179,6 @@ def is_quick(sent: Sent) -> bool:
     return sent.headers["accept-encoding"] == "gzip"
 
 
-@pytest.mark.parametrize("kept", [False, True])
-@pytest.mark.parametrize(
-    "answer",
-    [packed(gzip.compress(b'{"a": 1}')), CHUNKS, WHOLE, b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b'\r\n{"a": 1}'],
-    ids=["packed", "in chunks", "with a length", "until the end"],
-)
-def test_good_answers(http: PlainHttp, by_requests: list[str], answer: bytes, kept: bool) -> None:
-    with SlowServer(lambda: [answer], first=FIRST if kept else b"") as server:
-        if kept:
-            assert http.send("GET", server.url, {}).json() == {}
-        found = http.send("GET", server.url, {})
-        assert (found.status, found.json(), found.headers["content-type"]) == (200, {"a": 1}, "application/json")
-        assert by_requests == ["GET"]
-
-
 def bomb(layers: int) -> bytes:
     data = b" " * (8 << 20)
     for _ in range(layers):
@@ -260,40 +220,6 @@ def test_endless_answers(http: PlainHttp, name: str, way: str) -> None:
         assert maybe_done
 
 
-def test_errors_of_a_kept_connection() -> None:
-    """keystoneauth tells one that breaks from one that is silent. Later calls have another connection."""
-    with HttpSession(requests.Session()) as session:
-        mount(session, 4)
-        for pieces, kind in (([b"H"], requests.Timeout), ([HEAD + b"Content-Length: 9\r\n\r\n{"], None)):
-            with SlowServer(lambda pieces=pieces: pieces, pause=60.0 if kind else 0.0, first=FIRST) as server:  # type: ignore[misc]
-                session.get(server.url, timeout=30.0, allow_redirects=False)
-                with pytest.raises(kind or requests.ConnectionError):
-                    session.get(server.url, timeout=SHORT_SECONDS if kind else 30.0, allow_redirects=False)
-                assert session.get(server.url, timeout=30.0, allow_redirects=False).json() == {}
-
-
-@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
-def test_connection_that_is_closed_during_a_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_requests: list[str], tls: bool, reset: bool
-) -> None:
-    """O-19: what only reads is made once more; anything else may have been done. Later calls are as usual."""
-    made = make_certificates(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.keystore)
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.ca))
-    http = PlainHttp(4)
-    # Each connection is closed after the head of the second call.
-    with SlowServer(list, first=FIRST, tls=context if tls else None, reset=reset) as server:
-        for _ in range(3):
-            assert http.send("GET", server.url, {}).json() == {}
-        assert len(by_requests) == 3
-        for method in ("POST", "PUT", "DELETE"):
-            assert failure(http, method, server.url)[1]
-            assert http.send("GET", server.url, {}).json() == {}
-    http.close()
-
-
 def test_closed_connection_of_a_quick_call(http: PlainHttp) -> None:
     """O-19: the same; and a call for which no connection is open opens one, and remains quick."""
     answers = [OK, OK, b"", LAST, LAST, OK, b""]
@@ -316,48 +242,6 @@ def test_closed_connection_of_a_quick_call(http: PlainHttp) -> None:
 # -- what is sent --
 
 
-@pytest.mark.parametrize(
-    ("method", "body"), [("GET", None), ("PUT", b'{"a": 1}'), ("POST", b""), ("POST", None), ("DELETE", None)]
-)
-def test_same_call_either_way(http: PlainHttp, method: str, body: bytes | None) -> None:
-    """What is sent does not depend on the way."""
-    headers = {"Authorization": "Bearer t", "if-none-match": "*", "accept": "application/json"}
-    found: list[Sent] = []
-    with RecordingServer() as server:
-        for quick in (False, True):
-            if quick:
-                warm_up(http, server)
-            target = f"{server.url}/a/b-c_d~e?api-version=1&$filter=f%20g"
-            assert http.send(method, target, headers, body, {"h": "i j/k"}).json() == {}
-            found += server.sent[-1:]
-            assert is_quick(found[-1]) is quick
-    first, second = found
-    assert (first.first, first.body) == (second.first, second.body)
-    assert {**first.headers, "accept-encoding": "gzip"} == second.headers
-    assert first.first == f"{method} /a/b-c_d~e?api-version=1&$filter=f%20g&h=i+j%2Fk HTTP/1.1"
-    assert first.body == (body or b"")
-    assert first.headers["authorization"] == "Bearer t"
-    assert first.headers["user-agent"].startswith("nodepool/")
-
-
-@pytest.mark.parametrize(
-    ("target", "headers"),
-    [
-        *((target, {}) for target in ("/a b", "/a#b", "/ä", "/a/../b", "/a/./b", "/a/..", "/a%zz?b=[c]")),
-        *(("/", headers) for headers in ({"Host": "other.test"}, {"Content-Length": "0"}, {"Accept-Encoding": "br"})),
-        ("me:secret@", {}),
-    ],
-)
-def test_unusual_calls(http: PlainHttp, target: str, headers: dict[str, str]) -> None:
-    """requests quotes and shortens addresses, and knows logins and heads."""
-    with RecordingServer() as server:
-        warm_up(http, server)
-        url = f"{server.url}{target}" if target.startswith("/") else server.url.replace("//", f"//{target}")
-        http.send("GET", url, headers)
-        assert not is_quick(server.sent[0])
-        assert server.sent[0].headers.get("authorization", "").startswith("Basic ") is target.endswith("@")
-
-
 def test_nothing_is_smuggled(http: PlainHttp) -> None:
     """A line ending in a header is refused, as requests does it."""
     with RecordingServer() as server:
@@ -365,15 +249,6 @@ def test_nothing_is_smuggled(http: PlainHttp) -> None:
         with pytest.raises(NoAnswer):
             http.send("GET", f"{server.url}/", {"X": "a\r\nY: b"})
         assert not server.sent
-
-
-def test_pieces(http: PlainHttp, by_requests: list[str]) -> None:
-    """A file that is longer than the memory is sent piece by piece, with its length if that is known."""
-    with RecordingServer() as server:
-        for _ in range(WARM_UP + 1):
-            http.send("PUT", server.url, {"Content-Length": "6"}, iter([b"abc", b"def"]))
-        assert server.sent[-1].body == b"abcdef"
-        assert len(by_requests) == WARM_UP + 1
 
 
 def test_redirects_cookies_and_netrc(http: PlainHttp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,16 +272,6 @@ def test_proxy_of_the_environment(http: PlainHttp, monkeypatch: pytest.MonkeyPat
             assert http.send("GET", "http://cloud.test/a", {}).status == 200
             assert server.sent[-1].first == "GET http://cloud.test/a HTTP/1.1"
     assert len(by_requests) == WARM_UP + 1
-
-
-def test_address_is_in_no_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some addresses are as good as a password: no library writes them, whatever level is configured."""
-    monkeypatch.setattr(logging.getLogger("urllib3"), "level", logging.DEBUG)
-    http = PlainHttp(4)
-    with RecordingServer() as server, caplog.at_level(logging.DEBUG):
-        http.send("PUT", f"{server.url}/disk?sig=hidden", {}, b"")
-    http.close()
-    assert "hidden" not in caplog.text
 
 
 @pytest.mark.usefixtures("small_answers")
@@ -484,115 +349,4 @@ def test_quick_call_without_a_connection(
     assert by_requests == []
 
 
-def test_certificates_are_verified(http: PlainHttp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make_certificates(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made.keystore)
-    with SlowServer(lambda: [FIRST], tls=context) as server:
-        text, maybe_done = failure(http, "POST", server.url)
-        assert "certificate is not accepted" in text
-        assert not maybe_done
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(made.ca))
-        other = PlainHttp(1)
-        assert other.send("GET", server.url, {}).json() == {}
-        other.close()
-
-
-def test_forgotten_host() -> None:
-    """Of hosts that are used for a while, such as those of uploads, no connection stays open."""
-    http = PlainHttp(1)
-    with RecordingServer() as one, RecordingServer() as other:
-        warm_up(http, one)
-        http.send("GET", f"{other.url}/", {})
-        assert one.is_left()
-        assert http.send("GET", f"{one.url}/", {}).status == 200
-    http.close()
-
-
 # -- the session that libraries use --
-
-#: As keystoneauth makes a call.
-CALL: dict[str, Any] = {"verify": True, "timeout": 60.0, "allow_redirects": False}
-
-
-class Wire(requests.adapters.BaseAdapter):
-    """Keeps what is sent."""
-
-    def __init__(self, session: requests.Session) -> None:
-        super().__init__()
-        self.sent: list[tuple[Any, ...]] = []
-        session.mount("http://", self)
-
-    def send(self, request: Any, *arguments: Any, **named: Any) -> requests.Response:
-        response = requests.Response()
-        response.status_code, response.request, response.url, response.raw = 200, request, request.url, io.BytesIO()
-        self.sent.append((request.method, request.url, dict(request.headers), request.body, named))
-        return response
-
-    def close(self) -> None:
-        return
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"params": {"changes-since": "2024-01-01T00:00:00Z", "fields": ("id", "name")}},
-        {"data": '{"server": {}}', "headers": {"Content-Type": "application/json", "X-None": None}},
-        {"headers": {"User-Agent": "launcher", "X-Auth-Token": "secret"}, "stream": True},
-        {"verify": "/etc/ssl/cloud.pem", "cert": ("a.pem", "b.pem")},
-        {"verify": False},
-        {"json": {"not": "of keystoneauth"}},
-        {"cookies": {"a": "b"}},
-    ],
-)
-@pytest.mark.parametrize("settings", [{}, {"verify": False, "params": {"always": "1"}, "headers": {"X-Ours": "yes"}}])
-def test_session_sends_what_requests_sends(monkeypatch: pytest.MonkeyPatch, given: Any, settings: Any) -> None:
-    """Also with what the environment says, which is asked once for a host, and with the settings of a session."""
-    monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/ssl/all.pem")
-    monkeypatch.setenv("NO_PROXY", "inside.test")
-    asked: list[str] = []
-    merge = requests.Session.merge_environment_settings
-
-    def ask(session: Any, url: Any, *arguments: Any) -> Any:
-        asked.append(url)
-        return merge(session, url, *arguments)
-
-    monkeypatch.setattr(requests.Session, "merge_environment_settings", ask)
-    sent = []
-    for make in (lambda plain: plain, HttpSession):
-        plain = requests.Session()
-        # Without netrc, which requests would read.
-        plain.auth = lambda request: request
-        vars(plain).update(settings)
-        with make(plain) as session:
-            wire = Wire(session)
-            asked.clear()
-            urls = ["http://cloud.test:8774/v2.1/servers", "http://inside.test/x?a=b", "http://cloud.test:8774/v2.1/x"]
-            for method, url in itertools.product(("GET", "post"), urls):
-                session.request(method, url, **{**CALL, **given})
-                # What an adapter does with it stays its own.
-                wire.sent[-1][-1]["proxies"]["changed"] = "x"
-            session.cookies.set("backend", "two")
-            session.request("GET", urls[0], **{**CALL, **given})
-            sent.append(wire.sent)
-    assert sent[0] == sent[1]
-    assert ["http" in named["proxies"] for *_, named in sent[1]][:3] == [True, False, True]
-    assert "backend=two" in sent[1][-1][2]["Cookie"]
-    assert len(asked) == 2
-
-
-def test_cookie_of_a_load_balancer() -> None:
-    """It is kept; a repeated header is joined."""
-    head = b"Set-Cookie: backend=two\r\nVary: a\r\nVary: b\r\nContent-Length: 2\r\n\r\n{}"
-    with HttpSession(requests.Session()) as session, SlowServer(lambda: [HEAD + head], first=FIRST) as server:
-        for _ in range(2):
-            mount(session, 4)
-            found = session.get(server.url, **CALL)
-        assert (found.json(), found.headers["vary"]) == ({}, "a, b")
-        assert (found.status_code, found.reason, found.encoding) == (200, "OK", "utf-8")
-        assert session.cookies.get_dict() == {"backend": "two"}
-        # Calls that are under way when it is closed may end.
-        session.close()
-        assert session.get(server.url, **CALL).json() == {}
