@@ -40,6 +40,8 @@ class TcpProxy:
         self.mute = False
         #: Nothing that the client sends arrives any more.
         self.deaf = False
+        #: Pieces that did not arrive because of that.
+        self.swallowed = 0
         #: Least and greatest time that a piece of data takes, each way. The order stays.
         self.delay_seconds = (0.0, 0.0)
         self._random = Random(f"link {seed}")
@@ -178,7 +180,9 @@ class TcpProxy:
                 await self._passing.wait()
                 if not data:
                     return
-                if not swallowed():
+                if swallowed():
+                    self.swallowed += 1
+                else:
                     writer.write(data)
                     await writer.drain()
         finally:
