@@ -8,8 +8,6 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import nodepool
 
 ROOT = Path(nodepool.__file__).parent
@@ -87,25 +85,3 @@ def test_private_attributes() -> None:
         owners = None if path.is_relative_to("zk") else KAZOO_NAMES
         wrong += [f"{path}: {use}" for use in private_uses(parse(path), owners)]
     assert wrong == []
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("client.kazoo._queue", True),
-        ("self._client.kazoo._connection._call(1)", True),
-        ('getattr(client.kazoo, "_queue")', True),
-        ("client.kazoo.Lock(path)._delete_node", False),
-        ("kazoo._pending.popleft()", True),
-        ("client.kazoo.queued_calls", False),
-        ("self._kazoo.call(self._make)", False),
-        ("kazoo.__class__", False),
-    ],
-)
-def test_what_is_found(line: str, found: bool) -> None:
-    assert bool(list(private_uses(ast.parse(line), KAZOO_NAMES))) == found
-
-
-def test_there_is_something_to_look_at() -> None:
-    assert FACTORY in OUTSIDE
-    assert any(name.startswith("kazoo.protocol") for path in FILES for name in imported(parse(path)))
