@@ -129,7 +129,8 @@ def test_own_writes_are_not_read_back(
         cached = cache.nodes.get(node.key)
         assert cached is not None, "known as soon as the answer is there"
         assert (cached is node, cached.state, cached.type, cached.version) == (False, state, ["small"], node.version)
-    node.comment, node.type = "changed", ["other"]
+    cached, node.comment, node.type = cache.nodes.get(node.key), "changed", ["other"]
+    assert cached is not None
     assert (cached.comment, cached.type) == (None, ["small"]), "the writer may go on changing its record"
     request = NodeRequest()
     zk.storeNodeRequest(request, "900")

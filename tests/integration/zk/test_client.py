@@ -8,17 +8,18 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodepool.cmd import tls
+from nodepool.config.zookeeper import ZooKeeperServer as Server
+from nodepool.config.zookeeper import connection_string
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import locks
 from nodepool.zk.caches import NodepoolCache
-from nodepool.zk.client import ZooKeeperClient, connection_string
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connect_failure import TlsFiles
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
@@ -30,13 +31,6 @@ from tests.support.zookeeper import ZooKeeperServer
 MakeClient = Callable[..., ZooKeeperClient]
 CutOff = Callable[[], AbstractContextManager[None]]
 STATS = "/nodepool/elections/stats"
-
-
-@dataclass
-class Server:
-    host: str
-    port: int = 2281
-    chroot: str | None = None
 
 
 # -- servers and chroot
@@ -134,7 +128,7 @@ def refusal(hosts: str, files: TlsFiles | None) -> str:
     """Tries to connect until a cause is known for each server, and returns it. On a busy machine that takes longer."""
     tls_files = {f"tls_{name}": path for name, path in files._asdict().items()} if files else {}
     for seconds in (3.0, 10.0, 40.0):
-        client = ZooKeeperClient(hosts, **tls_files)  # type: ignore[arg-type]
+        client = ZooKeeperClient(hosts, **tls_files)
         with pytest.raises(ZKConnectionError) as caught:
             client.connect(timeout=seconds)
         assert (client.trouble(), client.lost) == ([], True)

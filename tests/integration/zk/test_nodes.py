@@ -132,7 +132,7 @@ def test_lock_and_unlock(nodes: NodeStore, node: Node, competitor: Competitor) -
     held = competitor.hold(lock_dir)
     for options in ({"blocking": False}, {"timeout": 0.05}):
         with pytest.raises(ZKLockException):
-            nodes.lock(node, **options)  # type: ignore[arg-type]
+            nodes.lock(node, **options)
     assert (node.lock, nodes.contenders(node.key)) == (None, ["zuul"]), "our contender is gone"
     held.release()
     nodes.lock_and_save(node)

@@ -38,7 +38,7 @@ from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, maintenance
 from nodepool.zk.reply import CHANGED, Reply
 from nodepool.zk.transactions import BATCH
-from nodepool.zk.wire.watched_client import Operations
+from nodepool.zk.wire import Operations
 from tests.support.event_server import EventServer
 
 CONTENDER = f"a{CONTENDER_MARK}0000000001"

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kazoo's client with persistent recursive watches and replies that are handled in order.
-
-First the client, then its connection, then the operations that Kazoo does not know, then its log.
+"""All that touches the inside of Kazoo: persistent recursive watches, and replies that are handled in order (ADR 1, 7).
 
 Kazoo 2.11 knows neither ZooKeeper's AddWatch (opcode 106, ZooKeeper 3.6) nor a way to handle an answer before the next
 event of the connection is read. Both are needed by the caches:
@@ -11,53 +9,66 @@ event of the connection is read. Both are needed by the caches:
 
 So the watch function and `Reply.on_done` are called directly in the connection thread. Both must be quick, must not
 block and must not wait for another reply.
+
+First the client, then its connection, the handler by which Kazoo connects and waits, the operations that Kazoo does not
+know, its log, and the check whether the installed Kazoo has what is used here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import logging
+import math
+import os
 import random
+import select
 import socket
+import ssl
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-from kazoo.client import KazooClient
-from kazoo.exceptions import EXCEPTIONS, BadArgumentsError, ConnectionDropped, ConnectionLoss, NodeExistsError
-from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import (
-    Auth,
-    CheckVersion,
-    Connect,
-    Create,
-    Delete,
-    GetChildren,
-    GetData,
-    ReplyHeader,
-    SetData,
-    Sync,
-    Transaction,
-    Watch,
-    int_struct,
-    multiheader_struct,
-    read_string,
-    stat_struct,
-    write_string,
-)
-from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
-from kazoo.retry import ForceRetryError, KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.exceptions import ZKConnectionError, ZKTooLarge
+from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
+from nodepool.guard import Guard, OnError
 from nodepool.zk import paths
 from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.reply import CHANGED, CREATED, DELETED, Latency, Reply, WatchFunction
-from nodepool.zk.wire.threading_handler import TlsHandler
+
+try:
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import EXCEPTIONS, BadArgumentsError, ConnectionDropped, ConnectionLoss, NodeExistsError
+    from kazoo.handlers.threading import SequentialThreadingHandler
+    from kazoo.protocol.connection import ConnectionHandler
+    from kazoo.protocol.serialization import (
+        CheckVersion,
+        Connect,
+        Create,
+        Delete,
+        GetChildren,
+        GetData,
+        SetData,
+        Sync,
+        Transaction,
+        Watch,
+        int_struct,
+        multiheader_struct,
+        read_string,
+        stat_struct,
+        write_string,
+    )
+    from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
+    from kazoo.retry import ForceRetryError, KazooRetry
+    from kazoo.security import OPEN_ACL_UNSAFE
+except ImportError as lacking:
+    raise ZKException(f"Kazoo cannot be used: {lacking}; install a release that requirements.txt allows") from None
+
+log = logging.getLogger(log_names.ZOOKEEPER)
 
 
 class WatchedClient(KazooClient):  # type: ignore[misc]
@@ -140,8 +151,6 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
             except UnicodeEncodeError:
                 async_object.set_exception(BadArgumentsError(ascii(path)))
                 return False
-        if self._connection.send_now(request, async_object):
-            return None
         return super()._call(request, async_object)
 
     def make_chroot(self) -> None:
@@ -185,14 +194,25 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return None
 
 
-def make(
-    hosts: str, *, timeout: float, longest_pause: float, tls: tuple[str, str, str] | None, read_only: bool = False
+def make_client(
+    hosts: str,
+    *,
+    timeout: float,
+    longest_pause: float,
+    tls: tuple[str, str, str] | None = None,
+    read_only: bool = False,
 ) -> WatchedClient:
-    """See `nodepool.zk.wire.make_client`."""
-    options: dict[str, object] = {}
-    if tls is not None:
-        cert, key, ca = tls
-        options = {"use_ssl": True, "certfile": cert, "keyfile": key, "ca": ca}
+    """A client that is not started. Does not block.
+
+    :param hosts: Kazoo's host list, with the chroot.
+    :param timeout: session timeout in seconds.
+    :param longest_pause: seconds between two rounds through all servers while none serves.
+    :param tls: PEM files of the client's certificate, its key, and the CA; None = no TLS.
+    :param read_only: may it be a server that has lost the others?
+    :raises ZKException: the installed Kazoo lacks something that is used here.
+    """
+    check()
+    cert, key, ca = tls or (None, None, None)
     return WatchedClient(
         hosts=hosts,
         timeout=timeout,
@@ -200,7 +220,10 @@ def make(
         command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
         handler=TlsHandler(),
         read_only=read_only,
-        **options,
+        use_ssl=tls is not None,
+        certfile=cert,
+        keyfile=key,
+        ca=ca,
     )
 
 
@@ -208,23 +231,7 @@ def make(
 #
 # No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent
 # is answered with the error.
-#
-# `WatchConnection.lease_until` says how long it is certain that the session lives. `WatchConnection.call` is for calls
-# from the connection thread itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue
-# is empty. A callback that makes another call then would keep it from ever being so.
 
-log = logging.getLogger(log_names.ZOOKEEPER)
-
-#: Of a packet (zookeeper.jute, ReplyHeader): xid, zxid, error. An event is one with this xid.
-_HEADER_BYTES: Final = struct.calcsize("!iqi")
-#: After it Kazoo begins anew.
-_LAST_XID: Final = 2**31 - 1
-#: Types of requests that Kazoo does not send as the others; those of its tests have none.
-_SPECIAL: Final = (None, Auth.type)
-#: Events that come so soon after the last ones are handled together, unless a thread waits for an answer. While nodes
-#: are used and released there are dozens of them, one after the other, and to wake for each costs more than the event.
-GATHER_SECONDS: Final = 0.01
-_EVENT_XID: Final = struct.pack("!i", WATCH_XID)
 #: What data raises that is not as it should be, ours or the server's.
 _MISTAKES: Final = (AttributeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, struct.error)
 
@@ -233,29 +240,21 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
 
     client: WatchedClient
-    _xid: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         #: Monotonic seconds.
-        self.lease_until = float("-inf")
+        self.lease_until = -math.inf
         self.lease_seconds = 0.0
-        #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
-        #: order of the requests.
-        self._sent: deque[tuple[float, bool]] = deque()
+        #: Number and time of each request without an answer that the leader had to see. Answers keep their order.
+        self._sent: deque[tuple[int, float]] = deque()
         #: Of what the leader answers: writes, and a question with each ping.
         self.latency = Latency()
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
-        #: What Kazoo is to handle next, if it was read as a whole.
-        self._packet: bytes | None = None
-        #: Who waits for the answer that is being handled.
-        self._answering: Any = None
         #: The server, of those that we were connected to because they only read, that has found the others again.
         self._writable: tuple[str, int] | None = None
-        #: Is among the packets that are being handled an answer that a thread may have waited for?
-        self._awaited = False
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
         self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
 
@@ -268,58 +267,15 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         return threading.get_ident() == self._thread_id
 
     def call(self, request: Any, reply: Reply) -> None:
-        """A call from the connection thread: never blocks, however many there are."""
+        """A call from the connection thread: never blocks, however many there are.
+
+        When a connection breaks, Kazoo answers the calls in its queue by errors until the queue is empty. A callback
+        that makes another call then would keep it from ever being so.
+        """
         if self.client.connected:
             self.client._call(request, reply)
         else:
             self._late_calls.append(reply)
-
-    def send_now(self, request: Any, reply: Any) -> bool:
-        """Send a call in this thread while the connection thread sleeps; that gets the answer. Does not block.
-
-        To wake it only to send would cost more than to send. But while answers are on their way it wakes anyway, and
-        the calls of a burst go out together.
-
-        :param request: can be sent. ``reply``: also one of Kazoo's.
-        :return: False = nothing was sent: that is left to the connection thread.
-        """
-        reader = self._read_sock
-        if reader is None or getattr(request, "type", None) in _SPECIAL or not reader.borrow():
-            return False
-        try:
-            connection = self._socket
-            client = self.client
-            if client._queue or client._pending or not client.connected or not connection.idle:
-                return False
-            gathers = connection.gathers_until > monotonic()
-            xid = self._xid % _LAST_XID + 1
-            try:
-                self._submit(request, 0.0, xid)
-            except _MISTAKES as error:
-                # It cannot be made a packet.
-                reply.set_exception(error)
-                return True
-            self._xid = xid
-            client._pending.append((request, reply, xid))
-            try:
-                sent: bool = connection.flush()
-            except OSError as error:
-                # The connection thread meets it, too, and reports all calls as lost.
-                connection.fail(error)
-                sent = False
-        finally:
-            reader.give_back()
-        if not sent or gathers:
-            # It goes on with the rest when there is room, and does not miss the answer.
-            self._wake()
-        return True
-
-    def _wake(self) -> None:
-        writer = self._write_sock
-        if writer is not None:
-            # It may be closed at this moment, by the connection thread itself.
-            with contextlib.suppress(OSError):
-                writer.wake()
 
     @property
     def has_died(self) -> bool:
@@ -407,7 +363,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             for name, port in client.hosts:
                 place = name.strip(), port
                 try:
-                    with self.handler.create_connection(
+                    connection = self.handler.create_connection(
                         place,
                         hostname=place[0],
                         timeout=client._session_timeout / 3000,
@@ -415,9 +371,10 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                         ca=client.ca,
                         certfile=client.certfile,
                         keyfile=client.keyfile,
-                    ) as connection:
-                        connection.sendall(b"isro")
-                        self._writable = place if connection.recv() == b"rw" else None
+                    )
+                    with contextlib.closing(connection):
+                        connection.send(b"isro")
+                        self._writable = place if connection.recv(16) == b"rw" else None
                 except (OSError, ValueError):
                     self._writable = None
                 yield self._writable
@@ -440,12 +397,12 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
         self.call(Sync(self.client.chroot or "/"), Reply())
 
-    def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
+    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
         begun = monotonic()
-        # The answer is not to wait.
-        self._socket.gathers_until = float("-inf")
-        super()._submit(request, *arguments, **options)
-        self._sent.append((begun, request.type in PASSED_ON))
+        super()._submit(request, timeout, xid)
+        # Pings have negative numbers, what begins a session has none.
+        if xid is not None and xid > 0 and request.type in PASSED_ON:
+            self._sent.append((xid, begun))
 
     def _write(self, msg: bytes, timeout: float) -> None:
         size = len(msg) - int_struct.size
@@ -455,57 +412,26 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super()._write(msg, timeout)
 
     def _read_socket(self, *arguments: Any) -> Any:
-        """Handle all packets that were read, until there is something to send.
-
-        Kazoo handles one, and looks what is to be done next: for an event that costs more than the event.
-        """
-        self._awaited = False
-        self._answering = None
-        packet = self._socket.packet()
         try:
-            while True:
-                answer = self._handle(packet, *arguments)
-                packet = None if answer or self.client._queue else self._socket.packet()
-                if packet is None:
-                    # What has come in part is waited for in another way, which calls do not end.
-                    if not (self._awaited or self.client._pending or self.client._queue or self._socket.pending()):
-                        self._socket.gathers_until = monotonic() + GATHER_SECONDS
-                    return answer
+            return super()._read_socket(*arguments)
         except _MISTAKES as error:
             # The next connection may be better.
-            answering, pending = self._answering, self.client._pending
-            if answering is not None and not (pending and pending[0][1] is answering):
-                # Kazoo has forgotten who waits for it.
-                answering.set_exception(ConnectionLoss())
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
 
-    def _handle(self, packet: bytes | None, *arguments: Any) -> Any:
-        """:param packet: without its length; None = it has not been read as a whole."""
-        if packet is not None and packet.startswith(_EVENT_XID):
-            return self._read_watch_event(packet, _HEADER_BYTES)
-        self._packet = packet
+    def _read_response(self, header: Any, *arguments: Any) -> Any:
+        if self._sent and self._sent[0][0] == header.xid:
+            _, sent = self._sent.popleft()
+            self.latency.add(monotonic() - sent)
+            self.lease_until = max(self.lease_until, sent + self.lease_seconds)
         pending = self.client._pending
-        # Caches read many znodes at once, and have nothing to ask after that. Others may, and soon.
-        if pending and not isinstance(pending[0][0], MultiRead):
-            self._awaited = True
-        self._answering = pending[0][1] if pending else None
-        answer = super()._read_socket(*arguments)
-        self._answering = None
-        return answer
-
-    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
-        buffer, self._packet = self._packet, None
-        if buffer is None:
-            header, buffer, offset = super()._read_header(timeout)
-        else:
-            # Kazoo would read the length and the rest, each with a look whether it must wait.
-            header, offset = ReplyHeader.deserialize(buffer, 0)
-        if header.xid != WATCH_XID and self._sent:
-            sent, passed_on = self._sent.popleft()
-            if passed_on:
-                self.latency.add(monotonic() - sent)
-                self.lease_until = max(self.lease_until, sent + self.lease_seconds)
-        return header, buffer, offset
+        answering = pending[0][1] if pending else None
+        try:
+            return super()._read_response(header, *arguments)
+        except _MISTAKES:
+            if answering is not None:
+                # Kazoo has forgotten who waits for it.
+                answering.set_exception(ConnectionLoss())
+            raise
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         watch, _ = Watch.deserialize(buffer, offset)
@@ -524,6 +450,264 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             if watch.path not in self.client._data_watchers and watch.path not in self.client._child_watchers:
                 return
         super()._read_watch_event(buffer, offset)
+
+
+# How Kazoo connects, wakes its connection thread, and waits: its interface for handlers.
+#
+# Kazoo 2.11 forgets to close the socket of an attempt over TLS that fails, so every attempt while ZooKeeper is down
+# costs a file descriptor until the garbage collector comes. It reads the system's certificates each time, and trusts
+# them. It waits for a silent server as long as the session lives, so that the session is over before the next one is
+# tried. And it makes an epoll object for each wait, and waits for data that TLS has read already.
+
+
+class WakeReader:
+    """The connection thread's end of what wakes it.
+
+    For each request Kazoo sends a byte through a pair of sockets. Such a pair holds some 280 bytes: a thread that sends
+    one more waits until the connection thread has read some, which that thread itself can never do. So bytes are
+    counted, and one goes through the sockets only if the connection thread sleeps.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        #: One for each byte that was sent and not read; operations of a deque are atomic.
+        self.sent: deque[None] = deque()
+        #: Is the connection thread about to wait for sockets, or waiting? It looks at ``sent`` after setting this.
+        self.asleep = False
+
+    def readable(self) -> bool:
+        """Was a byte sent?"""
+        return bool(self.sent)
+
+    def recv(self, buflen: int = 1, flags: int = 0) -> bytes:
+        """Reads one byte. :raises BlockingIOError: none was sent."""
+        try:
+            self.sent.popleft()
+        except IndexError:
+            raise BlockingIOError("nothing was sent") from None
+        return b"\0"
+
+    def drain(self) -> None:
+        """Take what came through the socket. Does not block."""
+        with contextlib.suppress(BlockingIOError):
+            self._socket.recv(4096)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class WakeWriter:
+    """The end of all other threads."""
+
+    def __init__(self, connection: socket.socket, reader: WakeReader) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._reader = reader
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        """Sends one byte; does not block. :raises OSError: it is closed."""
+        if self._socket.fileno() < 0:
+            raise OSError("closed")
+        self._reader.sent.append(None)
+        if self._reader.asleep:
+            self._reader.asleep = False
+            # A full socket wakes it all the same.
+            with contextlib.suppress(BlockingIOError):
+                self._socket.send(b"\0")
+        return 1
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+#: So much is read at once.
+READ_BYTES: Final = 65_536
+
+
+class BufferedSocket:
+    """A connection that reads what has come at once; for one thread.
+
+    Kazoo reads the length of a packet, then the packet, and waits before each. Packets come in groups. And a TLS record
+    that has come in part is nothing to read.
+
+    :param connection: is connected.
+    :param timeout: seconds for which `send` waits for room.
+    """
+
+    def __init__(self, connection: socket.socket, timeout: float) -> None:
+        self._socket = connection
+        self._timeout = timeout
+        #: What was read, and is not asked for yet. `_position`: where it begins.
+        self._data = b""
+        self._position = 0
+        #: Why nothing more can be read: b"" = the other end closed the connection.
+        self._end: bytes | Exception | None = None
+
+    def readable(self) -> bool:
+        """Does `recv` return, or raise, something without asking the system?"""
+        return self._position < len(self._data) or self._end is not None
+
+    def pending(self) -> int:
+        """Bytes that can be read without asking the system: Kazoo waits for others only."""
+        return len(self._data) - self._position
+
+    def recv(self, buflen: int, flags: int = 0) -> bytes:
+        """:raises ssl.SSLWantReadError: nothing has come (the name under which Kazoo knows this)."""
+        if not self.readable():
+            self.fill()
+        begin, self._position = self._position, min(self._position + buflen, len(self._data))
+        if begin < self._position:
+            return self._data[begin : self._position]
+        if self._end is None:
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing to read")
+        if isinstance(self._end, Exception):
+            raise self._end
+        return self._end
+
+    def fill(self) -> None:
+        """Take what has come. Blocks only if the socket does. An error is kept until what came before it is read."""
+        parts = [self._data[self._position :]]
+        try:
+            # A call returns one record of TLS.
+            while sum(map(len, parts)) < READ_BYTES:
+                received = self._socket.recv(READ_BYTES)
+                parts.append(received)
+                if not received:
+                    self._end = b""
+                    break
+                if self._socket.gettimeout() != 0:
+                    break
+        except (BlockingIOError, ssl.SSLWantReadError):
+            # That was all.
+            self._end = None
+        except OSError as error:
+            self._end = error
+        self._data, self._position = b"".join(parts), 0
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        """Sends all. Waits for room. Raises OSError."""
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[self._socket.send(left) :]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                poll = select.poll()
+                poll.register(self._socket, select.POLLOUT)
+                if not poll.poll(_milliseconds(self._timeout)):
+                    raise TimeoutError("the server takes nothing any more") from None
+        return len(data)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def setblocking(self, flag: bool) -> None:
+        self._socket.setblocking(bool(flag))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _milliseconds(seconds: float) -> int | None:
+    """For poll(). None = without an end."""
+    return None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
+
+
+@functools.lru_cache(maxsize=8)
+def _context(ca: str, certfile: str, keyfile: str, _changed: tuple[float, ...]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As in earlier releases: whoever has a certificate of this CA is ZooKeeper, whatever its name. So it has to be
+    # this CA alone: Kazoo takes those of the system too, and thereby the certificate of anybody's web server.
+    context.check_hostname = False
+    context.load_verify_locations(ca)
+    context.load_cert_chain(certfile=certfile, keyfile=keyfile)
+    return context
+
+
+class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Used by Kazoo to connect, to wake its connection thread, and to wait; the rest is Kazoo's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: How many servers there are: each has its share of the time in which one must be found.
+        self.servers = 1
+        #: How far the last attempt to connect came.
+        self.stage = ConnectStep.CONNECT
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Have a watch function called in Kazoo's thread, by which waiting for locks ends, too. Does not block."""
+
+        def call() -> None:
+            # It may be a driver's: not even its sys.exit() ends the thread.
+            with Guard(log, "Error in a function that watches ZooKeeper"):
+                callback.func(*callback.args)
+
+        self.callback_queue.put(call)
+
+    def create_socket_pair(self) -> tuple[WakeReader, WakeWriter]:
+        ours, theirs = socket.socketpair()
+        reader = WakeReader(ours)
+        return reader, WakeWriter(theirs, reader)
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[object], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[object]]:
+        """As select() of the system. Data that were read and not asked for yet are waited for no more. Raises OSError.
+
+        :param readers: a `BufferedSocket`, and maybe a `WakeReader`.
+        :param writers: a `BufferedSocket`, which waits itself.
+        :param timeout: seconds; None = without an end.
+        """
+        deadline = math.inf if timeout is None else monotonic() + timeout
+        connection, wake = (*readers, None, None)[:2]
+        if connection is not None and not connection.readable():
+            self._wait(connection, wake, deadline)
+        return [each for each in readers if each.readable()], list(writers), []
+
+    def _wait(self, connection: BufferedSocket, wake: WakeReader | None, deadline: float) -> None:
+        """Wait until there is something to read, and take what the system has."""
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        if wake is not None:
+            poll.register(wake, select.POLLIN)
+        while True:
+            if wake is not None:
+                wake.asleep = True
+            # A call may have come just before.
+            now = wake is not None and wake.readable()
+            found = poll.poll(0 if now else _milliseconds(deadline - monotonic()))
+            if wake is not None:
+                wake.asleep = False
+            for number, _ in found:
+                if wake is not None and number == wake.fileno():
+                    wake.drain()
+                else:
+                    connection.fill()
+            if connection.readable() or (wake is not None and wake.readable()) or monotonic() >= deadline:
+                return
+
+    def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:
+        """Connect to one server; blocks. Raises OSError."""
+        timeout = options["timeout"] / self.servers
+        self.stage = ConnectStep.CONNECT
+        connection = socket.create_connection(address, timeout)
+        with OnError(lambda _: connection.close()):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if options.get("use_ssl"):
+                self.stage = ConnectStep.TLS_FILES
+                files = (options["ca"], options["certfile"], options["keyfile"])
+                # A certificate that was renewed is taken with the next connection.
+                context = _context(*files, tuple(os.stat(name).st_mtime for name in files))
+                self.stage = ConnectStep.HANDSHAKE
+                try:
+                    connection = context.wrap_socket(connection, server_hostname=options.get("hostname"))
+                except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+                    raise ConnectionResetError("connection closed during the TLS handshake") from None
+        self.stage = ConnectStep.SESSION
+        return BufferedSocket(connection, timeout)
 
 
 # What is asked of ZooKeeper, as the packets that Kazoo sends.
@@ -622,15 +806,6 @@ class MultiRead(NamedTuple):
         return results
 
 
-class MultiWrite(Transaction):  # type: ignore[misc]
-    """Kazoo's transaction, put together in half the time."""
-
-    __slots__ = ()
-
-    def serialize(self) -> bytes:
-        return _joined(self.operations)
-
-
 class Operations:
     """Makes operations. What they are made of is of no concern to the caller: it passes them on.
 
@@ -673,7 +848,7 @@ class Operations:
 
     def transaction(self, operations: list[Any]) -> Any:
         """All or none of some writes and checks; answered by a list of results."""
-        return MultiWrite(operations)
+        return Transaction(operations)
 
     def reads(self, operations: list[Any]) -> Any:
         """Some of `get` and `children` in one packet, each for itself; see `MultiRead`."""
@@ -707,3 +882,78 @@ class KazooLog(_Adapter):
         """Log a warning, or what is less than one."""
         attempt = str(msg).startswith(ATTEMPTS) and not self._connected()
         self.log(logging.DEBUG if attempt else logging.WARNING, msg, *args, **kwargs)
+
+
+# Does the installed Kazoo have what is used of its inside?
+
+#: Methods that ours call or replace, each with the number of its arguments.
+_METHODS: Final = (
+    (KazooClient, {"_call": 2, "_session_callback": 1, "unchroot": 1}),
+    (
+        SequentialThreadingHandler,
+        {"select": 4, "create_connection": 1, "dispatch_callback": 1, "create_socket_pair": 0},
+    ),
+    (
+        ConnectionHandler,
+        {
+            "zk_loop": 0,
+            "_connect": 3,
+            "_connect_loop": 1,
+            "_expand_client_hosts": 0,
+            "_invoke": 3,
+            "_read_response": 3,
+            "_read_socket": 1,
+            "_read_watch_event": 2,
+            "_send_ping": 1,
+            "_send_request": 2,
+            "_server_pinger": 0,
+            "_submit": 3,
+            "_write": 2,
+        },
+    ),
+)
+#: What a client has before it is started, what its connection has, and a lock of it before it is taken.
+_CLIENT_FIELDS: Final = (
+    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
+    *("_session_timeout", "_stopped", "ca", "certfile", "chroot", "connected", "hosts", "keyfile"),
+    *("randomize_hosts", "state", "use_ssl"),
+)
+_CONNECTION_FIELDS: Final = ("_connection_routine", "_read_sock", "handler", "logger")
+_LOCK_FIELDS: Final = ("create_path", "node")
+
+
+def missing() -> list[str]:
+    """What is used of Kazoo's inside and is not there."""
+    lacking = [
+        f"{owner.__name__}.{method}"
+        for owner, methods in _METHODS
+        for method, count in methods.items()
+        if not _accepts(owner, method, count)
+    ]
+    client = KazooClient()
+    for name, thing, fields in (
+        ("KazooClient", client, _CLIENT_FIELDS),
+        ("ConnectionHandler", getattr(client, "_connection", None), _CONNECTION_FIELDS),
+        ("Lock", client.Lock("/lock"), _LOCK_FIELDS),
+    ):
+        lacking += [f"{name}.{field}" for field in fields if not hasattr(thing, field)]
+    return lacking
+
+
+def _accepts(owner: Any, method: str, count: int) -> bool:
+    """Can a method be called with so many arguments?"""
+    try:
+        inspect.signature(getattr(owner, method)).bind(owner, *range(count))
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+@functools.cache
+def check() -> None:
+    """:raises ZKException: something is missing; the text names it."""
+    lacking = missing()
+    if lacking:
+        raise ZKException(
+            f"Kazoo cannot be used, it lacks {', '.join(lacking)}; install a release that requirements.txt allows"
+        )
