@@ -19,7 +19,6 @@ from typing import (
     ClassVar,
     Final,
     NamedTuple,
-    Protocol,
     Self,
     TypeVar,
     Union,
@@ -34,11 +33,19 @@ from nodepool.model import states
 from nodepool.model.states import ImpossibleState
 
 
-class HeldLock(Protocol):
-    """What a record knows of a lock that is held on it. Implemented in ``nodepool.zk.locks``."""
+class ZkLock(NamedTuple):
+    """A lock that is held (``nodepool.zk.locks``).
 
-    @property
-    def path(self) -> str: ...
+    :param path: lock directory.
+    :param contender: path of our contender znode; the lock is held as long as it exists.
+    :param epoch: ``session_epoch`` of the client in the session that it was taken in.
+    :param ephemeral: does it end with that session?
+    """
+
+    path: str
+    contender: str
+    epoch: int
+    ephemeral: bool = True
 
 
 class InvalidRecord(ValueError):
@@ -123,7 +130,7 @@ class Record:
 
     def __init__(self, id: str | None = None) -> None:
         self.id = id
-        self.lock: HeldLock | None = None
+        self.lock: ZkLock | None = None
         self.version: int | None = None
         self.mzxid = 0
         self._state = self.STATES[0]
