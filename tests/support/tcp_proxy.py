@@ -133,6 +133,8 @@ class TcpProxy:
         task = self._loop.create_task(self._serve(client))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        # It may be cancelled before it begins.
+        task.add_done_callback(lambda _: client.close())
 
     async def _serve(self, client: socket.socket) -> None:
         """Forwards both ways until either side ends."""

@@ -131,9 +131,9 @@ def test_certain_session(make_client: Callable[..., ZooKeeperClient], proxy: Tcp
     wait_for("it is certain again", lambda: client.session_is_certain(client.session_epoch))
 
 
-def test_calls_of_many_threads(client: ZooKeeperClient, znodes: PoolZnodes) -> None:
+def test_calls_of_many_threads(make_client: Callable[..., ZooKeeperClient], znodes: PoolZnodes) -> None:
     """Each gets the answer to its own call. A callback may make any number of calls meanwhile: nothing blocks."""
-    kazoo = client.kazoo
+    kazoo = make_client(timeout=60.0).kazoo
     znodes.kazoo.create("/here", b"")
     left = threading.Semaphore(0)
 

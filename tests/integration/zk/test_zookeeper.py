@@ -78,6 +78,26 @@ def test_life_of_a_node(zk: ZooKeeper, znodes: PoolZnodes, competitor: Competito
         assert zk.getNodes() == []
 
 
+def test_lock_of_an_operator(zk: ZooKeeper, znodes: PoolZnodes) -> None:
+    """The node is read under the lock: what changed meanwhile is not overwritten. One that is gone leaves nothing."""
+    seen = zk_module.Node("small")
+    zk.storeNode(seen)
+    znodes.change_node(seen.key, state="used")
+    zk_module.take(zk, seen, 1.0, "alice")
+    assert (seen.state, zk.getNodeLockContenders(seen.key)) == ("used", ["alice"])
+    other = zk.getNode(seen.key)
+    assert other is not None
+    with pytest.raises(ZKLockException):
+        zk_module.take(zk, other, 0.01, "bob")
+    for _ in range(2):
+        zk_module.give_back(zk, seen)
+        assert zk.getNodeLockContenders(seen.key) == []
+    znodes.vanish(seen.key)
+    with pytest.raises(ZKConflict):
+        zk_module.take(zk, other, 1.0, "bob")
+    assert zk.getNodes() == []
+
+
 def test_life_of_a_request(zk: ZooKeeper) -> None:
     default, request = zk_module.NodeRequest(), zk_module.NodeRequest()
     zk.storeNodeRequest(default)

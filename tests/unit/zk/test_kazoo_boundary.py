@@ -15,7 +15,10 @@ WIRE = Path("zk/wire.py")
 #: The only file outside that imports `nodepool.zk.wire`.
 FACTORY = Path("zk/client.py")
 #: What the rest of `nodepool.zk` imports of Kazoo. These are documented, and older than anything that we support.
-PUBLIC = {"kazoo.exceptions", "kazoo.retry.RetryFailedError", "kazoo.client.KazooState"}
+PUBLIC = {
+    *("kazoo.exceptions", "kazoo.retry.RetryFailedError", "kazoo.client.KazooState"),
+    "kazoo.handlers.threading.SequentialThreadingHandler",
+}
 #: Names under which a client of Kazoo, or what belongs to one, goes in our code.
 KAZOO_NAMES = {"kazoo", "_kazoo", "lock"}
 OWN_NAMES = {"self", "cls", "super"}
