@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from nodepool.exceptions import ZKLockException, ZKLockTimeout
 from nodepool.zk import locks
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import Election, LockOwners, ZkLock
+from nodepool.zk.reply import Reply
 from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
@@ -132,6 +134,23 @@ def test_place_of_which_our_server_has_not_heard_yet(
     caught_up.clear()
     locks.leave(client, prefix)
     assert znodes.children(DIR) == []
+
+
+def test_contender_that_goes_while_it_is_given_back(
+    client: ZooKeeperClient, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not looked for any more."""
+    path = znodes.kazoo.create(f"{DIR}/ours__lock__", sequence=True, makepath=True)
+    call, delete = client.kazoo.call, client.kazoo.operations.delete("/any")
+
+    def too_late(request: Any, reply: Reply) -> Reply:
+        if isinstance(request, type(delete)):
+            znodes.kazoo.delete(path)
+        return call(request, reply)
+
+    monkeypatch.setattr(client.kazoo, "call", too_late)
+    client.orphans.add(f"{DIR}/ours__lock__")
+    wait_for("nothing is looked for any more", lambda: not client.orphans)
 
 
 # -- who holds the lock of a node
