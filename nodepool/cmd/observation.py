@@ -34,7 +34,7 @@ def observe(zk: ZooKeeper, name: str | None) -> Observed:
     from nodepool.zk.images import builder_status, read_images
     from nodepool.zk.maintenance_store import MaintenanceStore
 
-    registered = components.read_pools_at_once(zk.client)
+    registered = components.read_pools(zk.client)
     requests = {request.key: request for request in zk.nodeRequestIterator()}
     nodes = _nodes(zk, name, requests, registered)
     launchers = status.read_launchers(zk.client)

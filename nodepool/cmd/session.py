@@ -66,8 +66,8 @@ def connect(settings: ZooKeeperSettings) -> Iterator[ZooKeeper]:
     :raises ZKException: there is no connection; the text has a sentence with the cause for each server.
     :raises ConfigError: a TLS file cannot be used.
     """
-    from nodepool.config.zookeeper import refuse_bad_tls_files
-    from nodepool.zk.client import ZooKeeperClient, connection_string
+    from nodepool.config.zookeeper import connection_string, refuse_bad_tls_files
+    from nodepool.zk.client import ZooKeeperClient
     from nodepool.zk.zookeeper import ZooKeeper
 
     if not settings.zookeeper_servers:

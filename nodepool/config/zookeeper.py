@@ -7,7 +7,7 @@ First the settings, then the check of the files that ``zookeeper-tls`` names.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from nodepool.config.marks import Document
@@ -34,6 +34,25 @@ class ZooKeeperServer(ConfigValue):
 
     def __repr__(self) -> str:
         return f"<ZooKeeperServer {self.host}:{self.port}{self.chroot or ''}>"
+
+
+def connection_string(servers: Iterable[ZooKeeperServer]) -> str:
+    """Kazoo's host list (reference/configuration 2): ``host:port`` by commas, IPv6 in brackets, then the chroot.
+
+    Kazoo takes all that follows the first slash for the chroot, so it is named once, at the end.
+
+    :raises ConfigError: servers with different chroots. One without a chroot has that of the others.
+    """
+    parts = []
+    chroots = set()
+    for server in servers:
+        host = f"[{server.host}]" if ":" in server.host and not server.host.startswith("[") else server.host
+        parts.append(f"{host}:{server.port}")
+        if chroot := (server.chroot or "").strip("/"):
+            chroots.add(f"/{chroot}")
+    if len(chroots) > 1:
+        raise ConfigError(f"zookeeper-servers: all servers must have the same chroot, not {', '.join(sorted(chroots))}")
+    return ",".join(parts) + "".join(chroots)
 
 
 class ZooKeeperSettings(ConfigValue):

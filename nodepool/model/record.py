@@ -33,6 +33,21 @@ from nodepool.model import states
 from nodepool.model.states import ImpossibleState
 
 
+class ZkLock(NamedTuple):
+    """A lock that is held (``nodepool.zk.locks``).
+
+    :param path: lock directory.
+    :param contender: path of our contender znode; the lock is held as long as it exists.
+    :param epoch: ``session_epoch`` of the client in the session that it was taken in.
+    :param ephemeral: does it end with that session?
+    """
+
+    path: str
+    contender: str
+    epoch: int
+    ephemeral: bool = True
+
+
 class InvalidRecord(ValueError):
     """The data is valid JSON, but not a record of this kind."""
 
@@ -115,8 +130,7 @@ class Record:
 
     def __init__(self, id: str | None = None) -> None:
         self.id = id
-        #: A `nodepool.zk.locks.ZkLock`.
-        self.lock: Any = None
+        self.lock: ZkLock | None = None
         self.version: int | None = None
         self.mzxid = 0
         self._state = self.STATES[0]

@@ -22,7 +22,7 @@ from inotify_simple import INotify, flags
 from nodepool import log_names
 from nodepool.clock import monotonic, sleep
 from nodepool.config.loader import ConfigSource
-from nodepool.config.zookeeper import refuse_bad_tls_files
+from nodepool.config.zookeeper import connection_string, refuse_bad_tls_files
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.guard import Guard
@@ -31,7 +31,7 @@ from nodepool.runtime.reload import Configuration
 from nodepool.tracing import spans
 from nodepool.tracing.sending import Exporter
 from nodepool.version import release_string
-from nodepool.zk.client import ZooKeeperClient, connection_string
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.transactions import ensure_path
 

@@ -177,7 +177,7 @@ class MemoryRequestStore(RequestStore):
     def get(self, request_id: str) -> NodeRequest | None:
         return self.table.get(request_id)
 
-    def iterate(self) -> Iterator[NodeRequest]:
+    def iterate(self, wanted: object = None) -> Iterator[NodeRequest]:
         for request_id in self.ids():
             request = self.get(request_id)
             if request is not None:

@@ -30,7 +30,7 @@ from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, i
 
 
 class NodepoolCache:
-    """Follows ZooKeeper and our own writes. It is the `WriteObserver` of every transaction."""
+    """Follows ZooKeeper and our own writes. Each transaction tells it what is written."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
         self.nodes: LockedRecordCache[Node] = LockedRecordCache(client, paths.NODES, Node.from_dict)
@@ -57,7 +57,7 @@ class NodepoolCache:
         """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""
         return all([self.nodes.wait_settled(timeout), self.requests.wait_settled(timeout)])
 
-    # -- WriteObserver --
+    # -- our own writes: announced before they are sent, settled in the connection thread --
 
     def expect(self, record: Record) -> None:
         if record.id is not None:

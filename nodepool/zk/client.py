@@ -10,24 +10,24 @@ import contextlib
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.client import KazooState
 from kazoo.exceptions import ConfigurationError, KazooException, NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.guard import Guard
-from nodepool.zk import connect_failure, wire
+from nodepool.zk import connect_failure
 from nodepool.zk.connect_failure import TlsFiles
 from nodepool.zk.reply import Reply, WatchFunction
 
 if TYPE_CHECKING:
     from nodepool.zk.reply import Latency
-    from nodepool.zk.wire.watched_client import WatchedClient
+    from nodepool.zk.wire import WatchedClient
 
 RETRY_LOG_SECONDS: Final = 10.0
 #: `ZooKeeperClient.connect` looks so often whether there is anything to tell while it waits without an end, in seconds,
@@ -39,37 +39,10 @@ LOOK_SECONDS: Final = 0.2
 SessionListener = Callable[[str], None]
 
 
-class ServerAddress(Protocol):
-    """One entry of ``zookeeper-servers``."""
-
-    host: str
-    port: int
-    chroot: str | None
-
-
-def connection_string(servers: Iterable[ServerAddress]) -> str:
-    """Kazoo's host list (reference/configuration 2): ``host:port`` by commas, IPv6 in brackets, then the chroot.
-
-    Kazoo takes all that follows the first slash for the chroot, so it is named once, at the end.
-
-    :raises ConfigError: servers with different chroots. One without a chroot has that of the others.
-    """
-    parts = []
-    chroots = set()
-    for server in servers:
-        host = f"[{server.host}]" if ":" in server.host and not server.host.startswith("[") else server.host
-        parts.append(f"{host}:{server.port}")
-        if chroot := (server.chroot or "").strip("/"):
-            chroots.add(f"/{chroot}")
-    if len(chroots) > 1:
-        raise ConfigError(f"zookeeper-servers: all servers must have the same chroot, not {', '.join(sorted(chroots))}")
-    return ",".join(parts) + "".join(chroots)
-
-
 class ZooKeeperClient:
     """Connects, stays connected, and notifies listeners of the session.
 
-    :param hosts: see `connection_string`.
+    :param hosts: Kazoo's host list, ``nodepool.config.zookeeper.connection_string``.
     :param read_only: be content with a server that has lost the others. The order is that of 11.0.0, for drivers.
     :param timeout: session timeout in seconds.
     :param tls_cert: PEM file of the client certificate, ``tls_key`` its key, ``tls_ca`` the CA. All or none.
@@ -257,6 +230,9 @@ class ZooKeeperClient:
                     pass
         elif any(self.tls_files):
             raise ZKConnectionError("zookeeper-tls needs cert, key and ca")
+        # Not before it is needed: with another Kazoo the import is what fails.
+        from nodepool.zk import wire
+
         return wire.make_client(
             self.hosts,
             timeout=self.timeout,

@@ -7,7 +7,8 @@ import contextlib
 import json
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
@@ -124,44 +125,29 @@ class Registration:
             self._path = None
 
 
+C = TypeVar("C")
+
+
+def _read(client: ZooKeeperClient, kind: str, make: Callable[[dict[str, Any], str], C]) -> list[C]:
+    """The entries of a kind, read now; bad ones are logged and skipped."""
+    root, found = f"{paths.COMPONENTS}/{kind}", []
+    for name, _, data in _entries(client, root):
+        try:
+            found.append(make(paths.decode(data), name))
+        except InvalidRecord as problem:
+            Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
+    return found
+
+
 def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
-    """All registered pools, read now; bad entries are logged and skipped."""
-    root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
-    found = [_pool(root, name, data) for name, _, data in _entries(client, root)]
-    return [pool for pool in found if pool is not None]
+    """All registered pools. Blocks for two round trips. Raises ZKException, also when the connection is lost."""
+    return _read(client, PoolComponent.kind, PoolComponent.from_dict)
 
 
 def read_launchers(client: ZooKeeperClient) -> list[LauncherComponent]:
-    """All registered launchers by host, read now; bad entries are logged and skipped."""
-    root = f"{paths.COMPONENTS}/{LauncherComponent.kind}"
-    launchers = []
-    for name, _, data in _entries(client, root):
-        try:
-            launchers.append(LauncherComponent.from_dict(paths.decode(data)))
-        except InvalidRecord as problem:
-            Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
+    """All registered launchers by host, as `read_pools`."""
+    launchers = _read(client, LauncherComponent.kind, lambda data, _: LauncherComponent.from_dict(data))
     return sorted(launchers, key=lambda launcher: launcher.hostname)
-
-
-def read_pools_at_once(client: ZooKeeperClient) -> list[PoolComponent]:
-    """The same in two round trips, however many there are. Raises ZKException when the connection is lost."""
-    root = f"{paths.COMPONENTS}/{PoolComponent.kind}"
-    names = transactions.children(client, root)
-    pools = []
-    for name, found in zip(names, transactions.read_data(client, [f"{root}/{name}" for name in names]), strict=True):
-        pool = None if found is None else _pool(root, name, found[0])
-        if pool is not None:
-            pools.append(pool)
-    return pools
-
-
-def _pool(root: str, name: str, data: bytes) -> PoolComponent | None:
-    """None = it is none, which is logged."""
-    try:
-        return PoolComponent.from_dict(paths.decode(data), name)
-    except InvalidRecord as problem:
-        Registration.log.error("Ignoring %s/%s: %s", root, name, problem)
-        return None
 
 
 def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:
@@ -177,16 +163,12 @@ def read_hosts(client: ZooKeeperClient, kind: str) -> list[str]:
 
 def system_model_api(client: ZooKeeperClient) -> int | None:
     """The lowest ``model_api`` of all registered components, or None if there are none."""
-    levels = []
-    for kind in ("launcher", "pool", "builder"):
-        for name, _, data in _entries(client, f"{paths.COMPONENTS}/{kind}"):
-            try:
-                level = entry_model_api(data)
-            except InvalidRecord as problem:
-                Registration.log.error("Ignoring %s/%s/%s: %s", paths.COMPONENTS, kind, name, problem)
-                continue
-            if level is not None:
-                levels.append(level)
+    levels = [
+        level
+        for kind in ("launcher", "pool", "builder")
+        for level in _read(client, kind, lambda data, _: data.get("model_api", 0))
+        if isinstance(level, int) and not isinstance(level, bool)
+    ]
     return min(levels, default=None)
 
 
@@ -195,12 +177,6 @@ def check_model_api(client: ZooKeeperClient) -> None:
     level = system_model_api(client)
     if level is not None and level > MODEL_API:
         raise ZKException(f"this release speaks model API {MODEL_API}, but the running system needs at least {level}")
-
-
-def entry_model_api(data: bytes) -> int | None:
-    """The data model that a component speaks; None = it says something else. Raises InvalidRecord."""
-    level = paths.decode(data).get("model_api", 0)
-    return level if isinstance(level, int) and not isinstance(level, bool) else None
 
 
 def entry_id(data: bytes) -> Any:
@@ -212,27 +188,15 @@ def entry_id(data: bytes) -> Any:
 
 
 def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, Any, bytes]]:
-    kazoo = client.kazoo
-    found = []
-    try:
-        for name in kazoo.retry(kazoo.get_children, root):
-            try:
-                data, stat = kazoo.retry(kazoo.get, f"{root}/{name}")
-                found.append((name, stat, data))
-            except NoNodeError:
-                continue
-    except NoNodeError:
-        return []
-    except KazooException as error:
-        raise translate(error) from None
-    return found
+    """Name, stat and data of each, in two round trips."""
+    names = transactions.children(client, root)
+    answers = transactions.read_data(client, [f"{root}/{name}" for name in names])
+    return [(name, found[1], found[0]) for name, found in zip(names, answers, strict=True) if found is not None]
 
 
 if not TYPE_CHECKING:
     # Drivers written for 11.0.0 import these from here.
     __getattr__ = late_names(
         __name__,
-        {
-            "COMPONENT_REGISTRY": "nodepool.compat.modules",
-        },
+        {"COMPONENT_REGISTRY": "nodepool.compat.modules"},
     )

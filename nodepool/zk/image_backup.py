@@ -191,11 +191,9 @@ def _write(client: ZooKeeperClient, path: str, data: bytes, version: int) -> Non
 
 def _use_up_numbers(client: ZooKeeperClient, parent: str, highest: int) -> None:
     """ZooKeeper counts the children that were ever made: make and remove some until it is past the highest number."""
-    kazoo = client.kazoo
     ensure_path(client, parent)
     while True:
-        with translated():
-            stat = kazoo.retry(kazoo.exists, parent)
+        stat = transactions.stat_of(client, parent)
         # ZooKeeper tells creations and deletions together.
         made = (stat.cversion + stat.numChildren) // 2
         if made > highest:

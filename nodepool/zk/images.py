@@ -130,9 +130,7 @@ class ImageReader:
 
     def _stat(self, path: str) -> Any:
         """Kazoo's; None = there is no such znode."""
-        kazoo = self._client.kazoo
-        with translated():
-            return kazoo.retry(kazoo.exists, path)
+        return transactions.stat_of(self._client, path)
 
     def _records(self, wanted: Iterator[str] | list[str]) -> Iterator[ImageBuild | ImageUpload]:
         """The readable ones of these, many read in a packet."""
@@ -437,9 +435,7 @@ class ImageStore(ImageReader):
 
     def _remove(self, path: str) -> None:
         """Delete a znode with all below; one that is gone is fine."""
-        kazoo = self._client.kazoo
-        with translated(), contextlib.suppress(NoNodeError):
-            kazoo.retry(kazoo.delete, path, recursive=True)
+        transactions.remove(self._client, path, recursive=True)
 
 
 # All images, and what builders do now, for commands. They are read directly, not from a cache.

@@ -7,6 +7,7 @@ in one cloud project, whose providers have the same name, know their things apar
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from nodepool.exceptions import ZKConflict, ZKException
 from nodepool.model.record import InvalidRecord
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import ensure_path, translated
+from nodepool.zk.transactions import ensure_path, read_one, translated
 
 #: Hexadecimal digits of an id: a value of labels of every cloud.
 DIGITS: Final = 16
@@ -45,11 +46,8 @@ def is_id(text: Any) -> bool:
 
 def read(client: ZooKeeperClient) -> Installation | None:
     """What is stored; None = nothing yet. Blocks for a round trip. Raises ZKException, also for what is no record."""
-    with translated():
-        try:
-            return _decode(client.kazoo.get(paths.INSTALLATION)[0])
-        except NoNodeError:
-            return None
+    found = read_one(client, paths.INSTALLATION)
+    return None if found is None else _decode(found[0])
 
 
 def get(client: ZooKeeperClient) -> Installation:
@@ -64,26 +62,19 @@ def adopt(client: ZooKeeperClient, ids: tuple[str, ...]) -> Installation:
     """
     kazoo = client.kazoo
     for _ in range(ATTEMPTS):
-        with translated():
-            try:
-                data, stat = kazoo.get(paths.INSTALLATION)
-            except NoNodeError:
+        with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
+            found = read_one(client, paths.INSTALLATION)
+            if found is None:
                 ensure_path(client, paths.INSTALLATION.rpartition("/")[0])
                 made = Installation((*ids, uuid.uuid4().hex[:DIGITS])[0], ids[1:])
-                try:
-                    kazoo.create(paths.INSTALLATION, _encode(made))
-                except (NodeExistsError, NoNodeError):
-                    continue
+                kazoo.create(paths.INSTALLATION, _encode(made))
                 return made
-            before = _decode(data)
+            before = _decode(found[0])
             new = [one for one in ids if one not in before.ids]
             if not new:
                 return before
             made = Installation(before.id, (*before.adopted, *new))
-            try:
-                kazoo.set(paths.INSTALLATION, _encode(made), version=stat.version)
-            except (BadVersionError, NoNodeError):
-                continue
+            kazoo.set(paths.INSTALLATION, _encode(made), version=found[1].version)
             return made
     raise ZKConflict(f"{paths.INSTALLATION}: others write it, too")
 

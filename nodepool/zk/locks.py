@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
@@ -17,25 +16,10 @@ from kazoo.exceptions import KazooException, LockTimeout, NoNodeError
 from nodepool import log_names
 from nodepool.exceptions import ZKConnectionError, ZKException, ZKLockException, ZKLockTimeout
 from nodepool.model.record import InvalidRecord
+from nodepool.model.record import ZkLock as ZkLock
 from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import SessionLost, Transaction, translate
-
-
-@dataclass(frozen=True)
-class ZkLock:
-    """A lock that is held.
-
-    :param path: lock directory.
-    :param contender: path of our contender znode; the lock is held as long as it exists.
-    :param epoch: `ZooKeeperClient.session_epoch` of the session that it was taken in.
-    :param ephemeral: does it end with that session?
-    """
-
-    path: str
-    contender: str
-    epoch: int
-    ephemeral: bool = True
+from nodepool.zk.transactions import SessionLost, Transaction, translate, translated
 
 
 def contender_prefix(lock_dir: str) -> str:
@@ -97,12 +81,10 @@ def join(client: ZooKeeperClient, lock_dir: str, prefix: str, identifier: str) -
     :raises ZKConflict: the lock directory does not exist. ZKConnectionError: no connection, or no answer.
     """
     epoch = client.session_epoch
-    try:
+    with translated():
         path = _joined(client, lock_dir, prefix)
         if path is None:
             path = client.kazoo.create(prefix, identifier.encode(), ephemeral=True, sequence=True)
-    except KazooException as error:
-        raise translate(error) from None
     place = ZkLock(lock_dir, path, epoch)
     if client.session_epoch != epoch:
         release(client, place)
@@ -142,16 +124,9 @@ def contenders(client: ZooKeeperClient, lock_dir: str) -> list[tuple[str, str]]:
 
     :raises ZKException: ZooKeeper could not be asked.
     """
-    found = []
-    for name in in_order(transactions.children(client, lock_dir)):
-        try:
-            data, _ = client.kazoo.retry(client.kazoo.get, f"{lock_dir}/{name}")
-        except NoNodeError:
-            continue
-        except KazooException as error:
-            raise translate(error) from None
-        found.append((f"{lock_dir}/{name}", data.decode("utf-8", "replace")))
-    return found
+    paths_in_order = [f"{lock_dir}/{name}" for name in in_order(transactions.children(client, lock_dir))]
+    answers = [(path, transactions.read_one(client, path)) for path in paths_in_order]
+    return [(path, answer[0].decode("utf-8", "replace")) for path, answer in answers if answer is not None]
 
 
 def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
@@ -161,13 +136,10 @@ def held_since(client: ZooKeeperClient, lock_dir: str) -> int | None:
 
     :raises ZKException: ZooKeeper could not be asked.
     """
-    try:
-        for name in in_order(transactions.children(client, lock_dir)):
-            stat = client.kazoo.retry(client.kazoo.exists, f"{lock_dir}/{name}")
-            if stat is not None:
-                return int(stat.czxid)
-    except KazooException as error:
-        raise translate(error) from None
+    for name in in_order(transactions.children(client, lock_dir)):
+        stat = transactions.stat_of(client, f"{lock_dir}/{name}")
+        if stat is not None:
+            return int(stat.czxid)
     return None
 
 
@@ -179,12 +151,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 def release(client: ZooKeeperClient, lock: ZkLock) -> None:
     """Give a lock back; one that is gone already is fine. Raises ZKConnectionError."""
-    try:
-        client.kazoo.retry(client.kazoo.delete, lock.contender)
-    except NoNodeError:
-        return
-    except KazooException as error:
-        raise translate(error) from None
+    transactions.remove(client, lock.contender)
 
 
 # Who holds a lock: which launcher, executor of Zuul or person.

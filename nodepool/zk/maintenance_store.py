@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
@@ -53,22 +55,7 @@ class MaintenanceStore:
 
     def put(self, record: Maintenance) -> None:
         """Write a record, in place of one of the same subject."""
-        path = _path(record)
-        data = paths.encode(record.to_dict())
-        kazoo = self._client.kazoo
-        for _ in range(ATTEMPTS):
-            with translated():
-                try:
-                    kazoo.set(path, data)
-                    return
-                except NoNodeError:
-                    ensure_path(self._client, paths.maintenance(record.kind))
-                try:
-                    kazoo.create(path, data)
-                    return
-                except (NodeExistsError, NoNodeError):
-                    continue
-        raise ZKConflict(f"{path}: others write it, too")
+        self._put(record, None)
 
     def put_automatic(self, record: Maintenance, now: float) -> bool:
         """Write a record of a launcher, unless there is one of an operator that holds.
@@ -78,26 +65,25 @@ class MaintenanceStore:
         :param now: seconds since the epoch.
         :return: is a record of a launcher there now?
         """
+        return self._put(record, lambda known: _may_be_replaced(record, known, now))
+
+    def _put(self, record: Maintenance, may_replace: Callable[[bytes], bool] | None) -> bool:
+        """:param may_replace: may it take the place of these data? None = of any."""
         path, data = _path(record), paths.encode(record.to_dict())
         kazoo = self._client.kazoo
         for _ in range(ATTEMPTS):
-            with translated():
-                try:
-                    known, stat = kazoo.get(path)
-                except NoNodeError:
+            with translated(), contextlib.suppress(BadVersionError, NodeExistsError, NoNodeError):
+                found = transactions.read_one(self._client, path)
+                if found is None:
                     ensure_path(self._client, paths.maintenance(record.kind))
-                    try:
-                        kazoo.create(path, data)
-                        return True
-                    except (NodeExistsError, NoNodeError):
-                        continue
-                if not _may_be_replaced(record, known, now):
+                    kazoo.create(path, data)
+                elif may_replace is None:
+                    kazoo.set(path, data)
+                elif may_replace(found[0]):
+                    kazoo.set(path, data, version=found[1].version)
+                else:
                     return False
-                try:
-                    kazoo.set(path, data, version=stat.version)
-                    return True
-                except (BadVersionError, NoNodeError):
-                    continue
+                return True
         raise ZKConflict(f"{path}: others write it, too")
 
     def remove(self, kind: str, name: str) -> bool:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes in ZooKeeper (reference/zookeeper 5): first reads (`NodeReader`), then write, lock, remove (`NodeStore`)."""
+"""Nodes in ZooKeeper (reference/zookeeper 5): first reads, as of other records, then write, lock, remove."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConflict, ZKConnectionError, ZKLockException
 from nodepool.model.node import Node
-from nodepool.model.record import InvalidRecord
+from nodepool.model.record import InvalidRecord, Record
 from nodepool.model.states import DELETING
 from nodepool.zk import locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
@@ -25,7 +25,6 @@ from nodepool.zk.transactions import (
     TransactionFailed,
     ensure_path,
     result,
-    translate,
     was_removed,
     was_written,
 )
@@ -34,78 +33,71 @@ if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
 
 
-# Reads nodes from ZooKeeper (reference/zookeeper 5).
+R = TypeVar("R", bound=Record)
 
 
-class NodeReader:
-    """All methods block for one round trip unless they say otherwise. They raise `ZKConnectionError`."""
+class RecordReader(Generic[R]):
+    """Reads the records directly below one znode. All methods block for one round trip. They raise `ZKConnectionError`.
+
+    :param root: path of that znode; need not exist.
+    :param from_dict: makes a record of (JSON object, id); raises InvalidRecord.
+    """
 
     log = logging.getLogger(log_names.ZOOKEEPER)
 
-    def __init__(self, client: ZooKeeperClient) -> None:
+    def __init__(self, client: ZooKeeperClient, root: str, from_dict: Callable[[dict[str, Any], str], R]) -> None:
         self._client = client
+        self._root = root
+        self._from_dict = from_dict
 
     def ids(self) -> list[str]:
-        """Ids of all nodes, in ZooKeeper's order."""
-        return [name for name in transactions.children(self._client, paths.NODES) if name != paths.LOCK]
+        """Ids of all records, in ZooKeeper's order."""
+        return [name for name in transactions.children(self._client, self._root) if name != paths.LOCK]
 
-    def get(self, node_id: str) -> Node | None:
-        """Read one node; None if there is none, or its data is no node (logged)."""
-        found = self._read(node_id)
-        return None if found is None else self._decode(node_id, *found)
+    def get(self, record_id: str) -> R | None:
+        """Read one record; None if there is none, or its data is no record (logged)."""
+        found = self._read(record_id)
+        return None if found is None else self._decode(record_id, *found)
 
-    def _read(self, node_id: str) -> tuple[bytes, Any] | None:
-        if not paths.is_name(node_id):
-            return None
-        try:
-            found: tuple[bytes, Any] = self._client.kazoo.retry(self._client.kazoo.get, paths.node(node_id))
-            return found
-        except NoNodeError:
-            return None
-        except KazooException as error:
-            raise translate(error) from None
+    def _read(self, record_id: str) -> tuple[bytes, Any] | None:
+        return transactions.read_one(self._client, self._path(record_id)) if paths.is_name(record_id) else None
 
-    def existing(self, node_ids: Iterable[str]) -> set[str]:
+    def _path(self, record_id: str) -> str:
+        return f"{self._root}/{record_id}"
+
+    def existing(self, record_ids: Iterable[str]) -> set[str]:
         """Which of these znodes are there, whatever their data? Many in a packet."""
-        names = [node_id for node_id in node_ids if paths.is_name(node_id)]
-        answers = transactions.read_data(self._client, map(paths.node, names))
+        names = [record_id for record_id in record_ids if paths.is_name(record_id)]
+        answers = transactions.read_data(self._client, map(self._path, names))
         return {name for name, found in zip(names, answers, strict=True) if found is not None}
 
-    def refresh(self, node: Node) -> None:
-        """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
-        fresh = self.get(node.key)
-        if fresh is None:
-            raise ZKConflict(f"node {node.id} is gone")
-        node.renew(fresh)
+    def iterate(self, wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[R]:
+        """Read all records, many in a packet; bad ones are logged and skipped.
 
-    def iterate(self, wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
-        """Read all nodes, many in a packet; bad ones are logged and skipped.
-
-        :param wanted: is a node wanted, by its id, data and stat? To decode thousands takes longer than to read them.
+        :param wanted: is a record wanted, by its id, data and stat? To decode thousands takes longer than to read them.
         """
         return self.read_some(self.ids(), wanted)
 
-    def read_some(self, ids: Sequence[str], wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[Node]:
-        """Read some nodes, as `iterate`; those that are gone are skipped.
+    def read_some(self, ids: Sequence[str], wanted: Callable[[str, bytes, Any], bool] | None = None) -> Iterator[R]:
+        """Read some records, as `iterate`; those that are gone are skipped.
 
         :param ids: names of znodes (`paths.is_name`).
         """
-        for node_id, found in zip(ids, transactions.read_data(self._client, map(paths.node, ids)), strict=True):
-            if found is None or (wanted is not None and not wanted(node_id, *found)):
+        for record_id, found in zip(ids, transactions.read_data(self._client, map(self._path, ids)), strict=True):
+            if found is None or (wanted is not None and not wanted(record_id, *found)):
                 continue
-            node = self._decode(node_id, *found)
-            if node is not None:
-                yield node
+            record = self._decode(record_id, *found)
+            if record is not None:
+                yield record
 
-    def _decode(self, node_id: str, data: bytes, stat: Any) -> Node | None:
+    def _decode(self, record_id: str, data: bytes, stat: Any) -> R | None:
         try:
-            node = Node.from_dict(paths.decode(data), node_id)
+            record = self._from_dict(paths.decode(data), record_id)
         except InvalidRecord as problem:
-            self.log.error("Ignoring %s: %s", paths.node(node_id), problem)
+            self.log.error("Ignoring %s: %s", self._path(record_id), problem)
             return None
-        node.version = stat.version
-        node.mzxid = stat.mzxid
-        return node
+        record.version, record.mzxid = stat.version, stat.mzxid
+        return record
 
 
 #: The rest is for what is written together with a node, such as its lock.
@@ -114,7 +106,7 @@ _MOST_NODE_BYTES: Final = paths.MOST_BYTES - 4096
 _PREFIX: Final = f"{paths.NODES}/"
 
 
-class NodeStore(NodeReader):
+class NodeStore(RecordReader[Node]):
     """All methods block for one round trip unless they say otherwise.
 
     Errors: `ZKConflict` (nothing was written), `ZKConnectionError` (the outcome is unknown).
@@ -123,7 +115,7 @@ class NodeStore(NodeReader):
     """
 
     def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None, clock: Callable[[], float] = wall_time):
-        super().__init__(client)
+        super().__init__(client, paths.NODES, Node.from_dict)
         self._cache = cache
         self._clock = clock
 
@@ -137,6 +129,13 @@ class NodeStore(NodeReader):
             node.leave_out_notes()
             data = paths.encode(node.to_dict(self._clock()))
         return data
+
+    def refresh(self, node: Node) -> None:
+        """Read a node again into the same object. Raises ZKConflict if it is gone or unreadable."""
+        fresh = self.get(node.key)
+        if fresh is None:
+            raise ZKConflict(f"node {node.id} is gone")
+        node.renew(fresh)
 
     # -- writing --
 
@@ -183,10 +182,7 @@ class NodeStore(NodeReader):
     def has_lock_dir(self, node_id: str) -> bool:
         if self._cache is not None:
             return self._cache.nodes.has_lock_dir(node_id)
-        try:
-            return self._client.kazoo.retry(self._client.kazoo.exists, paths.node_lock(node_id)) is not None
-        except KazooException as error:
-            raise translate(error) from None
+        return transactions.stat_of(self._client, paths.node_lock(node_id)) is not None
 
     def _with_lock_dir(self, node_id: str, attempt: Callable[[bool], Any]) -> Any:
         """Run a transaction that rests on whether the lock directory exists; once more if that was wrong."""
@@ -309,13 +305,13 @@ class NodeStore(NodeReader):
 
         :raises ZKConflict: the lock is lost.
         """
-        if not isinstance(node.lock, ZkLock) or node.lock.epoch != self._client.session_epoch:
+        if node.lock is None or node.lock.epoch != self._client.session_epoch:
             raise ZKConflict(f"the lock of node {node.id} is lost")
         return self._client.session_is_certain(node.lock.epoch)
 
     def unlock(self, node: Node) -> None:
         """Give the lock back. Raises ZKLockException if none is held."""
-        if not isinstance(node.lock, ZkLock):
+        if node.lock is None:
             raise ZKLockException(f"node {node.id} is not locked by us")
         locks.release(self._client, node.lock)
         node.lock = None
@@ -388,7 +384,7 @@ class NodeStore(NodeReader):
         :raises ZKConflict: our lock is gone, or somebody waits for it and ``replacement`` is given.
         """
         lock, path = node.lock, paths.node(node.key)
-        if not isinstance(lock, ZkLock):
+        if lock is None:
             raise ZKLockException(f"node {node.id} is not locked by us")
         tx = self.transaction()
         for doomed in (lock.contender, lock.path, path):
@@ -424,12 +420,7 @@ class NodeStore(NodeReader):
 
     def remove_raw(self, node_id: str) -> None:
         """Delete a node's znode with everything below, whatever its data and locks."""
-        try:
-            self._client.kazoo.retry(self._client.kazoo.delete, paths.node(node_id), recursive=True)
-        except NoNodeError:
-            return
-        except KazooException as error:
-            raise translate(error) from None
+        transactions.remove(self._client, paths.node(node_id), recursive=True)
 
     def remove_empty(self, node_id: str) -> bool:
         """Remove a znode without data unless somebody holds its lock (rule C-8); was it removed?"""

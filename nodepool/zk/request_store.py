@@ -3,24 +3,22 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from kazoo.exceptions import KazooException, NoNodeError, NotEmptyError
+from kazoo.exceptions import NoNodeError, NotEmptyError
 
-from nodepool import log_names
 from nodepool.clock import wall_time
 from nodepool.exceptions import ZKConnectionError, ZKLockException, ZKTooLarge
 from nodepool.model.node import Node
-from nodepool.model.record import InvalidRecord
 from nodepool.model.request import NodeRequest
 from nodepool.zk import locks, paths, transactions
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.locks import ZkLock
-from nodepool.zk.nodes import NodeStore
+from nodepool.zk.nodes import NodeStore, RecordReader
 from nodepool.zk.reply import Reply
-from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, result, translate, was_written
+from nodepool.zk.transactions import Transaction, TransactionFailed, ensure_path, result, translated, was_written
 
 if TYPE_CHECKING:
     from nodepool.zk.caches import NodepoolCache
@@ -33,10 +31,8 @@ _LABEL_BYTES: Final = 160
 _OTHER_BYTES: Final = 65_536
 
 
-class RequestStore:
+class RequestStore(RecordReader[NodeRequest]):
     """Blocking as in `NodeStore`, and with the same errors."""
-
-    log = logging.getLogger(log_names.ZOOKEEPER)
 
     def __init__(
         self,
@@ -45,7 +41,7 @@ class RequestStore:
         nodes: NodeStore,
         clock: Callable[[], float] = wall_time,
     ) -> None:
-        self._client = client
+        super().__init__(client, paths.REQUESTS, NodeRequest.from_dict)
         self._cache = cache
         self._nodes = nodes
         self._clock = clock
@@ -63,48 +59,6 @@ class RequestStore:
 
     def encode(self, request: NodeRequest) -> bytes:
         return paths.encode(request.to_dict(self._clock()))
-
-    # -- reading --
-
-    def ids(self) -> list[str]:
-        """Ids of all requests, in ZooKeeper's order."""
-        return [name for name in transactions.children(self._client, paths.REQUESTS) if name != paths.LOCK]
-
-    def get(self, request_id: str) -> NodeRequest | None:
-        """Read one request; None if there is none, or its data is no request (logged)."""
-        if not paths.is_name(request_id):
-            return None
-        try:
-            data, stat = self._client.kazoo.retry(self._client.kazoo.get, paths.request(request_id))
-        except NoNodeError:
-            return None
-        except KazooException as error:
-            raise translate(error) from None
-        return self._decode(request_id, data, stat)
-
-    def iterate(self) -> Iterator[NodeRequest]:
-        """Read all requests, many in a packet; bad ones are logged and skipped."""
-        return self.read_some(self.ids())
-
-    def read_some(self, ids: Sequence[str]) -> Iterator[NodeRequest]:
-        """Read some requests, many in a packet; those that are gone are skipped, bad ones are logged and skipped.
-
-        :param ids: names of znodes (`paths.is_name`).
-        """
-        for request_id, found in zip(ids, transactions.read_data(self._client, map(paths.request, ids)), strict=True):
-            request = None if found is None else self._decode(request_id, *found)
-            if request is not None:
-                yield request
-
-    def _decode(self, request_id: str, data: bytes, stat: Any) -> NodeRequest | None:
-        try:
-            request = NodeRequest.from_dict(paths.decode(data), request_id)
-        except InvalidRecord as problem:
-            self.log.error("Ignoring %s: %s", paths.request(request_id), problem)
-            return None
-        request.version = stat.version
-        request.mzxid = stat.mzxid
-        return request
 
     # -- writing --
 
@@ -133,12 +87,7 @@ class RequestStore:
 
     def delete(self, request: NodeRequest) -> None:
         """Delete a request of our own; one that is gone is fine."""
-        try:
-            self._client.kazoo.retry(self._client.kazoo.delete, paths.request(request.key))
-        except NoNodeError:
-            return
-        except KazooException as error:
-            raise translate(error) from None
+        transactions.remove(self._client, paths.request(request.key))
 
     def send_unlocked(
         self, request: NodeRequest, nodes: Iterable[Node] = (), *, lock_dir_exists: bool = False
@@ -171,7 +120,7 @@ class RequestStore:
         """
         nodes = list(nodes)
         try:
-            self._get(self.send_unlocked(request, nodes))
+            result(self.send_unlocked(request, nodes))
         except ZKTooLarge:
             if not nodes:
                 raise
@@ -182,7 +131,7 @@ class RequestStore:
             if not self.lock_dir_was_there(request, failure):
                 raise
             exists = not self._root_is_missing(request, failure)
-            self._get(self.send_unlocked(request, nodes, lock_dir_exists=exists))
+            result(self.send_unlocked(request, nodes, lock_dir_exists=exists))
 
     @staticmethod
     def lock_dir_was_there(request: NodeRequest, failure: TransactionFailed) -> bool:
@@ -198,13 +147,6 @@ class RequestStore:
         """Send the creation of the parent of all lock directories; what is sent after it finds it there."""
         kazoo = self._client.kazoo
         kazoo.call(kazoo.operations.create(paths.REQUEST_LOCKS), Reply())
-
-    @staticmethod
-    def _get(reply: Reply) -> Any:
-        try:
-            return reply.get()
-        except KazooException as error:
-            raise translate(error) from None
 
     # -- locks --
 
@@ -237,7 +179,7 @@ class RequestStore:
             (tx, reply, index), exists, tries_left = sent, False, 2
             while True:
                 try:
-                    request.lock = ZkLock(lock_dir, self._get(reply)[index], tx.epoch)
+                    request.lock = ZkLock(lock_dir, result(reply)[index], tx.epoch)
                     return
                 except ZKConnectionError:
                     contender = tx.taken()
@@ -265,7 +207,7 @@ class RequestStore:
 
     def unlock(self, request: NodeRequest) -> None:
         """Give the lock back and remove its directory unless somebody waits. Raises ZKLockException."""
-        if not isinstance(request.lock, ZkLock):
+        if request.lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")
         lock, request.lock = request.lock, None
         locks.release(self._client, lock)
@@ -287,7 +229,7 @@ class RequestStore:
     ) -> Callable[[], None]:
         """Begin `finish`; does not block. The result waits for the end, and raises. It must be called."""
         lock = request.lock
-        if not isinstance(lock, ZkLock):
+        if lock is None:
             raise ZKLockException(f"request {request.id} is not locked by us")
         held = list(nodes)
 
@@ -325,7 +267,7 @@ class RequestStore:
         for node in nodes:
             if nodes_too:
                 tx.set_record(paths.node(node.key), node, self._nodes.encode(node))
-            if isinstance(node.lock, ZkLock):
+            if node.lock is not None:
                 tx.delete(node.lock.contender)
         tx.set_record(paths.request(request.key), request, self.encode(request))
         tx.delete(lock.contender)
@@ -335,14 +277,11 @@ class RequestStore:
 
     def remove_lock_dir(self, request_id: str) -> bool:
         """Remove a request's lock directory if nobody is in it; is it gone now?"""
-        try:
-            self._client.kazoo.delete(paths.request_lock(request_id))
-        except NoNodeError:
-            return True
-        except NotEmptyError:
-            return False
-        except KazooException as error:
-            raise translate(error) from None
+        with translated(), contextlib.suppress(NoNodeError):
+            try:
+                self._client.kazoo.delete(paths.request_lock(request_id))
+            except NotEmptyError:
+                return False
         return True
 
     def lock_dir_ids(self) -> list[str]:
@@ -351,17 +290,9 @@ class RequestStore:
 
     def lock_dir_age(self, request_id: str) -> float | None:
         """Seconds since the lock directory changed, or None if it is gone."""
-        try:
-            stat = self._client.kazoo.retry(self._client.kazoo.exists, paths.request_lock(request_id))
-        except KazooException as error:
-            raise translate(error) from None
+        stat = transactions.stat_of(self._client, paths.request_lock(request_id))
         return None if stat is None else self._clock() - stat.mtime / 1000
 
     def remove_lock_dir_recursive(self, request_id: str) -> None:
         """Remove a lock directory with its contenders (rule C-2)."""
-        try:
-            self._client.kazoo.retry(self._client.kazoo.delete, paths.request_lock(request_id), recursive=True)
-        except NoNodeError:
-            return
-        except KazooException as error:
-            raise translate(error) from None
+        transactions.remove(self._client, paths.request_lock(request_id), recursive=True)

@@ -6,6 +6,7 @@ First writes and reads of one record, then all records of pools and of launchers
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import zlib
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import NoNodeError
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -22,7 +23,7 @@ from nodepool.model.record import InvalidRecord, as_json
 from nodepool.model.status import LauncherStatus, PoolStatus
 from nodepool.zk import paths, transactions
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.transactions import translate
+from nodepool.zk.transactions import translated
 
 log = logging.getLogger(log_names.ZOOKEEPER)
 
@@ -203,12 +204,8 @@ class StatusWriter:
         kazoo.create(path, data, ephemeral=True, makepath=True)
 
     def _remove(self, path: str) -> None:
-        try:
+        with translated(), contextlib.suppress(NoNodeError):
             self._client.kazoo.delete(path)
-        except NoNodeError:
-            return
-        except KazooException as error:
-            raise translate(error) from None
 
 
 def read_all(client: ZooKeeperClient, kind: str) -> dict[str, dict[str, Any]]:

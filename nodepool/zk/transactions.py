@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kazoo.exceptions import (
     AuthFailedError,
@@ -41,6 +41,9 @@ from nodepool.model.record import InvalidRecord, Record
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.paths import decode
 from nodepool.zk.reply import Reply
+
+if TYPE_CHECKING:
+    from nodepool.zk.caches import NodepoolCache
 
 EPHEMERAL = 1
 SEQUENCE = 2
@@ -79,20 +82,6 @@ class TransactionFailed(ZKConflict):
     def lock_dir_mismatch(self) -> bool:
         """A lock directory is there, or is not there, other than the caller assumed; nobody need hold it."""
         return isinstance(self.error, (NodeExistsError, NoNodeError))
-
-
-class WriteObserver(Protocol):
-    """A cache that wants to know of our own writes, so that it need not read them back."""
-
-    def expect(self, record: Record) -> None:
-        """A write of ``record`` is about to be sent."""
-
-    def settle(self, record: Record, written: bool) -> None:
-        """The answer came. Called in the connection thread."""
-
-    def expect_create(self, record: Record) -> None: ...
-
-    def settle_create(self, record: Record, created: bool) -> None: ...
 
 
 def translate(error: BaseException) -> ZKException:
@@ -143,14 +132,14 @@ class _TransactionReply(Reply):
 class Transaction:
     """Collects operations; `send` commits them.
 
-    :param observer: notified of record writes; None without a cache.
+    :param cache: is told of record writes, so that it need not read them back; None = there is none.
     """
 
-    def __init__(self, client: ZooKeeperClient, observer: WriteObserver | None = None) -> None:
+    def __init__(self, client: ZooKeeperClient, cache: NodepoolCache | None = None) -> None:
         self._client = client
         self._kazoo = client.kazoo
         self._make = self._kazoo.operations
-        self._observer = observer
+        self._cache = cache
         self._operations: list[Any] = []
         self._paths: list[str] = []
         self._data: dict[int, bytes] = {}
@@ -224,12 +213,11 @@ class Transaction:
         :param on_done: called in the connection thread with (results, error).
         :param resolved: after a lost answer the caller asks `taken`. Else contenders are removed then.
         """
-        observer = self._observer
-        if observer is not None:
+        if self._cache is not None:
             for record in self._written.values():
-                observer.expect(record)
+                self._cache.expect(record)
             for record in self._created.values():
-                observer.expect_create(record)
+                self._cache.expect_create(record)
 
         def settle(results: Any, error: BaseException | None) -> None:
             self._settle(results, error)
@@ -248,14 +236,14 @@ class Transaction:
             if done:
                 record.version = results[index].version
                 record.mzxid = results[index].mzxid
-            if self._observer is not None:
-                self._observer.settle(record, done)
+            if self._cache is not None:
+                self._cache.settle(record, done)
         for index, record in self._created.items():
             if done:
                 record.id = results[index].rpartition("/")[2]
                 record.version = 0
-            if self._observer is not None:
-                self._observer.settle_create(record, done)
+            if self._cache is not None:
+                self._cache.settle_create(record, done)
 
     def commit(self) -> Any:
         """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""
@@ -270,13 +258,11 @@ class Transaction:
         :raises ZKConflict: it was made, but a record was changed since. The lock is given back.
         """
         (prefix,) = self._contenders
-        client, kazoo = self._client, self._kazoo
+        client = self._client
         lock_dir, _, beginning = prefix.rpartition("/")
         with OnError(lambda _: client.orphans.add(prefix)):
             sync(client, lock_dir)
-            names: list[str] = []
-            with translated(), contextlib.suppress(NoNodeError):
-                names = kazoo.retry(kazoo.get_children, lock_dir)
+            names = children(client, lock_dir)
             if client.session_epoch != self.epoch:
                 raise SessionLost(f"the session was lost while {lock_dir} was being locked")
             name = next((name for name in names if name.startswith(beginning)), None)
@@ -317,15 +303,11 @@ def was_written(client: ZooKeeperClient, path: str, record: Record, data: bytes)
     :param data: what was to be written; ``record`` gets the new version.
     :raises ZKConflict: the znode is gone, or somebody else wrote it.
     """
-    kazoo = client.kazoo
-    try:
-        # Another server of the ensemble may not know yet what the one that we lost has passed on.
-        kazoo.retry(kazoo.sync, path)
-        found, stat = kazoo.retry(kazoo.get, path)
-    except NoNodeError:
-        raise ZKConflict(f"{path} is gone") from None
-    except KazooException as error:
-        raise translate(error) from None
+    sync(client, path)
+    answer = read_one(client, path)
+    if answer is None:
+        raise ZKConflict(f"{path} is gone")
+    found, stat = answer
     if stat.version == record.version:
         return False
     if found != data:
@@ -375,24 +357,18 @@ def was_removed(client: ZooKeeperClient, path: str, contender: str) -> bool:
     :param contender: path of the contender that holds the lock.
     :raises ZKConflict: the lock is gone, but the record is not.
     """
-    kazoo = client.kazoo
-    try:
-        kazoo.retry(kazoo.sync, path)
-        if kazoo.retry(kazoo.exists, path) is None:
-            return True
-        if kazoo.retry(kazoo.exists, contender) is None:
-            raise ZKConflict(f"the lock of {path} is lost")
-    except KazooException as error:
-        raise translate(error) from None
+    sync(client, path)
+    if stat_of(client, path) is None:
+        return True
+    if stat_of(client, contender) is None:
+        raise ZKConflict(f"the lock of {path} is lost")
     return False
 
 
 def ensure_path(client: ZooKeeperClient, path: str) -> None:
     """Create a persistent znode with its parents unless it is there. Raises ZKConnectionError."""
-    try:
+    with translated():
         client.kazoo.ensure_path(path)
-    except KazooException as error:
-        raise translate(error) from None
 
 
 def sync(client: ZooKeeperClient, path: str) -> None:
@@ -400,10 +376,28 @@ def sync(client: ZooKeeperClient, path: str) -> None:
 
     Blocks until there is a connection. Raises ZKException.
     """
-    try:
+    with translated():
         client.kazoo.retry(client.kazoo.sync, path)
-    except KazooException as error:
-        raise translate(error) from None
+
+
+def read_one(client: ZooKeeperClient, path: str) -> tuple[bytes, Any] | None:
+    """Data and stat of a znode; None = it is not there. Blocks until there is a connection. Raises ZKException."""
+    with translated(), contextlib.suppress(NoNodeError):
+        found: tuple[bytes, Any] = client.kazoo.retry(client.kazoo.get, path)
+        return found
+    return None
+
+
+def stat_of(client: ZooKeeperClient, path: str) -> Any:
+    """Kazoo's stat of a znode; None = it is not there. Blocks until there is a connection. Raises ZKException."""
+    with translated():
+        return client.kazoo.retry(client.kazoo.exists, path)
+
+
+def remove(client: ZooKeeperClient, path: str, *, recursive: bool = False) -> None:
+    """Delete a znode; one that is gone is fine. Blocks until there is a connection. Raises ZKException."""
+    with translated(), contextlib.suppress(NoNodeError):
+        client.kazoo.retry(client.kazoo.delete, path, recursive=recursive)
 
 
 # Many reads in one packet: ZooKeeper's multiRead (opcode 22, ZooKeeper 3.6), which Kazoo 2.11 does not know.
@@ -462,13 +456,10 @@ def read_for_callback(
 
 def children(client: ZooKeeperClient, path: str) -> list[str]:
     """Names below one path; empty when it is not there. Blocks for a round trip, or until there is a connection."""
-    try:
+    with translated(), contextlib.suppress(NoNodeError):
         names: list[str] = client.kazoo.retry(client.kazoo.get_children, path)
-    except NoNodeError:
-        return []
-    except KazooException as error:
-        raise translate(error) from None
-    return names
+        return names
+    return []
 
 
 def read_children(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[list[str] | None]:

@@ -24,7 +24,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.reply import Reply, WatchFunction
-from nodepool.zk.wire.watched_client import Operations, WatchedClient
+from nodepool.zk.wire import Operations, WatchedClient
 from tests.model.baton import Killed
 from tests.model.lock import ModelLock
 from tests.model.server import EPHEMERAL, SEQUENCE, Server, Session

@@ -27,7 +27,7 @@ from kazoo.protocol.serialization import Transaction as MultiRequest
 from kazoo.protocol.states import ZnodeStat
 
 from nodepool.zk.reply import CHANGED, CREATED, DELETED
-from nodepool.zk.wire.watched_client import AddWatch, MultiRead
+from nodepool.zk.wire import AddWatch, MultiRead
 
 EPHEMERAL = 1
 SEQUENCE = 2

@@ -14,7 +14,7 @@ from kazoo.protocol.serialization import GetData
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
-from nodepool.zk.wire.watched_client import MultiRead, Operations
+from nodepool.zk.wire import MultiRead, Operations
 
 
 def _nobody(state: str) -> None:

@@ -40,6 +40,8 @@ class TcpProxy:
         self.mute = False
         #: Nothing that the client sends arrives any more.
         self.deaf = False
+        #: Pieces that did not arrive because of that.
+        self.swallowed = 0
         #: Least and greatest time that a piece of data takes, each way. The order stays.
         self.delay_seconds = (0.0, 0.0)
         self._random = Random(f"link {seed}")
@@ -131,6 +133,8 @@ class TcpProxy:
         task = self._loop.create_task(self._serve(client))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+        # It may be cancelled before it begins.
+        task.add_done_callback(lambda _: client.close())
 
     async def _serve(self, client: socket.socket) -> None:
         """Forwards both ways until either side ends."""
@@ -178,7 +182,9 @@ class TcpProxy:
                 await self._passing.wait()
                 if not data:
                     return
-                if not swallowed():
+                if swallowed():
+                    self.swallowed += 1
+                else:
                     writer.write(data)
                     await writer.drain()
         finally:

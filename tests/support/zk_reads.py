@@ -10,7 +10,7 @@ from kazoo.protocol.serialization import GetChildren, GetData
 
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.reply import Reply
-from nodepool.zk.wire.watched_client import MultiRead
+from nodepool.zk.wire import MultiRead
 
 
 def count_reads(client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:

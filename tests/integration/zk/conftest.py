@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -16,7 +18,9 @@ from nodepool.zk.request_store import RequestStore
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.kazoo_lock import Competitor
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 
@@ -26,14 +30,9 @@ def make_client(zookeeper: ZooKeeperServer, chroot: str) -> Iterator[Callable[..
     made: list[ZooKeeperClient] = []
 
     def make(hosts: str | None = None, *, connect: bool = True, timeout: float = 10.0) -> ZooKeeperClient:
-        certificates = zookeeper.certificates
-        client = ZooKeeperClient(
-            hosts or zookeeper.tls_hosts(chroot),
-            timeout=timeout,
-            tls_cert=str(certificates.client_cert),
-            tls_key=str(certificates.client_key),
-            tls_ca=str(certificates.ca),
-        )
+        files = zookeeper.certificates
+        hosts = hosts or zookeeper.tls_hosts(chroot)
+        client = ZooKeeperClient(hosts, False, timeout, str(files.client_cert), str(files.client_key), str(files.ca))
         made.append(client)
         if connect:
             client.connect(timeout=30)
@@ -70,6 +69,18 @@ def zk(client: ZooKeeperClient, cache: NodepoolCache) -> ZooKeeper:
 
 
 @pytest.fixture
+def lose_session(zookeeper: ZooKeeperServer) -> Callable[[ZooKeeperClient], None]:
+    """Ends the session of a client, and waits for its next one."""
+
+    def lose(client: ZooKeeperClient) -> None:
+        epoch = client.session_epoch
+        expire_session(zookeeper.plain_hosts(), client.kazoo.client_id)
+        wait_for("the new session", lambda: client.session_epoch > epoch and client.connected)
+
+    return lose
+
+
+@pytest.fixture
 def proxy(zookeeper: ZooKeeperServer) -> Iterator[TcpProxy]:
     """A way to the TLS port that fails on demand."""
     made = TcpProxy(zookeeper.tls_port)
@@ -85,6 +96,21 @@ def shaky(make_client: Callable[..., ZooKeeperClient], proxy: TcpProxy, chroot: 
 
 
 @pytest.fixture
+def cut_off(shaky: ZooKeeperClient, proxy: TcpProxy) -> Callable[[], AbstractContextManager[None]]:
+    """Inside, `shaky` has no connection, and knows it; afterwards it has one again."""
+
+    @contextlib.contextmanager
+    def without_a_connection() -> Iterator[None]:
+        proxy.take_down()
+        wait_for("the loss is seen", lambda: shaky.suspended)
+        yield
+        proxy.bring_up()
+        assert shaky.wait_connected(30)
+
+    return without_a_connection
+
+
+@pytest.fixture
 def competitor(znodes: PoolZnodes) -> Iterator[Competitor]:
     """Takes and waits for locks as Zuul does, in a session of its own."""
     made = Competitor(znodes.kazoo)
@@ -93,19 +119,25 @@ def competitor(znodes: PoolZnodes) -> Iterator[Competitor]:
 
 
 @pytest.fixture(params=["with cache", "without cache"])
-def nodes(request: pytest.FixtureRequest, client: ZooKeeperClient) -> NodeStore:
-    """As a launcher and as the command line use it. It is 1234.5 s after the epoch."""
-    cache = None
-    if request.param == "with cache":
-        cache = NodepoolCache(client)
-        assert cache.wait_ready(30)
-    return NodeStore(client, cache, clock=lambda: 1234.5)
+def any_cache(request: pytest.FixtureRequest, client: ZooKeeperClient) -> NodepoolCache | None:
+    """As a launcher has it, and as the command line."""
+    if request.param == "without cache":
+        return None
+    made = NodepoolCache(client)
+    assert made.wait_ready(30)
+    return made
 
 
 @pytest.fixture
-def requests(client: ZooKeeperClient, nodes: NodeStore) -> RequestStore:
+def nodes(client: ZooKeeperClient, any_cache: NodepoolCache | None) -> NodeStore:
+    """It is 1234.5 s after the epoch."""
+    return NodeStore(client, any_cache, clock=lambda: 1234.5)
+
+
+@pytest.fixture
+def requests(client: ZooKeeperClient, any_cache: NodepoolCache | None, nodes: NodeStore) -> RequestStore:
     """Beside `nodes`."""
-    return RequestStore(client, nodes._cache, nodes, clock=lambda: 1234.5)
+    return RequestStore(client, any_cache, nodes, clock=lambda: 1234.5)
 
 
 @pytest.fixture

@@ -1,37 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.client: TLS, several servers, chroot, state of the session."""
+"""nodepool.zk.client: TLS, several servers, chroot, state of the session, and why there is no connection."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nodepool.cmd import tls
+from nodepool.config.zookeeper import ZooKeeperServer as Server
+from nodepool.config.zookeeper import connection_string
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.zk import locks
 from nodepool.zk.caches import NodepoolCache
-from nodepool.zk.client import ZooKeeperClient, connection_string
+from nodepool.zk.client import ZooKeeperClient
+from nodepool.zk.connect_failure import TlsFiles
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
-from tests.support.session_loss import expire_session
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 MakeClient = Callable[..., ZooKeeperClient]
-
-
-@dataclass
-class Server:
-    host: str
-    port: int = 2281
-    chroot: str | None = None
+CutOff = Callable[[], AbstractContextManager[None]]
+STATS = "/nodepool/elections/stats"
 
 
 # -- servers and chroot
@@ -50,125 +49,179 @@ class Server:
 )
 def test_connection_string(servers: list[Server], text: str) -> None:
     assert connection_string(servers) == text
-
-
-def test_different_chroots() -> None:
     with pytest.raises(ConfigError, match="same chroot, not /a, /b"):
-        connection_string([Server("a", chroot="/a"), Server("b", chroot="/b")])
+        connection_string([Server("a", chroot="/a"), Server("zk"), Server("b", chroot="/b")])
 
 
-def test_chroot_with_several_servers(
+def test_several_servers_and_a_chroot(
     make_client: MakeClient, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes
 ) -> None:
-    """The servers that are down do not matter, and all have the one chroot."""
-    [dead] = free_ports(1)
-    servers = [Server("127.0.0.1", port, chroot) for port in (dead, zookeeper.tls_port, dead)]
-    client = make_client(connection_string(servers))
-    client.kazoo.create("/here")
-    assert znodes.children("/") == ["here"]
+    """Servers that are down do not matter, and all have the one chroot. It is made with its parents.
 
-
-def test_chroot_is_made(make_client: MakeClient, zookeeper: ZooKeeperServer, chroot: str, znodes: PoolZnodes) -> None:
-    """With parents, and a cache that was there before finds its records in it and nowhere else."""
+    A cache that was there before finds its records in it and nowhere else.
+    """
     znodes.create_node(b'{"state": "ready"}')
-    hosts = zookeeper.tls_hosts(f"{chroot}/deep/er")
-    client = make_client(hosts, connect=False)
+    [dead] = free_ports(1)
+    servers = [Server("127.0.0.1", port, f"{chroot}/deep/er") for port in (dead, zookeeper.tls_port, dead)]
+    client = make_client(connection_string(servers), connect=False)
     cache = NodepoolCache(client)
     client.connect(30)
-    assert cache.wait_ready(30)
-    assert cache.nodes.ids() == []
-    assert znodes.children("/deep") == ["er"]
-    again = make_client(hosts)
+    assert (cache.wait_ready(30), cache.nodes.ids(), znodes.children("/deep")) == (True, [], ["er"])
+    again = make_client(zookeeper.tls_hosts(f"{chroot}/deep/er"))
     again.kazoo.create("/nodepool/nodes/", b'{"state": "ready"}', sequence=True, makepath=True)
     wait_for("the node is known", lambda: cache.nodes.ids() == ["0000000000"])
+    with pytest.raises(ZKException, match="chroot"):
+        again.reset_hosts(zookeeper.tls_hosts("/elsewhere"))
+    assert (again.hosts, again.connected) == (zookeeper.tls_hosts(f"{chroot}/deep/er"), True)
 
 
-# -- TLS
+# -- certificates of ``nodepool-tls``
 
 
-def tls_client(zookeeper: ZooKeeperServer, own: Certificates, ca: Certificates) -> ZooKeeperClient:
-    """A client with a certificate of ``own`` that trusts servers of ``ca``."""
-    return ZooKeeperClient(
-        zookeeper.tls_hosts(), tls_cert=str(own.client_cert), tls_key=str(own.client_key), tls_ca=str(ca.ca)
-    )
+def files(place: Path, client: str = "nodepool") -> Certificates:
+    clients, server = place / "clients", place / "servers" / "localhost.pem"
+    return Certificates(place / "ca.pem", clients / f"{client}.pem", clients / f"{client}.key", server)
 
 
-def test_wrong_ca_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    """A server whose certificate our CA did not sign gets nothing from us."""
-    good, foreign = zookeeper.certificates, make_certificates(tmp_path)
-    client = tls_client(zookeeper, good, foreign)
-    with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
-        client.connect(DEADLINE_SECONDS)
+def make(place: Path, *commands: list[str]) -> None:
+    for command in commands:
+        assert tls.main(["-d", str(place), *command]) == 0
 
 
-def test_cas_of_the_system_do_not_count(
-    tmp_path: Path, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+def test_certificates_of_our_command(tmp_path: Path) -> None:
+    """Each of them is trusted, also renewed."""
+    place = tmp_path / "zk-tls"
+    make(place, ["init"], ["server", "localhost", "127.0.0.1"], ["client", "nodepool"], ["client", "zuul"])
+    server = ZooKeeperServer(tmp_path / "zookeeper", certificates=files(place))
+    server.start()
+    try:
+        for name in ("nodepool", "zuul", "nodepool"):
+            own = files(place, name)
+            client = ZooKeeperClient(
+                server.tls_hosts(), tls_cert=str(own.client_cert), tls_key=str(own.client_key), tls_ca=str(own.ca)
+            )
+            client.connect(20)
+            client.disconnect()
+            if name == "zuul":
+                make(place, ["renew", "--all"])
+    finally:
+        server.stop()
+
+
+# -- why there is no connection: server, key and remedy
+
+
+@pytest.fixture
+def good(zookeeper: ZooKeeperServer) -> TlsFiles:
+    made = zookeeper.certificates
+    return TlsFiles(str(made.client_cert), str(made.client_key), str(made.ca))
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """Of a CA that the server does not know."""
+    made = make_certificates(tmp_path_factory.mktemp("foreign"))
+    return TlsFiles(str(made.client_cert), str(made.client_key), str(made.ca))
+
+
+def refusal(hosts: str, files: TlsFiles | None) -> str:
+    """Tries to connect until a cause is known for each server, and returns it. On a busy machine that takes longer."""
+    tls_files = {f"tls_{name}": path for name, path in files._asdict().items()} if files else {}
+    for seconds in (3.0, 10.0, 40.0):
+        client = ZooKeeperClient(hosts, **tls_files)
+        with pytest.raises(ZKConnectionError) as caught:
+            client.connect(timeout=seconds)
+        assert (client.trouble(), client.lost) == ([], True)
+        if str(caught.value).count("(zookeeper-servers[") > hosts.count(","):
+            break
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("server", "changed", "words"),
+    [
+        ("dead", [], ["no connection to ZooKeeper {server} (zookeeper-servers[0]): connection refused"]),
+        ("nohost.invalid:2281", [], ["ZooKeeper {server} (zookeeper-servers[0]): the name cannot be resolved"]),
+        ("plain", [], ["does not speak TLS on this port", "zookeeper-servers[0].port"]),
+        ("tls", None, ["set zookeeper-tls: cert, key and ca"]),
+        ("tls", ["ca"], ["its certificate is not accepted", "zookeeper-tls.ca ({files.ca})"]),
+        ("tls", ["cert", "key"], ["it does not accept our certificate", "zookeeper-tls.cert ({files.cert})"]),
+        ("tls", ["key"], ["zookeeper-tls.key: {files.key} does not belong to the certificate {files.cert}"]),
+        ("dead,plain", [], ["\n", "(zookeeper-servers[0]): connection refused", "(zookeeper-servers[1]): does not"]),
+    ],
+)
+def test_refusals(
+    good: TlsFiles,
+    foreign: TlsFiles,
+    zookeeper: ZooKeeperServer,
+    monkeypatch: pytest.MonkeyPatch,
+    server: str,
+    changed: list[str] | None,
+    words: list[str],
 ) -> None:
-    """A certificate of a public CA does not make a ZooKeeper: only the CA that is configured does."""
-    good, foreign = zookeeper.certificates, make_certificates(tmp_path)
+    """``changed``: files of another CA; None = no TLS of ours. CAs of the system do not count."""
     # Where OpenSSL looks for the CAs of the system.
-    monkeypatch.setenv("SSL_CERT_FILE", str(good.ca))
-    client = tls_client(zookeeper, good, foreign)
-    with pytest.raises(ZKConnectionError, match="zookeeper-tls"):
-        client.connect(DEADLINE_SECONDS)
+    monkeypatch.setenv("SSL_CERT_FILE", good.ca)
+    (port,) = free_ports(1)
+    for name, hosts in (
+        ("dead", f"127.0.0.1:{port}"),
+        ("plain", zookeeper.plain_hosts()),
+        ("tls", zookeeper.tls_hosts()),
+    ):
+        server = server.replace(name, hosts)
+    own = None if changed is None else good._replace(**{name: getattr(foreign, name) for name in changed})
+    text = refusal(server, own)
+    assert [word for word in words if word.format(server=server, files=own) not in text] == []
 
 
-def test_wrong_client_certificate_is_refused(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    good, foreign = zookeeper.certificates, make_certificates(tmp_path)
-    client = tls_client(zookeeper, foreign, good)
-    with pytest.raises(ZKConnectionError):
-        client.connect(timeout=1)
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    missing = str(tmp_path / "client.pem")
-    client = ZooKeeperClient("127.0.0.1:1", tls_cert=missing, tls_key=missing, tls_ca=missing)
+def test_files_that_cannot_be_used(good: TlsFiles, zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    garbage, missing = tmp_path / "garbage.key", str(tmp_path / "client.pem")
+    garbage.write_text("garbage\n", encoding="ascii")
+    text = refusal(zookeeper.tls_hosts(), good._replace(key=str(garbage)))
+    assert f"zookeeper-tls.key: {garbage} is no private key in PEM form" in text
     with pytest.raises(FileNotFoundError, match=r"client\.pem"):
-        client.connect(1)
-
-
-def test_half_of_tls() -> None:
+        ZooKeeperClient("127.0.0.1:1", tls_cert=missing, tls_key=missing, tls_ca=missing).connect(1)
     with pytest.raises(ZKConnectionError, match="needs cert, key and ca"):
         ZooKeeperClient("127.0.0.1:1", tls_ca="ca.pem").connect(1)
+
+
+def test_daemon_that_waits_for_zookeeper(
+    good: TlsFiles, zookeeper: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """J-4: the cause is known as long as there is no connection, and logged once; that it is over, too."""
+    caplog.set_level("INFO")
+    (port,) = free_ports(1)
+    client = ZooKeeperClient(f"127.0.0.1:{port}", tls_cert=good.cert, tls_key=good.key, tls_ca=good.ca)
+    assert client.trouble() == []
+    with ThreadPoolExecutor(1) as daemon:
+        connecting = daemon.submit(client.connect)
+        wait_for("the attempt failed", lambda: any("connection refused" in text for text in client.trouble()))
+        wait_for("it is logged", lambda: "No connection to ZooKeeper" in caplog.text)
+        assert not client.hopeless
+        client.look_after()
+        client.reset_hosts(zookeeper.tls_hosts())
+        connecting.result(30)
+        assert (client.trouble(), client.connected) == ([], True)
+        client.look_after()
+        client.disconnect()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    begin = f"No connection to ZooKeeper: ZooKeeper 127.0.0.1:{port} (zookeeper-servers[0]): connection refused"
+    assert [line.startswith(begin) for line in warnings] == [True]
+    assert re.search(r"ZooKeeper connected, after \d+ s without", caplog.text)
 
 
 # -- coming and going
 
 
-def test_client_that_is_there_before_zookeeper(
-    make_client: MakeClient, zookeeper: ZooKeeperServer, chroot: str
-) -> None:
+def test_disconnect_ends_the_wait() -> None:
     [port] = free_ports(1)
-    client = make_client(f"127.0.0.1:{port}{chroot}", connect=False)
+    client = ZooKeeperClient(f"127.0.0.1:{port}")
     with ThreadPoolExecutor(1) as pool:
         connecting = pool.submit(client.connect)
-        proxy = TcpProxy(zookeeper.tls_port, port)
-        try:
-            proxy.start()
-            connecting.result(30)
-            assert client.connected
-        finally:
-            client.disconnect()
-            proxy.stop()
-
-
-def test_disconnect_ends_the_wait(make_client: MakeClient) -> None:
-    [port] = free_ports(1)
-    client = make_client(f"127.0.0.1:{port}", connect=False)
-    with ThreadPoolExecutor(1) as pool:
-        connecting = pool.submit(client.connect)
-        wait_for("the client tries", lambda: client._client is not None)
+        wait_for("the client tries", client.trouble)
         client.disconnect()
         with pytest.raises(ZKConnectionError):
             connecting.result(30)
-
-
-def test_nobody_answers() -> None:
-    [port] = free_ports(1)
-    client = ZooKeeperClient(f"127.0.0.1:{port}")
-    with pytest.raises(ZKConnectionError, match=f"127.0.0.1:{port}"):
-        client.connect(timeout=0.2)
-    assert client.lost
 
 
 def test_not_connected() -> None:
@@ -177,11 +230,13 @@ def test_not_connected() -> None:
     with pytest.raises(ZKConnectionError):
         _ = client.kazoo
     client.reset_hosts("127.0.0.1:2")
-    client.disconnect()
-    client.disconnect()
+    for _ in range(2):
+        client.disconnect()
 
 
-def test_states_and_listeners(shaky: ZooKeeperClient, proxy: TcpProxy, caplog: pytest.LogCaptureFixture) -> None:
+def test_states_and_listeners(
+    shaky: ZooKeeperClient, cut_off: CutOff, proxy: TcpProxy, caplog: pytest.LogCaptureFixture
+) -> None:
     """A lost connection is no lost session; a listener that raises does not keep others from hearing of it."""
     states: list[str] = []
 
@@ -191,26 +246,25 @@ def test_states_and_listeners(shaky: ZooKeeperClient, proxy: TcpProxy, caplog: p
     shaky.add_session_listener(broken)
     shaky.add_session_listener(states.append)
     session = shaky.kazoo.client_id
-    proxy.take_down()
-    wait_for("the loss is seen", lambda: shaky.suspended)
-    assert not shaky.connected
-    assert not shaky.wait_connected(0.01)
-    proxy.bring_up()
-    assert shaky.wait_connected(30)
+    shaky.kazoo.create("/a", b"1")
+    with ThreadPoolExecutor(1) as pool:
+        with cut_off():
+            assert (shaky.connected, shaky.wait_connected(0.01)) == (False, False)
+            reading = pool.submit(shaky.kazoo.retry, shaky.kazoo.get, "/a")
+        assert reading.result(30)[0] == b"1", "calls wait for the connection"
     wait_for("all are told", lambda: states == ["suspended", "connected"])
     assert (shaky.session_epoch, shaky.kazoo.client_id) == (0, session)
     assert "Error in a session listener" in caplog.text
 
 
-def test_lost_session(client: ZooKeeperClient, zookeeper: ZooKeeperServer) -> None:
+def test_lost_session(client: ZooKeeperClient, lose_session: Callable[..., None]) -> None:
     """A new session begins by itself, and owners of locks can tell."""
     states: list[str] = []
     client.add_session_listener(states.append)
     old = client.kazoo.client_id
-    expire_session(zookeeper.plain_hosts(), old)
-    wait_for("there is a new session", lambda: states[-1:] == ["connected"] and "lost" in states)
-    assert client.session_epoch == 1
-    assert client.kazoo.client_id != old
+    lose_session(client)
+    wait_for("it is told", lambda: states[-1:] == ["connected"] and "lost" in states)
+    assert (client.session_epoch, client.kazoo.client_id == old) == (1, False)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -222,15 +276,16 @@ def test_connection_thread_that_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever ended it, the main thread of a daemon connects anew: what was locked is lost, caches follow again."""
-    lock = locks.acquire(client, "/nodepool/elections/stats")
+    lock = locks.acquire(client, STATS)
 
     def broken(*_: Any) -> Any:
         monkeypatch.undo()
         raise SystemExit
 
-    monkeypatch.setattr(client.kazoo._connection, "_handle", broken)
+    # Kazoo's own: nothing of ours lets such an error through.
+    monkeypatch.setattr(client.kazoo._connection, "_read_response", broken)
     with pytest.raises(ZKConnectionError):
-        locks.contenders(client, "/nodepool/elections/stats")
+        locks.contenders(client, STATS)
     assert not client.connected
     client.look_after()
     assert client.wait_connected(30)
@@ -240,16 +295,6 @@ def test_connection_thread_that_ends(
     wait_for("the cache knows the node", lambda: cache.nodes.get(node_id) is not None)
     client.look_after()
     assert client.session_epoch == lock.epoch + 1
-
-
-def test_calls_wait_for_the_connection(shaky: ZooKeeperClient, proxy: TcpProxy) -> None:
-    shaky.kazoo.create("/a", b"1")
-    proxy.take_down()
-    wait_for("the loss is seen", lambda: shaky.suspended)
-    with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(shaky.kazoo.retry, shaky.kazoo.get, "/a")
-        proxy.bring_up()
-        assert reading.result(30)[0] == b"1"
 
 
 def test_other_hosts(shaky: ZooKeeperClient, proxy: TcpProxy, zookeeper: ZooKeeperServer, chroot: str) -> None:
@@ -263,14 +308,6 @@ def test_other_hosts(shaky: ZooKeeperClient, proxy: TcpProxy, zookeeper: ZooKeep
     assert shaky.kazoo.client_id == session
 
 
-def test_other_chroot(client: ZooKeeperClient, zookeeper: ZooKeeperServer) -> None:
-    hosts = client.hosts
-    with pytest.raises(ZKException, match="chroot"):
-        client.reset_hosts(zookeeper.tls_hosts("/elsewhere"))
-    assert client.hosts == hosts
-    assert client.connected
-
-
 def test_disconnect_removes_what_is_ephemeral(make_client: MakeClient, znodes: PoolZnodes) -> None:
     client = make_client()
     client.kazoo.create("/mine", ephemeral=True)
@@ -281,12 +318,7 @@ def test_disconnect_removes_what_is_ephemeral(make_client: MakeClient, znodes: P
     assert threading.active_count() == before
 
 
-# -- calls from callbacks
-
-
-def test_connection_that_somebody_ends_while_it_comes_back(
-    make_client: MakeClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_connection_that_ends_while_it_comes_back(make_client: MakeClient, caplog: pytest.LogCaptureFixture) -> None:
     """A listener that would ask something then has made no mistake: no traceback."""
     client = make_client(connect=False)
 

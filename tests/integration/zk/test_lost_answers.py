@@ -25,6 +25,9 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
+#: Does the question arrive whose answer is lost?
+arrives_or_not = pytest.mark.parametrize("arrives", [True, False])
+
 
 class Outage:
     """Runs a call over a connection that fails in the middle of it."""
@@ -34,35 +37,20 @@ class Outage:
         self._proxy = proxy
         self._pool = pool
 
-    def lose_answer(self, call: Callable[[], None], written: Callable[[], object]) -> Future[None]:
-        """The write arrives, its answer does not. The connection is still down when this returns."""
-        self._proxy.mute = True
+    def begin(
+        self, call: Callable[[], object], written: Callable[[], object], *, arrives: bool = True
+    ) -> Future[object]:
+        """The connection is down when this returns.
+
+        :param written: tells by what others see that the write arrived.
+        """
+        self._proxy.mute, self._proxy.deaf, self._proxy.swallowed = arrives, not arrives, 0
         future = self._pool.submit(call)
-        wait_for("it was written", written)
-        self._cut()
-        return future
-
-    def lose_question(self, call: Callable[[], None]) -> Future[None]:
-        """The write does not even arrive."""
-        self._proxy.deaf = True
-        sent = self.client.kazoo._call
-        seen: list[object] = []
-
-        def noting(request: Any, async_object: Any) -> Any:
-            found = sent(request, async_object)
-            seen.append(request)
-            return found
-
-        self.client.kazoo._call = noting  # type: ignore[method-assign]
-        future = self._pool.submit(call)
-        wait_for("it was sent", lambda: seen and not self.client.kazoo.queued_calls)
-        self._cut()
-        return future
-
-    def _cut(self) -> None:
+        wait_for("it is on its way", written if arrives else lambda: self._proxy.swallowed)
         self._proxy.take_down()
         wait_for("the loss is seen", lambda: self.client.suspended)
         self._proxy.mute = self._proxy.deaf = False
+        return future
 
     def end(self) -> None:
         self._proxy.bring_up()
@@ -85,136 +73,87 @@ def zk(shaky: ZooKeeperClient) -> ZooKeeper:
 
 @pytest.fixture
 def node(zk: ZooKeeper) -> Node:
+    """Is stored, and about to be built."""
     made = Node("small")
     zk.storeNode(made)
+    made.state = "building"
     return made
 
 
 @pytest.fixture
 def request_(zk: ZooKeeper, znodes: PoolZnodes) -> NodeRequest:
+    """Is about to be served."""
     found = zk.getNodeRequest(znodes.submit(["small"]))
     assert found is not None
+    found.state = "pending"
     return found
 
 
-def test_saved_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    """It was written: that is seen by reading, and nothing is written again."""
-    node.state = "building"
-    saving = outage.lose_answer(lambda: zk.storeNode(node), lambda: znodes.nodes("building"))
+@arrives_or_not
+def test_save(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool) -> None:
+    """It is seen by reading whether it was written; it is written once."""
+    saving = outage.begin(lambda: zk.storeNode(node), lambda: znodes.nodes("building"), arrives=arrives)
+    assert list(znodes.nodes("building")) == [node.key] * arrives
     outage.end()
     saving.result(30)
-    assert node.version == 1
-    assert znodes.kazoo.exists(paths.node(node.key)).version == 1
-
-
-def test_not_saved(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    """It was not: it is written with the next connection."""
-    node.state = "building"
-    saving = outage.lose_question(lambda: zk.storeNode(node))
-    assert znodes.nodes("building") == {}
-    outage.end()
-    saving.result(30)
-    assert node.version == 1
+    assert (node.version, znodes.kazoo.exists(paths.node(node.key)).version) == (1, 1)
     assert znodes.nodes("building")
 
 
-@pytest.mark.parametrize("change", ["changed", "gone"])
-def test_changed_by_somebody_else_meanwhile(
-    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, change: str
+@pytest.mark.parametrize("lock", [False, True])
+@pytest.mark.parametrize("gone", [False, True])
+def test_changed_by_another_process_meanwhile(
+    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, lock: bool, gone: bool
 ) -> None:
-    node.state = "building"
-    saving = outage.lose_answer(lambda: zk.storeNode(node), lambda: znodes.nodes("building"))
-    if change == "gone":
-        znodes.kazoo.delete(paths.node(node.key))
-    else:
-        znodes.change_node(node.key, comment="foreign")
+    write = zk.nodes.lock_and_save if lock else zk.storeNode
+    writing = outage.begin(lambda: write(node), lambda: znodes.nodes("building"))
+    znodes.vanish(node.key) if gone else znodes.change_node(node.key, comment="foreign")
     outage.end()
     with pytest.raises(ZKConflict):
-        saving.result(30)
+        writing.result(30)
+    wait_for("the lock is free", lambda: not znodes.node_lockers(node.key))
 
 
-@pytest.mark.parametrize("arrives", [True, False])
-def test_node_lock_without_an_answer(
-    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool
-) -> None:
+@arrives_or_not
+def test_node_lock(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool) -> None:
     """N-3: it is ours, whether it was taken before the connection broke or is taken after that."""
     session = zk.client.kazoo.client_id
-    node.state = "building"
-    if arrives:
-        locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
-    else:
-        locking = outage.lose_question(lambda: zk.nodes.lock_and_save(node))
+    locking = outage.begin(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key), arrives=arrives)
     # One who waits behind us, or who will not let us take it any more.
     foreign = znodes.kazoo.create(f"{paths.node_lock(node.key)}/ffff__lock__", b"", sequence=True) if arrives else None
     outage.end()
     locking.result(30)
     assert zk.nodes.surely_locked(node)
-    assert (znodes.nodes("building")[node.key]["state"], node.version) == ("building", 1)
-    assert len(znodes.node_lockers(node.key)) == (1 if foreign is None else 2)
-    zk.unlockNode(node)
-    assert len(znodes.node_lockers(node.key)) == (0 if foreign is None else 1)
+    assert (list(znodes.nodes("building")), node.version) == ([node.key], 1)
+    for ours in (1, 0):
+        assert len(znodes.node_lockers(node.key)) == ours + (foreign is not None)
+        if ours:
+            zk.unlockNode(node)
     assert (zk.client.kazoo.client_id, len(zk.client.orphans)) == (session, 0)
 
 
-def test_node_lock_of_which_nobody_asks_any_more(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
+def test_node_lock_that_is_not_wanted_any_more(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
     """We hold a lock that we do not know of, in a session that lives: it is given back."""
-    node.state = "building"
-
-    def lock() -> None:
-        zk.nodes.send_lock_and_save(node, exists=False)
-
-    outage.lose_answer(lock, lambda: znodes.node_lockers(node.key))
+    outage.begin(lambda: zk.nodes.send_lock_and_save(node, exists=False), lambda: znodes.node_lockers(node.key))
     assert node.lock is None
     outage.end()
     wait_for("the lock is free", lambda: not znodes.node_lockers(node.key))
     wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
 
 
-def test_changed_by_somebody_else_after_it_was_locked(
-    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes
-) -> None:
-    node.state = "building"
-    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
-    znodes.change_node(node.key, comment="foreign")
-    outage.end()
-    with pytest.raises(ZKConflict):
-        locking.result(30)
-    wait_for("the lock is free", lambda: not znodes.node_lockers(node.key))
-
-
-def test_session_is_lost_too(
-    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
-) -> None:
-    session = zk.client.kazoo.client_id
-    locking = outage.lose_answer(lambda: zk.nodes.lock_and_save(node), lambda: znodes.node_lockers(node.key))
-    expire_session(zookeeper.plain_hosts(), session)
-    assert znodes.node_lockers(node.key) == []
-    outage.end()
-    with pytest.raises(ZKConnectionError):
-        locking.result(30)
-    assert node.lock is None
-    wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
-
-
-@pytest.mark.parametrize("arrives", [True, False])
-def test_request_lock_without_an_answer(
-    zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes, arrives: bool
-) -> None:
+@arrives_or_not
+def test_request_lock(zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes, arrives: bool) -> None:
     """N-6: the node that is stored with it is known, too: nobody else would find it, and it takes up room."""
     request_id = request_.key
-    zk.client.kazoo.ensure_path(paths.REQUEST_LOCKS)
-    zk.client.kazoo.ensure_path(paths.NODES)
-    request_.state = "pending"
+    for path in (paths.REQUEST_LOCKS, paths.NODES):
+        zk.client.kazoo.ensure_path(path)
     made = Node("small")
     made.allocated_to = request_id
-
-    def lock() -> None:
-        zk.requests.send_lock(request_, made)()
-
-    if arrives:
-        locking = outage.lose_answer(lock, lambda: znodes.request_state(request_id) == "pending")
-    else:
-        locking = outage.lose_question(lock)
+    locking = outage.begin(
+        lambda: zk.requests.send_lock(request_, made)(),
+        lambda: znodes.request_state(request_id) == "pending",
+        arrives=arrives,
+    )
     # Not the last one.
     others = [znodes.add_node("ready", type=["small"]) for _ in range(2)]
     outage.end()
@@ -226,13 +165,14 @@ def test_request_lock_without_an_answer(
     assert znodes.children(paths.REQUEST_LOCKS) == []
 
 
-@pytest.mark.parametrize("arrives", [True, False])
+@arrives_or_not
 @pytest.mark.parametrize("ephemeral", [True, False])
-def test_place_behind_somebody_else_that_is_given_back_without_an_answer(
+def test_place_behind_another_process_that_is_given_back(
     shaky: ZooKeeperClient,
     competitor: Competitor,
     outage: Outage,
     znodes: PoolZnodes,
+    monkeypatch: pytest.MonkeyPatch,
     arrives: bool,
     ephemeral: bool,
 ) -> None:
@@ -242,14 +182,11 @@ def test_place_behind_somebody_else_that_is_given_back_without_an_answer(
     delete = shaky.kazoo.delete
 
     def giving_back(path: str) -> Any:
-        shaky.kazoo.delete = delete
-        if arrives:
-            giving = outage.lose_answer(lambda: delete(path), lambda: len(znodes.children(lock_dir)) == 1)
-        else:
-            giving = outage.lose_question(lambda: delete(path))
-        return giving.result(30)
+        monkeypatch.undo()
+        given_back = outage.begin(lambda: delete(path), lambda: len(znodes.children(lock_dir)) == 1, arrives=arrives)
+        return given_back.result(30)
 
-    shaky.kazoo.delete = giving_back
+    monkeypatch.setattr(shaky.kazoo, "delete", giving_back)
     with pytest.raises(ZKLockException):
         locks.acquire(shaky, lock_dir, blocking=False, ephemeral=ephemeral)
     outage.end()
@@ -258,175 +195,125 @@ def test_place_behind_somebody_else_that_is_given_back_without_an_answer(
     wait_for("nothing is looked for any more", lambda: not shaky.orphans)
 
 
-@pytest.mark.parametrize("arrives", [True, False])
-def test_fulfilment_without_an_answer(
+@arrives_or_not
+def test_fulfilment(
     zk: ZooKeeper, request_: NodeRequest, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool
 ) -> None:
     """A request that was fulfilled must not be taken for a conflict, which would free its nodes."""
-    request_id = request_.key
-    request_.state = "pending"
     zk.requests.lock_and_save(request_)
-    node.state, node.allocated_to = "ready", request_id
+    node.state, node.allocated_to = "ready", request_.key
     zk.nodes.lock_and_save(node)
     request_.state, request_.nodes = "fulfilled", [node.key]
-
-    def finish() -> None:
-        zk.requests.finish(request_, [node])
-
-    if arrives:
-        finishing = outage.lose_answer(finish, lambda: znodes.request_state(request_id) == "fulfilled")
-    else:
-        finishing = outage.lose_question(finish)
+    finishing = outage.begin(
+        lambda: zk.requests.finish(request_, [node]),
+        lambda: znodes.request_state(request_.key) == "fulfilled",
+        arrives=arrives,
+    )
     outage.end()
     finishing.result(30)
-    assert (znodes.request_state(request_id), request_.version) == ("fulfilled", 2)
-    assert (request_.lock, node.lock) == (None, None)
-    assert znodes.node_lockers(node.key) == []
+    assert (znodes.request_state(request_.key), request_.version) == ("fulfilled", 2)
+    assert (request_.lock, node.lock, znodes.node_lockers(node.key)) == (None, None, [])
     assert znodes.children(paths.REQUEST_LOCKS) == []
 
 
-def test_fulfilment_and_the_session_is_lost(
-    zk: ZooKeeper, request_: NodeRequest, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
-) -> None:
-    """Not written, and our lock is gone: a conflict, whoever has the request now."""
-    request_.state = "pending"
-    zk.requests.lock_and_save(request_)
-    request_.state = "fulfilled"
-    session = zk.client.kazoo.client_id
-    finishing = outage.lose_question(lambda: zk.requests.finish(request_))
-    expire_session(zookeeper.plain_hosts(), session)
-    outage.end()
-    with pytest.raises(ZKConflict):
-        finishing.result(30)
-    assert znodes.request_state(request_.key) == "pending"
-
-
-def _locked(zk: ZooKeeper, node: Node) -> str:
-    """Locks a node that is built; returns its id."""
-    node.state = "building"
+@arrives_or_not
+def test_removal(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, arrives: bool) -> None:
+    """It is removed once more: the session lives, and with it a lock that nobody else could end."""
     zk.nodes.lock_and_save(node)
-    return node.key
-
-
-def test_removed_without_an_answer(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    node_id = _locked(zk, node)
-    removing = outage.lose_answer(lambda: zk.deleteNode(node), lambda: node_id not in znodes.children(paths.NODES))
+    removing = outage.begin(lambda: zk.deleteNode(node), lambda: not znodes.nodes(), arrives=arrives)
+    assert list(znodes.nodes()) == [node.key] * (not arrives)
     outage.end()
     removing.result(30)
-    assert node.lock is None
+    assert (node.lock, znodes.children(paths.NODES)) == (None, [])
 
 
-def test_not_removed(zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes) -> None:
-    """It is removed with the next connection: the session lives, and with it a lock that nobody else could end."""
-    node_id = _locked(zk, node)
-    removing = outage.lose_question(lambda: zk.deleteNode(node))
-    assert node_id in znodes.children(paths.NODES)
-    outage.end()
-    removing.result(30)
-    assert node_id not in znodes.children(paths.NODES)
-
-
-def test_not_removed_and_the_session_lost(
-    zk: ZooKeeper, node: Node, outage: Outage, znodes: PoolZnodes, zookeeper: ZooKeeperServer
+@pytest.mark.parametrize("what", ["lock", "fulfilment", "removal"])
+def test_session_is_lost_too(
+    zk: ZooKeeper,
+    node: Node,
+    request_: NodeRequest,
+    outage: Outage,
+    znodes: PoolZnodes,
+    zookeeper: ZooKeeperServer,
+    what: str,
 ) -> None:
-    """Somebody else may have the node by now."""
-    node_id = _locked(zk, node)
+    """What was not written is a conflict, whoever has node and request now; a lock that was taken is lost."""
     session = zk.client.kazoo.client_id
-    removing = outage.lose_question(lambda: zk.deleteNode(node))
+    zk.requests.lock_and_save(request_)
+    if what == "removal":
+        zk.nodes.lock_and_save(node)
+    calls: dict[str, Callable[[], object]] = {
+        "lock": lambda: zk.nodes.lock_and_save(node),
+        "fulfilment": lambda: zk.requests.finish(request_),
+        "removal": lambda: zk.deleteNode(node),
+    }
+    call = outage.begin(calls[what], lambda: znodes.node_lockers(node.key), arrives=what == "lock")
     expire_session(zookeeper.plain_hosts(), session)
+    assert znodes.node_lockers(node.key) == []
     outage.end()
-    with pytest.raises(ZKConflict):
-        removing.result(30)
-    assert node_id in znodes.children(paths.NODES)
-
-
-@pytest.mark.parametrize("arrives", [True, False])
-@pytest.mark.parametrize("kind", [Node, NodeRequest])
-def test_creation_without_an_answer(
-    zk: ZooKeeper, outage: Outage, znodes: PoolZnodes, arrives: bool, kind: type[Node | NodeRequest]
-) -> None:
-    """The id was in the answer: it is found by what was written, and nothing is made twice."""
-    root = paths.NODES if kind is Node else paths.REQUESTS
-    zk.client.kazoo.ensure_path(root)
-    made = kind()
-
-    def create() -> None:
-        if isinstance(made, Node):
-            zk.storeNode(made)
-        else:
-            zk.storeNodeRequest(made)
-
-    if arrives:
-        creating = outage.lose_answer(create, lambda: znodes.children(root))
-        # One of another process, which is younger.
-        znodes.kazoo.create(f"{root}/", b"{}", sequence=True)
-    else:
-        creating = outage.lose_question(create)
-    outage.end()
-    creating.result(30)
-    assert made.key in znodes.children(root)
-    assert len(znodes.children(root)) == (2 if arrives else 1)
-    made.state = "building" if isinstance(made, Node) else "pending"
-    if isinstance(made, Node):
-        zk.storeNode(made)
-    else:
-        zk.storeNodeRequest(made)
+    with pytest.raises(ZKConnectionError if what == "lock" else ZKConflict):
+        call.result(30)
+    assert (znodes.request_state(request_.key), list(znodes.nodes())) == ("pending", [node.key])
+    assert (node.lock is None) is (what != "removal")
+    wait_for("nothing is looked for any more", lambda: not zk.client.orphans)
 
 
 @pytest.mark.parametrize("kind", [Node, NodeRequest])
-def test_creation_without_an_answer_and_taken_by_another_process(
-    zk: ZooKeeper, outage: Outage, znodes: PoolZnodes, kind: type[Node | NodeRequest]
+@pytest.mark.parametrize("arrives", [True, False, "taken"])
+def test_creation(
+    zk: ZooKeeper, outage: Outage, znodes: PoolZnodes, arrives: bool | str, kind: type[Node | NodeRequest]
 ) -> None:
-    """S-10: a static host that another launcher hands out at once has one node, not two."""
-    root = paths.NODES if kind is Node else paths.REQUESTS
+    """The id was in the answer: it is found by what was written, and nothing is made twice.
+
+    S-10: a static host that another launcher hands out at once has one node, not two.
+    """
+    root, state = (paths.NODES, "in-use") if kind is Node else (paths.REQUESTS, "pending")
     zk.client.kazoo.ensure_path(root)
     made = kind()
     store: Callable[[Any], None] = zk.storeNode if kind is Node else zk.storeNodeRequest
-    creating = outage.lose_answer(lambda: store(made), lambda: znodes.children(root))
-    (name,) = znodes.children(root)
-    if kind is Node:
-        znodes.change_node(name, state="in-use")
-    else:
-        znodes.change_request(name, state="pending")
+    creating = outage.begin(lambda: store(made), lambda: znodes.children(root), arrives=bool(arrives))
+    if arrives == "taken":
+        (name,) = znodes.children(root)
+        (znodes.change_node if kind is Node else znodes.change_request)(name, state=state)
+    elif arrives:
+        # One of another process, which is younger.
+        znodes.kazoo.create(f"{root}/", b"{}", sequence=True)
     outage.end()
     creating.result(30)
-    assert (znodes.children(root), made.key) == ([name], name)
-    with pytest.raises(ZKConflict):
+    assert made.key in znodes.children(root)
+    assert len(znodes.children(root)) == 1 + (arrives is True)
+    made.state = "building" if kind is Node else "pending"
+    if arrives == "taken":
+        with pytest.raises(ZKConflict):
+            store(made)
+    else:
         store(made)
 
 
-def registered_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> Registration:
-    """A pool whose entry was written, but the launcher does not know it."""
+@pytest.mark.parametrize("ends", [True, False])
+def test_registration(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes, ends: bool) -> None:
+    """The entry is there once, or not any more: one that nobody serves would keep requests from failing."""
     pool = PoolComponent("host", "12.0")
     pool.id = "pool-id"
     registration = Registration(zk.client, pool)
     zk.client.kazoo.ensure_path(POOLS)
-    registering = outage.lose_answer(registration.update, znodes.pools)
+    registering = outage.begin(registration.update, znodes.pools)
     outage.end()
     with pytest.raises(ZKConnectionError):
         registering.result(30)
-    return registration
-
-
-def test_registration_without_an_answer(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
-    """The entry is there once: a second one that nobody serves would keep requests from failing."""
-    registration = registered_without_an_answer(zk, outage, znodes)
+    if ends:
+        registration.unregister()
+        assert znodes.pools() == []
+        return
     registration.ensure()
     assert [found["id"] for found in znodes.pools()] == ["pool-id"]
     registration.update(paused=True)
     assert [found["paused"] for found in znodes.pools()] == [True]
 
 
-def test_registration_without_an_answer_that_ends(zk: ZooKeeper, outage: Outage, znodes: PoolZnodes) -> None:
-    registration = registered_without_an_answer(zk, outage, znodes)
-    registration.unregister()
-    assert znodes.pools() == []
-
-
 def test_disconnect_ends_calls_that_wait(zk: ZooKeeper, node: Node, outage: Outage) -> None:
     """Shutdown is bounded, also while ZooKeeper is away."""
-    node.state = "building"
-    saving = outage.lose_question(lambda: zk.storeNode(node))
+    saving = outage.begin(lambda: zk.storeNode(node), lambda: False, arrives=False)
     zk.client.disconnect()
     with pytest.raises(ZKConnectionError):
         saving.result(30)

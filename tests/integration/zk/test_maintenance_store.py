@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -67,20 +69,20 @@ def test_a_launcher_writes_over_no_operator(store: MaintenanceStore, znodes: Poo
 
 
 def test_launchers_that_write_at_the_same_time(
-    store: MaintenanceStore, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
+    store: MaintenanceStore, client: ZooKeeperClient, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S-16: what came in between is looked at, and not written over."""
     store.put_automatic(FAILING, 100.0)
     path = paths.maintenance("host", znode_name(HOST.name))
     operator = json.dumps(HOST.to_dict()).encode()
-    get = store._client.kazoo.get
+    get = client.kazoo.get
 
     def slow(which: str) -> Any:
         answer = get(which)
         znodes.kazoo.set(path, operator)
         return answer
 
-    monkeypatch.setattr(store._client.kazoo, "get", slow)
+    monkeypatch.setattr(client.kazoo, "get", slow)
     assert not store.put_automatic(FAILING, 100.0)
     assert store.read_all() == keyed(HOST)
 
@@ -114,6 +116,7 @@ class Changed:
     """Waits until a cache shows what is wanted."""
 
     def __init__(self, cache: MaintenanceCache) -> None:
+        assert cache.wait_ready(SECONDS)
         self._cache = cache
         self._condition = threading.Condition()
         cache.add_listener(self._note)
@@ -122,48 +125,40 @@ class Changed:
         with self._condition:
             self._condition.notify_all()
 
-    def until(self, wanted: MaintenanceRecords) -> None:
+    def until(self, *wanted: Maintenance) -> None:
         with self._condition:
-            assert self._condition.wait_for(lambda: self._cache.snapshot() == wanted, SECONDS)
+            assert self._condition.wait_for(lambda: self._cache.snapshot() == keyed(*wanted), SECONDS)
 
 
-def test_cache_follows(store: MaintenanceStore, other: ZooKeeperClient, znodes: PoolZnodes) -> None:
-    """MT-2: the tree need not be there at the start, and may go."""
-    cache = MaintenanceCache(other)
-    assert cache.wait_ready(SECONDS)
-    changed = Changed(cache)
-    store.put(POOL)
-    changed.until(keyed(POOL))
-    store.put(HOST)
-    changed.until(keyed(POOL, HOST))
-    store.remove("pool", "cloud-1/main")
-    changed.until(keyed(HOST))
-    znodes.kazoo.delete(paths.MAINTENANCE, recursive=True)
-    changed.until({})
-    store.put(POOL)
-    changed.until(keyed(POOL))
-
-
-def test_cache_after_a_lost_connection(
-    store: MaintenanceStore, shaky: ZooKeeperClient, proxy: Any, znodes: PoolZnodes
+def test_cache_follows(
+    store: MaintenanceStore,
+    shaky: ZooKeeperClient,
+    cut_off: Callable[[], AbstractContextManager[None]],
+    znodes: PoolZnodes,
 ) -> None:
+    """MT-2: the tree need not be there at the start, and may go; so may the connection."""
+    changed = Changed(MaintenanceCache(shaky))
     store.put(POOL)
-    cache = MaintenanceCache(shaky)
-    assert cache.wait_ready(SECONDS)
-    changed = Changed(cache)
-    proxy.take_down()
+    changed.until(POOL)
     store.put(HOST)
+    changed.until(POOL, HOST)
     store.remove("pool", "cloud-1/main")
-    proxy.bring_up()
-    changed.until(keyed(HOST))
+    changed.until(HOST)
+    znodes.kazoo.delete(paths.MAINTENANCE, recursive=True)
+    changed.until()
+    store.put(POOL)
+    changed.until(POOL)
+    with cut_off():
+        store.put(HOST)
+        store.remove("pool", "cloud-1/main")
+    changed.until(HOST)
 
 
-def test_two_who_write_the_same(make_client: Callable[..., ZooKeeperClient]) -> None:
-    stores = [MaintenanceStore(make_client()) for _ in range(2)]
-    threads = [threading.Thread(target=lambda store=store: [store.put(POOL) for _ in range(20)]) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SECONDS)
+def test_two_who_write_the_same(client: ZooKeeperClient, other: ZooKeeperClient, znodes: PoolZnodes) -> None:
+    stores = [MaintenanceStore(each) for each in (client, other)]
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda store: [store.put(POOL) for _ in range(20)], stores))
     assert stores[0].read_all() == keyed(POOL)
-    assert json.loads(stores[0]._client.kazoo.get(paths.maintenance("pool", "cloud-1%2Fmain"))[0])["by"] == "alice@desk"
+    stored = znodes.read(paths.maintenance("pool", "cloud-1%2Fmain"))
+    assert stored is not None
+    assert stored["by"] == "alice@desk"

@@ -1,141 +1,131 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nodepool.zk.status: what daemons say they are doing."""
+"""nodepool.zk.status: what daemons say they are doing, its writer and its cache."""
 
 from __future__ import annotations
 
+import json
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from kazoo.exceptions import NoNodeError, SessionExpiredError
 
 from nodepool.model.record import InvalidRecord
-from nodepool.model.status import HostStatus, LabelStatus, PoolStatus
+from nodepool.model.status import HostStatus, LabelStatus, LauncherStatus, LimitStatus, PoolStatus
 from nodepool.zk import status
+from nodepool.zk.caches import StatusCache
 from nodepool.zk.client import ZooKeeperClient
-from nodepool.zk.status import StatusWriter
+from nodepool.zk.status import BUILDER, LAUNCHER, POOL, StatusWriter, read_launchers, read_pools
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
-from tests.support.zookeeper import ZooKeeperServer
 
 PATH = "/nodepool/status/builder/host-1"
-SECONDS = 20.0
+SECONDS = 60.0
+MAIN = PoolStatus(id="1", provider="cloud", pool="main", limits=(LimitStatus("pool", "instances", 5),))
+SMALL = PoolStatus(id="2", provider="cloud", pool="small")
+LAUNCHER_1 = LauncherStatus(host="l1", pid=42)
 
 
 class Znode:
-    """Waits for what is stored."""
+    """Waits for what is stored, and notes each version that it sees."""
 
     def __init__(self, znodes: PoolZnodes) -> None:
-        self._znodes = znodes
+        self._kazoo = znodes.kazoo
         self.versions: list[int] = []
 
-    def until(self, wanted: Callable[[object], bool]) -> None:
+    def until(self, wanted: object) -> None:
+        """:param wanted: the record; None = there is none."""
         changed = threading.Event()
         while True:
             changed.clear()
-            self._znodes.kazoo.exists(PATH, watch=lambda _: changed.set())
-            if wanted(self._look()):
+            self._kazoo.exists(PATH, watch=lambda _: changed.set())
+            if self._look() == wanted:
                 return
             assert changed.wait(SECONDS)
 
     def _look(self) -> object:
-        """What is stored; its version is noted, which belongs to the same moment."""
         try:
-            data, stat = self._znodes.kazoo.get(PATH)
+            data, stat = self._kazoo.get(PATH)
         except NoNodeError:
             return None
-        if not self.versions or self.versions[-1] != stat.version:
+        if self.versions[-1:] != [stat.version]:
             self.versions.append(stat.version)
         return status.decode(data)
 
 
-class Owner(Znode):
-    """The session that the znode belongs to; None = there is none."""
-
-    def _look(self) -> object:
-        stat = self._znodes.kazoo.exists(PATH)
-        return None if stat is None else stat.ephemeralOwner
+@pytest.fixture
+def znode(znodes: PoolZnodes) -> Znode:
+    return Znode(znodes)
 
 
 @pytest.fixture
-def writer(client: ZooKeeperClient) -> Iterator[StatusWriter]:
-    made = StatusWriter(client, pause_seconds=0.05)
+def writer(other: ZooKeeperClient) -> Iterator[StatusWriter]:
+    made = StatusWriter(other, pause_seconds=0.05)
     yield made
     made.close()
 
 
-def test_last_status_is_written(writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
-    """Not each, but the last; and it goes with the session."""
-    znode = Znode(znodes)
+def test_last_status_is_written(
+    writer: StatusWriter, znode: Znode, znodes: PoolZnodes, client: ZooKeeperClient, other: ZooKeeperClient
+) -> None:
+    """Not each, but the last, over what an ended session left; and it goes with the session."""
+    znodes.kazoo.create(PATH, b"{}", makepath=True)
     for percent in range(101):
         writer.set("builder", "host-1", {"percent": percent})
-    znode.until(lambda found: found == {"percent": 100})
+    znode.until({"percent": 100})
     assert znode.versions[-1] < 50
-    assert znodes.kazoo.exists(PATH).ephemeralOwner == client.kazoo.client_id[0]
+    assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
+    znodes.kazoo.create(f"{PATH}-bad", b"bad")
     assert status.read_all(client, "builder") == {"host-1": {"percent": 100}}
     assert status.read_all(client, "launcher") == {}
     writer.close()
-    assert not znodes.kazoo.exists(PATH)
     writer.set("builder", "host-1", {"percent": 5})
     assert not znodes.kazoo.exists(PATH)
 
 
-def test_nothing_is_written_while_nothing_changes(writer: StatusWriter, znodes: PoolZnodes) -> None:
-    znode = Znode(znodes)
-    writer.set("builder", "host-1", {"a": 1})
-    znode.until(lambda found: found == {"a": 1})
-    for _ in range(10):
-        writer.set("builder", "host-1", {"a": 1})
-    writer.set("builder", "host-1", {"a": 2})
-    znode.until(lambda found: found == {"a": 2})
+def test_changes(writer: StatusWriter, znode: Znode, znodes: PoolZnodes) -> None:
+    """Nothing is written while nothing changes. One that was removed is written again, one that we remove is not."""
+    for number, times in ((1, 10), (2, 1)):
+        for _ in range(times):
+            writer.set("builder", "host-1", {"a": number})
+        znode.until({"a": number})
     assert znode.versions == [0, 1]
-
-
-def test_one_that_was_removed_is_written_again(writer: StatusWriter, znodes: PoolZnodes) -> None:
-    znode = Znode(znodes)
-    writer.set("builder", "host-1", {"a": 1})
-    znode.until(lambda found: found == {"a": 1})
     znodes.kazoo.delete(PATH)
+    writer.set("builder", "host-1", {"a": 3})
+    writer.set("builder", "host-2", {"a": 1})
+    znode.until({"a": 3})
+    writer.remove("builder", "host-1")
+    writer.remove("builder", "unknown")
+    znode.until(None)
+    wait_for("the other one is there", lambda: znodes.children("/nodepool/status/builder") == ["host-2"])
     writer.set("builder", "host-1", {"a": 2})
-    znode.until(lambda found: found == {"a": 2})
+    znode.until({"a": 2})
 
 
 def test_lost_session(
-    writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient, zookeeper: ZooKeeperServer
+    writer: StatusWriter,
+    znode: Znode,
+    znodes: PoolZnodes,
+    other: ZooKeeperClient,
+    lose_session: Callable[..., None],
 ) -> None:
     """It is there again in the new session, although nothing has changed."""
-    znode = Znode(znodes)
     writer.set("builder", "host-1", {"a": 1})
-    znode.until(lambda found: found == {"a": 1})
-    session = client.kazoo.client_id
-    expire_session(zookeeper.plain_hosts(), session)
-    Owner(znodes).until(lambda owner: owner not in (None, session[0]))
-
-
-def test_left_over_of_an_ended_session(writer: StatusWriter, znodes: PoolZnodes) -> None:
-    znodes.kazoo.create(PATH, b"{}", makepath=True)
-    writer.set("builder", "host-1", {"a": 1})
-    Znode(znodes).until(lambda found: found == {"a": 1})
-
-
-def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
-    znodes.kazoo.create(f"{PATH}-bad", b"bad", makepath=True)
-    znodes.kazoo.create(PATH, b'{"a": 1}')
-    assert status.read_all(client, "builder") == {"host-1": {"a": 1}}
-    assert "Ignoring" in caplog.text
-
-
-def test_close_without_a_status(client: ZooKeeperClient) -> None:
-    StatusWriter(client).close()
+    znode.until({"a": 1})
+    lose_session(other)
+    znode.until({"a": 1})
+    assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
 
 
 def test_close_while_a_call_waits(
-    writer: StatusWriter, client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
+    writer: StatusWriter, other: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call waits for a connection that is away, which may be for ever; a daemon that stops does not."""
+    StatusWriter(other).close()
     waits, go_on = threading.Event(), threading.Event()
 
     def create(*_: object, **__: object) -> None:
@@ -143,7 +133,7 @@ def test_close_while_a_call_waits(
         assert go_on.wait(SECONDS)
 
     monkeypatch.setattr(status, "CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr(client.kazoo, "create", create)
+    monkeypatch.setattr(other.kazoo, "create", create)
     writer.set("builder", "host-1", {"a": 1})
     assert waits.wait(SECONDS)
     closing = threading.Thread(target=writer.close)
@@ -157,63 +147,10 @@ def test_close_while_a_call_waits(
     writer.close()
 
 
-def test_long_one_is_compressed(writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
-    """Readers take both."""
-    long = {"text": "x" * 10_000}
-    writer.set("builder", "host-1", long)
-    writer.set("builder", "host-2", {"a": 1})
-    wait_for("both are there", lambda: set(status.read_all(client, "builder")) == {"host-1", "host-2"})
-    assert status.read_all(client, "builder") == {"host-1": long, "host-2": {"a": 1}}
-    assert len(znodes.kazoo.get(PATH)[0]) < 200
-
-
-def test_too_long(writer: StatusWriter) -> None:
-    with pytest.raises(ValueError, match="at most"):
-        writer.set("builder", "host-1", {"text": "x" * status.MAX_BYTES})
-
-
-@pytest.mark.parametrize("data", [b"", b"\x78nothing", b"[]", zlib.compress(b"[]"), zlib.compress(b'{"a": 1}')[:-8]])
-def test_what_cannot_be_read(data: bytes) -> None:
-    with pytest.raises(InvalidRecord):
-        status.decode(data)
-
-
-def test_bomb() -> None:
-    """A few bytes that stand for many are not unpacked."""
-    with pytest.raises(InvalidRecord):
-        status.decode(zlib.compress(b'{"a": "' + b"x" * 50_000_000 + b'"}'))
-
-
-def test_removed_one(writer: StatusWriter, znodes: PoolZnodes) -> None:
-    """At once; others stay, and it may come back."""
-    znode = Znode(znodes)
-    writer.set("builder", "host-1", {"a": 1})
-    writer.set("builder", "host-2", {"a": 1})
-    znode.until(lambda found: found == {"a": 1})
-    writer.remove("builder", "host-1")
-    writer.remove("builder", "unknown")
-    znode.until(lambda found: found is None)
-    wait_for("the other one is there", lambda: znodes.children("/nodepool/status/builder") == ["host-2"])
-    writer.set("builder", "host-1", {"a": 2})
-    znode.until(lambda found: found == {"a": 2})
-
-
-def test_one_thread_for_all(client: ZooKeeperClient) -> None:
-    """W-8: hundreds of pools have one writer."""
-    writer = StatusWriter(client)
-    before = threading.active_count()
-    for number in range(50):
-        writer.set("pool", f"pool-{number}", {"a": 1})
-    assert threading.active_count() == before + 1
-    wait_for("all are there", lambda: len(status.read_all(client, "pool")) == 50)
-    writer.close()
-    assert status.read_all(client, "pool") == {}
-
-
 def test_pause_after_a_failure(
     client: ZooKeeperClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """W-8: what fails is tried again, not at once; the others are written meanwhile."""
+    """W-8: what fails is tried again, not at once; the others are written meanwhile. One thread serves all pools."""
     tries: list[str] = []
     create = client.kazoo.create
 
@@ -224,26 +161,130 @@ def test_pause_after_a_failure(
         return create(path, *args, **options)
 
     monkeypatch.setattr(client.kazoo, "create", refuse)
-    writer = StatusWriter(client, pause_seconds=600)
+    writer, before = StatusWriter(client, pause_seconds=600), threading.active_count()
     writer.set("pool", "bad", {"a": 1})
     wait_for("it was tried", lambda: tries)
-    writer.set("pool", "good", {"a": 1})
-    wait_for("the other one is there", lambda: status.read_all(client, "pool") == {"good": {"a": 1}})
+    for number in range(50):
+        writer.set("pool", f"pool-{number}", {"a": 1})
+    assert threading.active_count() == before + 1
+    wait_for("the others are there", lambda: len(status.read_all(client, "pool")) == 50)
     writer.close()
     assert [path for path in tries if path.endswith("bad")] == ["/nodepool/status/pool/bad"]
     assert "Status /nodepool/status/pool/bad was not written" in caplog.text
 
 
-def test_text_with_half_a_character(writer: StatusWriter, client: ZooKeeperClient) -> None:
-    """Such texts come from names of files and from errors of clouds."""
-    writer.set("builder", "host-1", {"text": "\udc80"})
-    wait_for("it is there", lambda: status.read_all(client, "builder") == {"host-1": {"text": "\udc80"}})
-
-
-def test_dataclass(writer: StatusWriter, client: ZooKeeperClient) -> None:
+def test_what_can_be_written(writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient) -> None:
+    """What is long is compressed. Half a character comes from names of files and from errors of clouds."""
     told = PoolStatus(id="1", hosts=(HostStatus("a", nodes=["7"]),), labels={"gpu": LabelStatus("label.broken")})
-    writer.set("pool", "1", told)
-    wait_for("it is there", lambda: bool(status.read_all(client, "pool")))
-    assert PoolStatus.of_record(status.read_all(client, "pool")["1"]) == replace(
-        told, hosts=(replace(told.hosts[0], nodes=("7",)),)
-    )
+    records: dict[str, Any] = {"host-1": {"text": "x" * 10_000}, "half": {"text": "\udc80"}, "a": {"a": 1}}
+    for name, record in {**records, "pool": told}.items():
+        writer.set("builder", name, record)
+    wait_for("all are there", lambda: len(status.read_all(client, "builder")) == 4)
+    found = status.read_all(client, "builder")
+    assert PoolStatus.of_record(found.pop("pool")) == replace(told, hosts=(replace(told.hosts[0], nodes=("7",)),))
+    assert (found, len(znodes.kazoo.get(PATH)[0]) < 200) == (records, True)
+    with pytest.raises(ValueError, match="at most"):
+        writer.set("builder", "host-1", {"text": "x" * status.MAX_BYTES})
+
+
+@pytest.mark.parametrize("data", [b"", b"\x78nothing", b"[]", zlib.compress(b"[]"), zlib.compress(b'{"a": 1}')[:-8]])
+def test_what_cannot_be_read(data: bytes) -> None:
+    """Also a few bytes that stand for many, which are not unpacked."""
+    for odd in (data, zlib.compress(b'{"a": "' + b"x" * 50_000_000 + b'"}')):
+        with pytest.raises(InvalidRecord):
+            status.decode(odd)
+
+
+# -- the cache
+
+
+class Follower:
+    """A started cache, and a way to wait for what it shows."""
+
+    def __init__(self, client: ZooKeeperClient) -> None:
+        self.cache = StatusCache(client)
+        self._changed = threading.Condition()
+        self.cache.add_listener(self._on_change)
+        self.cache.start()
+        assert self.cache.wait_ready(SECONDS)
+
+    def _on_change(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def until(self, is_there: Callable[[StatusCache], object]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: is_there(self.cache), SECONDS)
+
+
+def test_life(writer: StatusWriter, client: ZooKeeperClient) -> None:
+    """Records appear, change and go; the cache shows what commands read."""
+    follower = Follower(client)
+    cache = follower.cache
+    assert (cache.pools(), cache.launchers(), cache.builders().builds) == ([], [], {})
+    assert (read_pools(client), read_launchers(client)) == ([], [])
+    for pool in (SMALL, MAIN):
+        writer.set(POOL, pool.id, pool)
+    writer.set(LAUNCHER, "l1-42", LAUNCHER_1)
+    writer.set(BUILDER, "b1-7", {"builds": {"debian/b1": {"step": "bootstrap"}}})
+    follower.until(lambda cache: len(cache.pools()) == 2 and cache.launchers() and cache.builders().builds)
+    assert cache.pools() == [MAIN, SMALL] == read_pools(client)
+    assert cache.launchers() == [LAUNCHER_1] == read_launchers(client)
+    assert cache.builders().build("debian", "b1").step == "bootstrap"
+    assert cache.pools()[0] is cache.pools()[0], "nothing is decoded a second time"
+    hosts = tuple(f"host {number}" for number in range(200))
+    writer.set(LAUNCHER, "l1-42", LauncherStatus(host="l1", pid=42, pools=hosts))
+    follower.until(lambda cache: cache.launchers()[0].pools == hosts)
+    writer.remove(POOL, MAIN.id)
+    follower.until(lambda cache: cache.pools() == [SMALL])
+    writer.close()
+    follower.until(lambda cache: not cache.pools() and not cache.launchers() and not cache.builders().builds)
+
+
+def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once and hides no other, at the start and later."""
+
+    def put(name: str, data: bytes) -> None:
+        znodes.kazoo.create(status.path_of(POOL, name), data, makepath=True)
+
+    put("bad", json.dumps({"limits": "none"}).encode())
+    put(SMALL.id, status.encode(SMALL))
+    follower = Follower(client)
+    put("worse", b"\x78\x00")
+    put(MAIN.id, status.encode(MAIN))
+    follower.until(lambda cache: cache.pools() == [MAIN, SMALL])
+    assert follower.cache.pools() == [MAIN, SMALL]
+    told = [entry.getMessage() for entry in caplog.records if "Ignoring" in entry.getMessage()]
+    assert len(told) == 2
+    assert any("Ignoring /nodepool/status/pool/bad: limits is a str" in line for line in told)
+    assert read_pools(client) == [MAIN, SMALL]
+
+
+def test_lost_connection(
+    shaky: ZooKeeperClient, cut_off: Callable[[], AbstractContextManager[None]], writer: StatusWriter
+) -> None:
+    """What is known stays; what happened meanwhile is read when it is back."""
+    writer.set(POOL, MAIN.id, MAIN)
+    follower = Follower(shaky)
+    follower.until(lambda cache: cache.pools() == [MAIN])
+    with cut_off():
+        wait_for("the cache knows", lambda: not follower.cache.ready.is_set())
+        assert follower.cache.pools() == [MAIN]
+        writer.remove(POOL, MAIN.id)
+        writer.set(POOL, SMALL.id, SMALL)
+    follower.until(lambda cache: cache.pools() == [SMALL])
+    assert follower.cache.wait_ready(SECONDS)
+
+
+def test_stop(client: ZooKeeperClient, writer: StatusWriter) -> None:
+    """A cache that was stopped keeps what it knew; another one may follow then."""
+    writer.set(POOL, MAIN.id, MAIN)
+    first = Follower(client)
+    first.until(lambda cache: cache.pools() == [MAIN])
+    first.cache.stop()
+    assert not first.cache.ready.is_set()
+    second = Follower(client)
+    first.cache.stop()
+    writer.remove(POOL, MAIN.id)
+    second.until(lambda cache: cache.pools() == [])
+    assert first.cache.pools() == [MAIN]

@@ -14,19 +14,17 @@ from typing import Any, cast
 
 import pytest
 from kazoo.exceptions import ConnectionLoss, NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, Sync
+from kazoo.protocol.serialization import GetChildren
 
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import ImagesView
 from nodepool.model.maintenance import MaintenanceRecords, Mode
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
 from nodepool.zk.cache import JointReads, RecordCache
 from nodepool.zk.caches import (
     IMAGES,
     ImageCache,
     MaintenanceCache,
-    NodepoolCache,
     build,
     build_id_lock,
     build_lock,
@@ -36,11 +34,11 @@ from nodepool.zk.caches import (
     upload,
     upload_lock,
 )
-from nodepool.zk.client import OrphanedContenders, ZooKeeperClient
+from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.paths import CONTENDER_MARK, MAINTENANCE, maintenance
-from nodepool.zk.reply import CHANGED, CREATED, Reply
+from nodepool.zk.reply import CHANGED, Reply
 from nodepool.zk.transactions import BATCH
-from nodepool.zk.wire.watched_client import Operations
+from nodepool.zk.wire import Operations
 from tests.support.event_server import EventServer
 
 CONTENDER = f"a{CONTENDER_MARK}0000000001"
@@ -265,12 +263,6 @@ class Connection:
         else:
             self.sent.append((request, reply))
 
-    def take(self, kind: type, path: str) -> Reply:
-        """The next request, which must be this one."""
-        request, reply = self.sent.pop(0)
-        assert (type(request), request.path) == (kind, path)
-        return reply
-
 
 @pytest.fixture
 def connection() -> Any:
@@ -301,31 +293,6 @@ def test_read_that_is_answered_late_or_never(connection: Any, late: bool) -> Non
     record = cache.get("a")
     assert record is not None
     assert (record.state, cache.is_reading("a"), len(connection.sent)) == ("ready", False, 3)
-
-
-def test_created_by_others_at_the_same_time(connection: Any) -> None:
-    """Q-15: while a creation of our own has no answer, those of others are waited for all the same."""
-    cache = RecordCache(connection, "/records", Node.from_dict)
-    cache.expect_create()
-    connection.tell(CREATED, "/records/a")
-    assert not cache.wait_settled(0.0)
-    answer(connection.sent[0][1], "init", 5)
-    assert (cache.wait_settled(0.0), cache.ids()) == (True, ["a"])
-    cache.settle_create(None, None)
-    assert len(connection.sent) == 1
-
-
-@pytest.mark.parametrize("kind", [Node, NodeRequest])
-def test_own_creation(connection: Any, kind: type[Node | NodeRequest]) -> None:
-    """It is in the cache of its kind, as a copy, when it was answered, and only if it was made."""
-    cache, record = NodepoolCache(connection), kind()
-    records: RecordCache[Any] = cache.nodes if kind is Node else cache.requests
-    record.id, record.version, record.mzxid = "0000000001", 0, 5
-    for made in (False, True):
-        cache.expect_create(record)
-        cache.settle_create(record, made)
-        assert records.ids() == ["0000000001"] * made
-    assert records.get("0000000001") is not record
 
 
 def test_reads_together(connection: Any) -> None:
@@ -367,62 +334,3 @@ def test_reads_together(connection: Any) -> None:
     for reply in (refused, *ask("/c")):
         with pytest.raises(ZKConnectionError):
             reply.get(0)
-
-
-LOCK_DIR = "/nodepool/nodes/1/lock"
-
-
-@pytest.mark.parametrize(
-    ("listing", "deletion"),
-    [
-        (["def__lock__0000000001", "abc__lock__0000000003"], True),
-        (["abc__lock__0000000003"], NoNodeError()),
-        *((listing, None) for listing in ([], ["def__lock__0000000001"], NoNodeError())),
-    ],
-)
-def test_lock_that_was_taken_without_an_answer(connection: Any, listing: Any, deletion: Any) -> None:
-    """It is looked for and given back, with this connection or the next, until there was an answer."""
-    orphans = OrphanedContenders(connection)
-    connection.connected = False
-    orphans.add(f"{LOCK_DIR}/abc__lock__")
-    connection.tell_session("lost")
-    assert connection.sent == []
-    connection.connected = True
-    for last in (False, True):
-        connection.tell_session("connected")
-        connection.take(Sync, LOCK_DIR)
-        reply = connection.take(GetChildren, LOCK_DIR)
-        if not last:
-            reply.set_exception(ConnectionLoss())
-        elif isinstance(listing, Exception):
-            reply.set_exception(listing)
-        else:
-            reply.set(listing)
-        assert len(orphans) == (0 if last and deletion is None else 1)
-    if deletion is not None:
-        reply = connection.take(Delete, f"{LOCK_DIR}/abc__lock__0000000003")
-        if deletion is True:
-            reply.set(True)
-        else:
-            reply.set_exception(deletion)
-    assert (len(orphans), connection.sent) == (0, [])
-
-
-def test_replies(caplog: pytest.LogCaptureFixture) -> None:
-    """The first answer counts, whatever its callback raises; a closed connection is no mistake, all else is logged."""
-    calls: list[Any] = []
-
-    def on_done(result: Any, error: BaseException | None) -> None:
-        calls.append((result, error))
-        raise result
-
-    for error, lines in (ZKConnectionError("x"), []), (RuntimeError("x"), ["Error while handling a ZooKeeper reply"]):
-        reply = Reply(on_done)
-        assert not reply.wait(0.01)
-        with pytest.raises(TimeoutError):
-            reply.get(0.01)
-        reply.set(error)
-        reply.set_exception(KeyError())
-        reply.set(2)
-        assert (reply.get(), calls.pop(), calls) == (error, (error, None), [])
-        assert [record.message for record in caplog.records] == lines

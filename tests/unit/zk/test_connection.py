@@ -10,12 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
-from nodepool.exceptions import ZKConnectionError, ZKLockException
 from nodepool.metrics.catalog import ZOOKEEPER_LATENCY
-from nodepool.model.node import Node
-from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.zk.client import CAUSE_SECONDS, Outage
 from nodepool.zk.connect_failure import (
     Cause,
@@ -31,10 +27,7 @@ from nodepool.zk.connect_failure import (
     sentences,
     server_text,
 )
-from nodepool.zk.exceptions import LockException, NoClientException, NodepoolZooKeeperException
 from nodepool.zk.reply import BOUNDS, Latency
-from nodepool.zk.transactions import translate
-from nodepool.zk.zookeeper import give_back, take
 from tests.support.certificates import make_certificates
 
 FILES = TlsFiles("/tls/client.pem", "/tls/client.key", "/tls/ca.pem")
@@ -220,16 +213,6 @@ def test_file_of_another_user(good: TlsFiles, monkeypatch: pytest.MonkeyPatch) -
 # -- small ones
 
 
-def test_errors_that_drivers_of_released_versions_catch() -> None:
-    """They catch Kazoo's error for a lost session, all others ours; a lost connection is no lost session."""
-    assert issubclass(ZKLockException, LockException | NodepoolZooKeeperException)
-    assert issubclass(ZKConnectionError, NoClientException)
-    error = translate(SessionExpiredError())
-    assert isinstance(error, SessionExpiredError)
-    assert isinstance(error, ZKConnectionError)
-    assert not isinstance(translate(ConnectionLoss()), SessionExpiredError)
-
-
 def test_latency() -> None:
     """WP-77: its bounds are those of the metric."""
     latency = Latency()
@@ -237,22 +220,3 @@ def test_latency() -> None:
         latency.add(seconds)
     assert (latency.counts[0], latency.counts[1], latency.counts[-1]) == (2, 1, 1)
     assert (latency.sum_seconds, ZOOKEEPER_LATENCY.buckets) == (100.0026, BOUNDS)
-
-
-def test_lock_of_an_operator() -> None:
-    """The node is read under the lock: what changed meanwhile is not overwritten. Another holder is an error."""
-    zk = MemoryZooKeeper()
-    seen = Node("small")
-    seen.state = "ready"
-    zk.storeNode(seen)
-    other = zk.getNode(seen.key)
-    assert other is not None
-    other.state = "used"
-    zk.storeNode(other)
-    take(zk, seen, 1.0, "alice")
-    assert (seen.state, zk.isNodeLocked(seen)) == ("used", True)
-    with pytest.raises(ZKLockException):
-        take(zk, other, 0.01, "alice")
-    for _ in range(2):
-        give_back(zk, seen)
-    assert (zk.isNodeLocked(seen), other.lock) == (False, None)

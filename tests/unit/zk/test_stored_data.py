@@ -57,7 +57,7 @@ from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.plan.static import decide
 from nodepool.plan.triage import PoolInfo, screen
 from nodepool.zk.caches import ImageTree, Kind, build, kind, parts, upload
-from nodepool.zk.components import entry_id, entry_model_api
+from nodepool.zk.components import entry_id
 from nodepool.zk.image_backup import Unusable, check, problem_of, sort_out
 from nodepool.zk.paths import (
     MAX_DEPTH,
@@ -180,8 +180,6 @@ def test_registrations(data: bytes) -> None:
     """Zookeeper 7: of launchers and builders only an id and the model API are read."""
     entry_id(data)
     try:
-        level = entry_model_api(data)
-        assert level is None or type(level) is int
         pool = PoolComponent.from_dict(decode(data), "host0000000001")
     except InvalidRecord as error:
         refused(error)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kazoo's client with persistent recursive watches and replies that are handled in order.
-
-First the client, then its connection, then the operations that Kazoo does not know, then its log.
+"""All that touches the inside of Kazoo: persistent recursive watches, and replies that are handled in order (ADR 1, 7).
 
 Kazoo 2.11 knows neither ZooKeeper's AddWatch (opcode 106, ZooKeeper 3.6) nor a way to handle an answer before the next
 event of the connection is read. Both are needed by the caches:
@@ -11,12 +9,18 @@ event of the connection is read. Both are needed by the caches:
 
 So the watch function and `Reply.on_done` are called directly in the connection thread. Both must be quick, must not
 block and must not wait for another reply.
+
+First the client, then its connection, the operations that Kazoo does not know, its log, and the check whether the
+installed Kazoo has what is used here. How it connects and waits is `nodepool.zk.sockets`, behind its public interface.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import logging
+import math
 import random
 import socket
 import struct
@@ -25,39 +29,43 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import EXCEPTIONS, BadArgumentsError, ConnectionDropped, ConnectionLoss, NodeExistsError
-from kazoo.protocol.connection import WATCH_XID, ConnectionHandler
-from kazoo.protocol.serialization import (
-    Auth,
-    CheckVersion,
-    Connect,
-    Create,
-    Delete,
-    GetChildren,
-    GetData,
-    ReplyHeader,
-    SetData,
-    Sync,
-    Transaction,
-    Watch,
-    int_struct,
-    multiheader_struct,
-    read_string,
-    stat_struct,
-    write_string,
-)
-from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
-from kazoo.retry import ForceRetryError, KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
-
 from nodepool import log_names
 from nodepool.clock import monotonic
-from nodepool.exceptions import ZKConnectionError, ZKTooLarge
+from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
 from nodepool.zk import paths
 from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.reply import CHANGED, CREATED, DELETED, Latency, Reply, WatchFunction
-from nodepool.zk.wire.threading_handler import TlsHandler
+
+try:
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import EXCEPTIONS, BadArgumentsError, ConnectionDropped, ConnectionLoss, NodeExistsError
+    from kazoo.protocol.connection import ConnectionHandler
+    from kazoo.protocol.serialization import (
+        CheckVersion,
+        Connect,
+        Create,
+        Delete,
+        GetChildren,
+        GetData,
+        SetData,
+        Sync,
+        Transaction,
+        Watch,
+        int_struct,
+        multiheader_struct,
+        read_string,
+        stat_struct,
+        write_string,
+    )
+    from kazoo.protocol.states import KazooState, KeeperState, ZnodeStat
+    from kazoo.retry import ForceRetryError, KazooRetry
+    from kazoo.security import OPEN_ACL_UNSAFE
+
+    from nodepool.zk.sockets import TlsHandler
+except ImportError as lacking:
+    raise ZKException(f"Kazoo cannot be used: {lacking}; install a release that requirements.txt allows") from None
+
+log = logging.getLogger(log_names.ZOOKEEPER)
 
 
 class WatchedClient(KazooClient):  # type: ignore[misc]
@@ -140,8 +148,6 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
             except UnicodeEncodeError:
                 async_object.set_exception(BadArgumentsError(ascii(path)))
                 return False
-        if self._connection.send_now(request, async_object):
-            return None
         return super()._call(request, async_object)
 
     def make_chroot(self) -> None:
@@ -185,14 +191,25 @@ class WatchedClient(KazooClient):  # type: ignore[misc]
         return None
 
 
-def make(
-    hosts: str, *, timeout: float, longest_pause: float, tls: tuple[str, str, str] | None, read_only: bool = False
+def make_client(
+    hosts: str,
+    *,
+    timeout: float,
+    longest_pause: float,
+    tls: tuple[str, str, str] | None = None,
+    read_only: bool = False,
 ) -> WatchedClient:
-    """See `nodepool.zk.wire.make_client`."""
-    options: dict[str, object] = {}
-    if tls is not None:
-        cert, key, ca = tls
-        options = {"use_ssl": True, "certfile": cert, "keyfile": key, "ca": ca}
+    """A client that is not started. Does not block.
+
+    :param hosts: Kazoo's host list, with the chroot.
+    :param timeout: session timeout in seconds.
+    :param longest_pause: seconds between two rounds through all servers while none serves.
+    :param tls: PEM files of the client's certificate, its key, and the CA; None = no TLS.
+    :param read_only: may it be a server that has lost the others?
+    :raises ZKException: the installed Kazoo lacks something that is used here.
+    """
+    check()
+    cert, key, ca = tls or (None, None, None)
     return WatchedClient(
         hosts=hosts,
         timeout=timeout,
@@ -200,7 +217,10 @@ def make(
         command_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1, backoff=2),
         handler=TlsHandler(),
         read_only=read_only,
-        **options,
+        use_ssl=tls is not None,
+        certfile=cert,
+        keyfile=key,
+        ca=ca,
     )
 
 
@@ -208,23 +228,7 @@ def make(
 #
 # No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent
 # is answered with the error.
-#
-# `WatchConnection.lease_until` says how long it is certain that the session lives. `WatchConnection.call` is for calls
-# from the connection thread itself: when a connection breaks Kazoo answers calls in its queue by errors until the queue
-# is empty. A callback that makes another call then would keep it from ever being so.
 
-log = logging.getLogger(log_names.ZOOKEEPER)
-
-#: Of a packet (zookeeper.jute, ReplyHeader): xid, zxid, error. An event is one with this xid.
-_HEADER_BYTES: Final = struct.calcsize("!iqi")
-#: After it Kazoo begins anew.
-_LAST_XID: Final = 2**31 - 1
-#: Types of requests that Kazoo does not send as the others; those of its tests have none.
-_SPECIAL: Final = (None, Auth.type)
-#: Events that come so soon after the last ones are handled together, unless a thread waits for an answer. While nodes
-#: are used and released there are dozens of them, one after the other, and to wake for each costs more than the event.
-GATHER_SECONDS: Final = 0.01
-_EVENT_XID: Final = struct.pack("!i", WATCH_XID)
 #: What data raises that is not as it should be, ours or the server's.
 _MISTAKES: Final = (AttributeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, struct.error)
 
@@ -233,29 +237,21 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
     """Gives events under a recursive watch to their function, and notes how long the session is certain to live."""
 
     client: WatchedClient
-    _xid: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         #: Monotonic seconds.
-        self.lease_until = float("-inf")
+        self.lease_until = -math.inf
         self.lease_seconds = 0.0
-        #: When requests were sent that have no answer yet, and whether the leader had to see them. Answers come in the
-        #: order of the requests.
-        self._sent: deque[tuple[float, bool]] = deque()
+        #: Number and time of each request without an answer that the leader had to see. Answers keep their order.
+        self._sent: deque[tuple[int, float]] = deque()
         #: Of what the leader answers: writes, and a question with each ping.
         self.latency = Latency()
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
-        #: What Kazoo is to handle next, if it was read as a whole.
-        self._packet: bytes | None = None
-        #: Who waits for the answer that is being handled.
-        self._answering: Any = None
         #: The server, of those that we were connected to because they only read, that has found the others again.
         self._writable: tuple[str, int] | None = None
-        #: Is among the packets that are being handled an answer that a thread may have waited for?
-        self._awaited = False
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
         self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
 
@@ -268,58 +264,15 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         return threading.get_ident() == self._thread_id
 
     def call(self, request: Any, reply: Reply) -> None:
-        """A call from the connection thread: never blocks, however many there are."""
+        """A call from the connection thread: never blocks, however many there are.
+
+        When a connection breaks, Kazoo answers the calls in its queue by errors until the queue is empty. A callback
+        that makes another call then would keep it from ever being so.
+        """
         if self.client.connected:
             self.client._call(request, reply)
         else:
             self._late_calls.append(reply)
-
-    def send_now(self, request: Any, reply: Any) -> bool:
-        """Send a call in this thread while the connection thread sleeps; that gets the answer. Does not block.
-
-        To wake it only to send would cost more than to send. But while answers are on their way it wakes anyway, and
-        the calls of a burst go out together.
-
-        :param request: can be sent. ``reply``: also one of Kazoo's.
-        :return: False = nothing was sent: that is left to the connection thread.
-        """
-        reader = self._read_sock
-        if reader is None or getattr(request, "type", None) in _SPECIAL or not reader.borrow():
-            return False
-        try:
-            connection = self._socket
-            client = self.client
-            if client._queue or client._pending or not client.connected or not connection.idle:
-                return False
-            gathers = connection.gathers_until > monotonic()
-            xid = self._xid % _LAST_XID + 1
-            try:
-                self._submit(request, 0.0, xid)
-            except _MISTAKES as error:
-                # It cannot be made a packet.
-                reply.set_exception(error)
-                return True
-            self._xid = xid
-            client._pending.append((request, reply, xid))
-            try:
-                sent: bool = connection.flush()
-            except OSError as error:
-                # The connection thread meets it, too, and reports all calls as lost.
-                connection.fail(error)
-                sent = False
-        finally:
-            reader.give_back()
-        if not sent or gathers:
-            # It goes on with the rest when there is room, and does not miss the answer.
-            self._wake()
-        return True
-
-    def _wake(self) -> None:
-        writer = self._write_sock
-        if writer is not None:
-            # It may be closed at this moment, by the connection thread itself.
-            with contextlib.suppress(OSError):
-                writer.wake()
 
     @property
     def has_died(self) -> bool:
@@ -407,7 +360,7 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
             for name, port in client.hosts:
                 place = name.strip(), port
                 try:
-                    with self.handler.create_connection(
+                    connection = self.handler.create_connection(
                         place,
                         hostname=place[0],
                         timeout=client._session_timeout / 3000,
@@ -415,9 +368,10 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
                         ca=client.ca,
                         certfile=client.certfile,
                         keyfile=client.keyfile,
-                    ) as connection:
-                        connection.sendall(b"isro")
-                        self._writable = place if connection.recv() == b"rw" else None
+                    )
+                    with contextlib.closing(connection):
+                        connection.send(b"isro")
+                        self._writable = place if connection.recv(16) == b"rw" else None
                 except (OSError, ValueError):
                     self._writable = None
                 yield self._writable
@@ -440,12 +394,12 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         # A server that the leader has lost answers pings, too, and may do so for longer than the session lives.
         self.call(Sync(self.client.chroot or "/"), Reply())
 
-    def _submit(self, request: Any, *arguments: Any, **options: Any) -> None:
+    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
         begun = monotonic()
-        # The answer is not to wait.
-        self._socket.gathers_until = float("-inf")
-        super()._submit(request, *arguments, **options)
-        self._sent.append((begun, request.type in PASSED_ON))
+        super()._submit(request, timeout, xid)
+        # Pings have negative numbers, what begins a session has none.
+        if xid is not None and xid > 0 and request.type in PASSED_ON:
+            self._sent.append((xid, begun))
 
     def _write(self, msg: bytes, timeout: float) -> None:
         size = len(msg) - int_struct.size
@@ -455,57 +409,26 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super()._write(msg, timeout)
 
     def _read_socket(self, *arguments: Any) -> Any:
-        """Handle all packets that were read, until there is something to send.
-
-        Kazoo handles one, and looks what is to be done next: for an event that costs more than the event.
-        """
-        self._awaited = False
-        self._answering = None
-        packet = self._socket.packet()
         try:
-            while True:
-                answer = self._handle(packet, *arguments)
-                packet = None if answer or self.client._queue else self._socket.packet()
-                if packet is None:
-                    # What has come in part is waited for in another way, which calls do not end.
-                    if not (self._awaited or self.client._pending or self.client._queue or self._socket.pending()):
-                        self._socket.gathers_until = monotonic() + GATHER_SECONDS
-                    return answer
+            return super()._read_socket(*arguments)
         except _MISTAKES as error:
             # The next connection may be better.
-            answering, pending = self._answering, self.client._pending
-            if answering is not None and not (pending and pending[0][1] is answering):
-                # Kazoo has forgotten who waits for it.
-                answering.set_exception(ConnectionLoss())
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
 
-    def _handle(self, packet: bytes | None, *arguments: Any) -> Any:
-        """:param packet: without its length; None = it has not been read as a whole."""
-        if packet is not None and packet.startswith(_EVENT_XID):
-            return self._read_watch_event(packet, _HEADER_BYTES)
-        self._packet = packet
+    def _read_response(self, header: Any, *arguments: Any) -> Any:
+        if self._sent and self._sent[0][0] == header.xid:
+            _, sent = self._sent.popleft()
+            self.latency.add(monotonic() - sent)
+            self.lease_until = max(self.lease_until, sent + self.lease_seconds)
         pending = self.client._pending
-        # Caches read many znodes at once, and have nothing to ask after that. Others may, and soon.
-        if pending and not isinstance(pending[0][0], MultiRead):
-            self._awaited = True
-        self._answering = pending[0][1] if pending else None
-        answer = super()._read_socket(*arguments)
-        self._answering = None
-        return answer
-
-    def _read_header(self, timeout: float) -> tuple[Any, bytes, int]:
-        buffer, self._packet = self._packet, None
-        if buffer is None:
-            header, buffer, offset = super()._read_header(timeout)
-        else:
-            # Kazoo would read the length and the rest, each with a look whether it must wait.
-            header, offset = ReplyHeader.deserialize(buffer, 0)
-        if header.xid != WATCH_XID and self._sent:
-            sent, passed_on = self._sent.popleft()
-            if passed_on:
-                self.latency.add(monotonic() - sent)
-                self.lease_until = max(self.lease_until, sent + self.lease_seconds)
-        return header, buffer, offset
+        answering = pending[0][1] if pending else None
+        try:
+            return super()._read_response(header, *arguments)
+        except _MISTAKES:
+            if answering is not None:
+                # Kazoo has forgotten who waits for it.
+                answering.set_exception(ConnectionLoss())
+            raise
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         watch, _ = Watch.deserialize(buffer, offset)
@@ -622,15 +545,6 @@ class MultiRead(NamedTuple):
         return results
 
 
-class MultiWrite(Transaction):  # type: ignore[misc]
-    """Kazoo's transaction, put together in half the time."""
-
-    __slots__ = ()
-
-    def serialize(self) -> bytes:
-        return _joined(self.operations)
-
-
 class Operations:
     """Makes operations. What they are made of is of no concern to the caller: it passes them on.
 
@@ -673,7 +587,7 @@ class Operations:
 
     def transaction(self, operations: list[Any]) -> Any:
         """All or none of some writes and checks; answered by a list of results."""
-        return MultiWrite(operations)
+        return Transaction(operations)
 
     def reads(self, operations: list[Any]) -> Any:
         """Some of `get` and `children` in one packet, each for itself; see `MultiRead`."""
@@ -707,3 +621,74 @@ class KazooLog(_Adapter):
         """Log a warning, or what is less than one."""
         attempt = str(msg).startswith(ATTEMPTS) and not self._connected()
         self.log(logging.DEBUG if attempt else logging.WARNING, msg, *args, **kwargs)
+
+
+# Does the installed Kazoo have what is used of its inside?
+
+#: Methods that ours call or replace, each with the number of its arguments.
+_METHODS: Final = (
+    (KazooClient, {"_call": 2, "_session_callback": 1, "unchroot": 1}),
+    (
+        ConnectionHandler,
+        {
+            "zk_loop": 0,
+            "_connect": 3,
+            "_connect_loop": 1,
+            "_expand_client_hosts": 0,
+            "_invoke": 3,
+            "_read_response": 3,
+            "_read_socket": 1,
+            "_read_watch_event": 2,
+            "_send_ping": 1,
+            "_send_request": 2,
+            "_server_pinger": 0,
+            "_submit": 3,
+            "_write": 2,
+        },
+    ),
+)
+#: What a client has before it is started, what its connection has, and a lock of it before it is taken.
+_CLIENT_FIELDS: Final = (
+    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
+    *("_session_timeout", "_stopped", "ca", "certfile", "chroot", "connected", "hosts", "keyfile"),
+    *("randomize_hosts", "state", "use_ssl"),
+)
+_CONNECTION_FIELDS: Final = ("_connection_routine", "_read_sock", "handler", "logger")
+_LOCK_FIELDS: Final = ("create_path", "node")
+
+
+def missing() -> list[str]:
+    """What is used of Kazoo's inside and is not there."""
+    lacking = [
+        f"{owner.__name__}.{method}"
+        for owner, methods in _METHODS
+        for method, count in methods.items()
+        if not _accepts(owner, method, count)
+    ]
+    client = KazooClient()
+    for name, thing, fields in (
+        ("KazooClient", client, _CLIENT_FIELDS),
+        ("ConnectionHandler", getattr(client, "_connection", None), _CONNECTION_FIELDS),
+        ("Lock", client.Lock("/lock"), _LOCK_FIELDS),
+    ):
+        lacking += [f"{name}.{field}" for field in fields if not hasattr(thing, field)]
+    return lacking
+
+
+def _accepts(owner: Any, method: str, count: int) -> bool:
+    """Can a method be called with so many arguments?"""
+    try:
+        inspect.signature(getattr(owner, method)).bind(owner, *range(count))
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+@functools.cache
+def check() -> None:
+    """:raises ZKException: something is missing; the text names it."""
+    lacking = missing()
+    if lacking:
+        raise ZKException(
+            f"Kazoo cannot be used, it lacks {', '.join(lacking)}; install a release that requirements.txt allows"
+        )
