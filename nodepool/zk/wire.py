@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError, ZKException, ZKTooLarge
+from nodepool.guard import Guard
 from nodepool.zk import paths
 from nodepool.zk.connect_failure import ConnectFailure, ConnectStep, ServerPlace
 from nodepool.zk.reply import CHANGED, CREATED, DELETED, Latency, Reply, WatchFunction
@@ -437,12 +438,11 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         if function is not None and watch.type in (CREATED, DELETED, CHANGED):
             if not self.client._stopped.is_set():
                 try:
-                    function(watch.type, path)
+                    with Guard(log, "Error while handling a ZooKeeper event for %s", path, but=ZKConnectionError):
+                        function(watch.type, path)
                 except ZKConnectionError as closing:
                     # As in `Reply`.
                     log.debug("Nothing more is made of a ZooKeeper event for %s: %s", path, closing)
-                except Exception:
-                    log.exception("Error while handling a ZooKeeper event for %s", path)
             # A recipe (a lock that waits) may watch the same path in the ordinary way: one event for both.
             if watch.path not in self.client._data_watchers and watch.path not in self.client._child_watchers:
                 return

@@ -101,7 +101,7 @@ def test_two_launchers_keep_the_limit(launch: Launch, znodes: PoolZnodes, cloud:
 
 
 def test_restart_in_mid_launch(launch: Launch, znodes: PoolZnodes, cloud: FakeCloud, cloud_name: str) -> None:
-    """F-1, G-14: what a launcher left is deleted, with or without external_id, and the request is served."""
+    """F-1, G-14, L-3: what a launcher left is deleted, with or without external_id, and the request is served."""
     first = launch([machines(cloud_name, hang=True)])
     request_id = znodes.submit(["small"])
     wait_for("the instance is known", lambda: [n for n in znodes.nodes("building").values() if n["external_id"]])

@@ -44,7 +44,7 @@ def yaml_blocks(path: Path) -> list[str]:
 def test_sample_configuration(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The samples have no problem, not even an unknown key."""
     # What tools/demo puts into the environment.
-    for variable in ("SSH_PORT", "WEB_PORT", "ZOOKEEPER_PORT"):
+    for variable in ("SSH_PORT", "WEB_PORT", "PAGES_PORT", "ZOOKEEPER_PORT"):
         monkeypatch.setenv(f"NODEPOOL_DEMO_{variable}", "2222")
     monkeypatch.setenv("NODEPOOL_DEMO_DIRECTORY", "/somewhere")
     path = str(ROOT / "etc" / name)

@@ -495,16 +495,13 @@ class NodeLaunch:
     def _store(self, state: str) -> Exception | None:
         """Store the state in which the launch ended; why that failed. Raises ZKConflict: others took the node."""
         self.node.state = state
-        try:
+        text = "The outcome could not be stored"
+        # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
+        with Guard(self.log, text, but=ZKConflict, level=logging.WARNING, traceback=False) as stored:
             self.zk.storeNode(self.node)
-        except ZKConflict:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the launch is over
-            # ZooKeeper is lost (L-9), or the driver put something into the node that cannot be stored.
-            self.log.warning("The outcome could not be stored: %s: %s", type(error).__name__, error)
+        if stored.error is not None:
             self.node.state = states.FAILED
-            return error
-        return None
+        return stored.error
 
     def _complete(self, made: bool, why: Failure | None) -> None:
         node = self.node
