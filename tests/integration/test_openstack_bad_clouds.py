@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nodepool.driver.framework import fact
 from nodepool.driver.framework.http import connections
 from nodepool.driver.statemachine import inventory, machines
 from nodepool.plan import retries
@@ -21,7 +22,7 @@ from tests.support.wait import wait_for
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
-    monkeypatch.setattr(inventory, "ERROR_SECONDS", 0.3)
+    monkeypatch.setattr(fact, "ERROR_SECONDS", 0.3)
     monkeypatch.setattr(machines, "SAFETY_SECONDS", 1.0)
     monkeypatch.setattr(machines, "RETRY", Backoff(0.1, 0.4))
     monkeypatch.setattr(inventory, "RETRY", Backoff(0.2, 0.5))

@@ -14,7 +14,7 @@ import pytest
 from kazoo.exceptions import NoNodeError
 
 from nodepool.cmd import daemon
-from nodepool.driver.statemachine import inventory
+from nodepool.driver.framework import fact
 from nodepool.plan.retries import Backoff
 from nodepool.runtime import providers
 from simulators.openstack.identity_api import IdentityApi
@@ -66,7 +66,7 @@ def everything_is_logged(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.M
     for name in LOGGERS:
         caplog.set_level(logging.DEBUG, logger=name)
     monkeypatch.setattr(providers, "RETRY", Backoff(0.2, 0.5))
-    monkeypatch.setattr(inventory, "ERROR_SECONDS", 0.3)
+    monkeypatch.setattr(fact, "ERROR_SECONDS", 0.3)
 
 
 def write_clouds(place: Place, password: str = PASSWORD, **changes: Any) -> None:

@@ -250,6 +250,7 @@ class Known(Generic[T]):
         try:
             self.put(self._ask())
         except ERRORS as error:
+            # Who waits is given it, or looks at `error`.
             if isinstance(error, self._permanent):
                 self.put(error)
                 return

@@ -868,6 +868,7 @@ class Removal:
         except NotFound:
             return None
         except Exception as error:
+            # The deletion's end says so, unless it is worth another attempt.
             if not self._try_again(error):
                 raise
             self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
