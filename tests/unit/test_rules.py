@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from tests.support import rule_book
 
 ROOT = Path(__file__).parents[2]
@@ -101,52 +99,7 @@ def test_cited_sections_are_there() -> None:
     assert not unknown
 
 
-def test_glossary_is_short() -> None:
-    """At most 25 words have to be learned; each stands there once."""
-    words = re.findall(r"^   (\S.*)$", (REFERENCE / "glossary.rst").read_text(), re.MULTILINE)
-    assert len(words) == len(set(words))
-    assert 20 <= len(words) <= 25
-
-
 def test_cited_documents_are_in_the_repository() -> None:
     """Who reads the code cannot open a file that is somewhere else."""
     cited = {f"{path}: {name}" for path, text in texts().items() for name in rule_book.markdown_files(text)}
     assert not {found for found in cited if not (ROOT / found.rpartition(": ")[2]).is_file()}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("(A-9)", {"A-9"}),
-        ("rules A-2 to A-4", {"A-2", "A-3", "A-4"}),
-        ("A-14, A-15; KU-1", {"A-14", "A-15", "KU-1"}),
-        ("T-9 to T-11 and X-1", {"T-9", "T-10", "T-11", "X-1"}),
-        ("a range over the end\n    of a line: C-4 to\n    C-6", {"C-4", "C-5", "C-6"}),
-        ("UTF-8, SHA-256, L-43DA4232, X-Auth-Token, 2-A-1, x-A-1, A-1.5", set()),
-        ("A-99", {"A-99"}),
-    ],
-)
-def test_citations(text: str, expected: set[str]) -> None:
-    assert rule_book.citations(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("reference/zookeeper 4.3, 5.2, 6)", ("zookeeper", ["4.3", "5.2", "6"])),
-        ("reference/driver 7 to 9", ("driver", ["7", "8", "9"])),
-        ("reference/configuration 1, rules G-1", ("configuration", ["1"])),
-        ("reference/commands 3 and 7.", ("commands", ["3", "7"])),
-        ("reference/metrics: all of it", ("metrics", [])),
-    ],
-)
-def test_cited_sections(text: str, expected: tuple[str, list[str]]) -> None:
-    assert rule_book.cited_sections(text) == [expected]
-
-
-def test_only_tests_count() -> None:
-    """The head of a file and helpers name rules, too, but prove none."""
-    text = (
-        '"""Rules A-1 to A-5."""\n\ndef helper():\n    """A-1"""\n\n@mark("A-2")\ndef test_it():\n    # A-3\n    pass\n'
-    )
-    assert rule_book.citations("\n".join(each_test(text))) == {"A-2", "A-3"}

@@ -106,11 +106,6 @@ def test_documented_files(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert json.loads(block)
 
 
-def test_there_is_something_to_look_at() -> None:
-    assert sum(len(yaml_blocks(page)) for page in PAGES) > 10
-    assert sum(len(blocks(page, "ini")) for page in PAGES) > 3
-
-
 def quotations() -> list[tuple[Path, Path, str, str]]:
     """Page, file, and the marks between which each ``literalinclude`` quotes."""
     found = []

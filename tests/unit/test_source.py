@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -39,17 +37,6 @@ NAMES = {
     "nodepool.driver.statemachine": "StateMachineNodeLauncher StateMachineNodeDeleter NodescanRequest NodescanWorker "
     "StateMachineProvider Adapter",
 }
-
-
-def test_classes_have_names_of_their_own() -> None:
-    """No two have one name for different things."""
-    found = Counter(
-        node.name
-        for path in TOP.rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    )
-    assert [name for name, count in found.items() if count > 1] == []
 
 
 def test_broad_clauses() -> None:
