@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import pytest
 from nodepool.builder.supervisor import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
 from nodepool.cmd.app import CommandError, run
-from nodepool.cmd.cli import SHELLS
 from nodepool.cmd.maintenance import add_end_options, duration, end_of, moment
 from nodepool.driver.registry import PATH_VARIABLE
 from nodepool.exceptions import ConfigError, ZKLockException
@@ -33,14 +31,6 @@ from tests.support.tables import rows
 
 PROGRAMS: Final[dict[str, ModuleType]] = {"nodepool": cli, "nodepool-launcher": launcher, "nodepool-builder": builder}
 NAMES: Final = [name for *_, names in cli.GROUPS for name in names]
-
-
-def test_help_has_each_command_once() -> None:
-    shown = [name for names in cli.HEADINGS.values() for name in names]
-    assert sorted(shown) == sorted({*NAMES, "completion"} - {"nodes", "requests"})
-    text = cli.make_parser().format_help()
-    for name in shown:
-        assert len(re.findall(rf"^  {name} ", text, re.MULTILINE)) == 1
 
 
 def ended(main: Callable[[list[str]], int], *arguments: str) -> int:
@@ -96,11 +86,6 @@ def test_a_command_imports_no_other() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
     for command in ("completion", "nonsense"):
         assert cli.make_parser(command).format_help() == cli.make_parser().format_help()
-
-
-@rows(__file__, "test_command_in")
-def test_command_in(line: str, command: str | None) -> None:
-    assert cli.command_in(line.split()) == command
 
 
 @pytest.mark.parametrize(
@@ -328,21 +313,6 @@ def script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pa
     assert cli.main(["completion", shell]) == 0
     path.write_text(capsys.readouterr().out, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """But not what help does not tell: abbreviations of Nodepool 11."""
-    assert cli.main(["completion", shell]) == 0
-    text = capsys.readouterr().out
-    for name in (*NAMES, "completion"):
-        assert (f"        {name}) offered=" if shell != "fish" else f"-a {name} -d ") in text
-    words = text.replace("'", " ").replace("-l ", "--").split()
-    assert "--detail" in words
-    assert not {"--de", "--no"} & set(words)
-    for line in text.splitlines():
-        if shell == "fish" and line.startswith("complete "):
-            assert line.replace("\\\\", "").replace("\\'", "").count("'") % 2 == 0
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

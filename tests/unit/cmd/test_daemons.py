@@ -133,24 +133,6 @@ def test_signal_stops_in_order(number: signal.Signals, notifier: Notifier) -> No
     assert "Stop" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_signals_while_it_stops() -> None:
-    """The service says what further ones mean: a builder ends its builds at the second, is given up at the third."""
-    service, seen = Service(deaf=True), list[int]()
-
-    def on_stop_signal(number: int) -> bool:
-        seen.append(number)
-        if len(seen) < 3:
-            runner.post(TERM)
-        return len(seen) < 3
-
-    runner = ServiceRunner(service, Notifier({}), on_stop_signal=on_stop_signal)
-    runner.post(signal.SIGINT)
-    assert runner.run() == 0
-    assert seen == [signal.SIGINT, TERM, TERM]
-    assert runner.abandoned
-    service.stopped.set()
-
-
 def test_second_signal_and_time_hasten(caplog: pytest.LogCaptureFixture) -> None:
     """A service that does not stop is left behind; when its time is over the log says what it was doing."""
     caplog.set_level(logging.DEBUG, "nodepool")

@@ -348,13 +348,6 @@ def test_the_good_one_is_good(files: Files) -> None:
 
 @pytest.mark.usefixtures("quiet")
 @fuzz
-@given(st.binary(max_size=60))
-def test_any_bytes(files: Files, data: bytes) -> None:
-    use(files, data)
-
-
-@pytest.mark.usefixtures("quiet")
-@fuzz
 @given(st.lists(st.sampled_from(PIECES) | st.text(st.characters(codec="utf-8"), max_size=3), max_size=20))
 def test_any_text(files: Files, monkeypatch: pytest.MonkeyPatch, pieces: list[str]) -> None:
     monkeypatch.setenv("NODEPOOL_FUZZ", "{a: \n [\udcff")

@@ -122,11 +122,6 @@ def test_problems(text: str, data: Any, told: list[str]) -> None:
         assert data is not None or problem.startswith("f:2: b: ")
 
 
-def test_lines_after_substitution() -> None:
-    text = substitute("f", "a\n%(NODEPOOL_X)\nb", {"NODEPOOL_X": "1\n2\n3"})
-    assert [text.line(number) for number in (0, 1, 2, 3, 4, 100)] == [1, 2, 2, 2, 3, 3]
-
-
 def bomb(levels: int) -> str:
     """Billion laughs: each level has nine times the level before."""
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]

@@ -7,17 +7,13 @@ import csv
 import io
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 
 import pytest
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
-from prettytable import PrettyTable
-from rich.style import Style
 
 from nodepool.config.problems import Problem, Severity
 from nodepool.driver.framework.checks import CheckResult
@@ -48,11 +44,9 @@ from nodepool.listing.table import (
     speed,
     until,
 )
-from nodepool.listing.table import problem as problem_style
 from nodepool.listing.table import state as state_style
 from nodepool.listing.terminal import ChangedRows, Display, cut, fit, follow, follow_report, hint, show, show_report
 from nodepool.model.event import Event
-from nodepool.model.states import NODE_STATES, REQUEST_STATES
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.config_diff import ServedConfig
 from nodepool.plan.explain import LongWait, WaitCause
@@ -118,17 +112,6 @@ def test_forms() -> None:
 
 
 ASCII = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8)
-
-
-@given(st.lists(ASCII, min_size=1, max_size=4, unique=True), st.data())
-def test_boxes_are_those_of_the_library(headers: list[str], data: st.DataObject) -> None:
-    """Characters that are all as wide as any other are laid out without it."""
-    width = len(headers)
-    rows = data.draw(st.lists(st.lists(ASCII, min_size=width, max_size=width), max_size=4))
-    pretty = PrettyTable(headers)
-    pretty.align = "l"
-    pretty.add_rows(rows)
-    assert render(Table([Column(header, header) for header in headers], rows)) == pretty.get_string()
 
 
 def changing(rows: str, age: int = 1) -> Table:
@@ -234,14 +217,6 @@ def test_elsewhere_it_is_as_it_was(form: str) -> None:
     stream = io.StringIO()
     show(Table(COLUMNS, []), Display("name"), stream)
     assert stream.getvalue() == ""
-
-
-def test_without_a_terminal_the_library_is_not_imported() -> None:
-    code = (
-        f"import sys, io; from {show.__module__} import Display, show; from {Table.__module__} import Column, Table;"
-        "show(Table((Column('A', 'a'),), [['x']]), Display(), io.StringIO()); sys.exit('rich' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 class Stop(Exception):
@@ -394,15 +369,6 @@ def test_overview() -> None:
         assert isinstance(first, Paragraph)
         assert [one for _, one in first.spans] == [style]
     assert as_text(as_report(Overview("The sentence.", [], [], nothing, NOON))) == "The sentence."
-
-
-def test_styles() -> None:
-    """Each state has one that the library knows."""
-    for state in (*NODE_STATES, *REQUEST_STATES):
-        assert state_style(state)
-        Style.parse(state_style(state))
-    assert {state_style(value) for value in (None, "odd", ["ready"], 1)} == {""}
-    assert [problem_style(kind) for kind in ("provider", "host", "version")] == [BAD, BAD, WAITING]
 
 
 ERROR = Problem("n.yaml", 3, "labels[0].min-redy", "unknown key", Severity.UNKNOWN_KEY, column=5)

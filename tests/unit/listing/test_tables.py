@@ -30,14 +30,12 @@ from nodepool.listing.nodes import Filter, NodeFacts, host_table, names_in, node
 from nodepool.listing.overview import capacity_table
 from nodepool.listing.paging import MAX_CURSOR, BadCursor, Order, part_of
 from nodepool.listing.pools import (
-    amount,
     label_overview,
     limit_table,
     provider_image_table,
     provider_node_table,
     provider_table,
     tenant_table,
-    used_of,
 )
 from nodepool.listing.problems import check_table
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
@@ -51,7 +49,6 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, HostStatus, LimitStatus
 from nodepool.plan.attention import Registered, registered_launchers
-from nodepool.plan.explain import WaitCause
 from nodepool.plan.observed import NodeIndex, Observed
 from nodepool.plan.pool_summary import summarize
 from nodepool.web.snapshot import WebSnapshot
@@ -257,29 +254,6 @@ def test_nodes() -> None:
     one.state, one.connection_port = states.USED, 22
     row = cells(node_table([one], NodeFacts(), NOW, detail=True))
     assert (row["hold_reason"], row["connection_port"]) == (None, 22)
-
-
-def test_requests() -> None:
-    """reference/commands 2: the columns of 11.0.0 come first."""
-    one = filled(request(1, "small", "small"), requestor="zuul", declined_by=["pool"])
-    table = request_table([one], NOW, {one.key: WaitCause("cloud/main", "room.cores", "cores 80 of 80")})
-    first = ["200-0000000001", 0, "requested", "zuul", ["small", "small"], [], ["pool"], "6c1e"]
-    assert shown(table, Place.TABLE).rows == [first]
-    assert keys(table)[:8] == [
-        "id",
-        "relative_priority",
-        "state",
-        "requestor",
-        "node_types",
-        "nodes",
-        "declined_by",
-        "event_id",
-    ]
-    wanted = {"age_seconds": 412.0, "tenant": "t1", "pipeline": "check", "job": "unit"}
-    wanted |= {"pool": "cloud/main", "code": "room.cores", "reason": "cores 80 of 80"}
-    assert cells(table).items() >= wanted.items()
-    people = "id state age_seconds node_types nodes tenant project pipeline job pool reason"
-    assert keys(shown(table, Place.TERMINAL)) == people.split()
 
 
 def site() -> tuple[WebSnapshot, Observed]:
@@ -493,17 +467,3 @@ def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
     paths = ["/nodepool/images/deb/builds/b1/providers/lab/images/0000000001", "cloud-image", None]
     nodes = [filled(Node("small"), id=str(number), image_id=path) for number, path in enumerate(paths)]
     assert nodes_by_build(nodes) == {"b1": ["0"]}
-
-
-@pytest.mark.parametrize(
-    ("limit", "text"),
-    [
-        (LimitStatus("pool", "instances", 20, 3), "instances 3 of 20"),
-        (LimitStatus("cloud", "ram", 1024, 512, 256), "ram 512 + 256 of 1024 MiB"),
-        (LimitStatus("cloud", "disk", None, 1.5), "disk 1.5"),
-    ],
-)
-def test_how_much_is_used(limit: LimitStatus, text: str) -> None:
-    assert used_of(limit) == text
-    numbers = (8, 8.0, 0.25, 12345678.0, 10000000.5)
-    assert [amount(value) for value in numbers] == ["8", "8", "0.25", "12345678", "10000000"]

@@ -307,31 +307,6 @@ def daemon() -> Daemon:
     return Daemon()
 
 
-def test_changed_file(daemon: Daemon) -> None:
-    """G-8, WP-77: applied once; and nothing happens while nothing changes."""
-    counted = Counted(RELOADS)
-    daemon.follow()
-    assert (daemon.applied, daemon.phases, daemon.configuration.current) == ([], [], daemon.first)
-    new = Config()
-    daemon.follow(new)
-    daemon.follow()
-    assert (daemon.applied, daemon.seen, daemon.phases) == ([new], [new], ["reloading", "serving"])
-    assert (daemon.outcomes, counted.new()) == ([(True, [])], {("applied",): 1})
-
-
-def test_refused_file(daemon: Daemon, caplog: pytest.LogCaptureFixture) -> None:
-    """G-8, WP-77: logged once, and nothing is different; at the start it is an error."""
-    counted = Counted(RELOADS)
-    daemon.follow(ConfigError("line 3: no such label"))
-    daemon.follow()
-    assert (daemon.applied, daemon.configuration.current) == ([], daemon.first)
-    assert daemon.phases == ["reloading", "serving; the changed configuration file is refused"]
-    assert (daemon.outcomes, counted.new()) == ([(False, ["line 3: no such label"])], {("refused",): 1})
-    assert caplog.messages == ["The configuration is refused, the running one stays:\nline 3: no such label"]
-    with pytest.raises(ConfigError, match="line 3"):
-        daemon.configuration.load()
-
-
 def test_file_that_cannot_be_loaded(daemon: Daemon) -> None:
     """G-8: an error that is not foreseen, e.g. of a library of a driver: it is loaded again, though it is the same."""
     daemon.follow(OSError("no more files"))

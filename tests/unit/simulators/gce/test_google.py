@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 import requests
-from google.api_core.exceptions import Forbidden, NotFound, TooManyRequests, Unauthorized
+from google.api_core.exceptions import NotFound
 from google.auth import compute_engine, identity_pool
 from google.auth.compute_engine import _metadata
 from google.auth.exceptions import RefreshError
@@ -129,36 +129,6 @@ def test_failed_operation(project: Project) -> None:
     done = project.operation(second)
     reasons = [entry.error_info.reason for entry in done.error.errors[0].error_details if "error_info" in entry]
     assert (done.http_error_status_code, reasons) == (503, ["resource_availability"])
-
-
-def test_lists(project: Project) -> None:
-    """The client goes through all pages, of one zone and of all."""
-    names = [f"np{number}" for number in range(5)]
-    for name in names:
-        project.insert(name)
-    project.passes(1.0)
-    assert [instance.name for instance in project.instances.list(**WHERE)] == names
-    request = compute_v1.AggregatedListInstancesRequest(project=PROJECT, filter="labels.nodepool_node_id=1")
-    found = [one.name for _scope, part in project.instances.aggregated_list(request) for one in part.instances]
-    assert found == names
-    assert len(list(project.client("Disks").list(**WHERE))) == 5
-    assert not list(project.client("Addresses").list(project=PROJECT, region="us-central1"))
-
-
-def test_errors(project: Project) -> None:
-    """The client knows them by status, and shows reason and domain; a key of another account is refused."""
-    rate = {"operation": "instances.list", "kind": "403", "reason": "rateLimitExceeded", "count": 1}
-    project.simulator.change(errors=[rate, {"operation": "instances.list", "kind": "429", "count": 1}])
-    with pytest.raises(Forbidden) as caught:
-        list(project.instances.list(**WHERE))
-    assert caught.value.errors[0]["reason"] == "rateLimitExceeded"
-    with pytest.raises(TooManyRequests):
-        list(project.instances.list(**WHERE))
-    project.simulator.change(denied=["instances.*"])
-    with pytest.raises(Forbidden, match=r"compute\.instances\.list"):
-        list(project.instances.list(**WHERE))
-    with pytest.raises(Unauthorized):
-        list(project.client("Instances", client_email="other@example.com").list(**WHERE))
 
 
 def description(name: str) -> Description:

@@ -48,7 +48,6 @@ from nodepool.driver.ibmvpc.errors import (
 )
 from nodepool.driver.ibmvpc.types import AVAILABLE, DELETING, FAILED, PENDING, RUNNING, STOPPED, USABLE_IMAGES
 from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
-from simulators.ibmvpc.core import ACCOUNT
 from simulators.ibmvpc.iam_api import CR_TOKEN, PROFILE_ID
 from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.ibmvpc.network import KEY_NAME
@@ -332,32 +331,6 @@ def test_logins(caller: Caller, tmp_path: Path) -> None:
     assert refused(held.list_vpcs) == (401, "not_authenticated")
 
 
-def test_lists(caller: Caller) -> None:
-    """IBM's own pager finds all; filters by name, group, zone, visibility and status; images of older versions, which
-    said in another way who owns them.
-    """
-    caller.simulator.change(page_limit=2)
-    for number in range(5):
-        caller.create(f"np{number}")
-    pager = models.InstancesPager(client=caller.vpc, limit=100)
-    assert [found["name"] for found in pager.get_all()] == ["np4", "np3", "np2", "np1", "np0"]
-    for arguments in ({"limit": 0}, {"limit": 101}, {"start": "other"}):
-        assert refused(caller.vpc.list_instances, **arguments) == (400, "invalid_value")
-    caller.simulator.change(page_limit=100)
-    with caller.simulator.cloud() as cloud:
-        cloud.add_instance("np7", "np_somewhere_main")
-        cloud.add_image("npimage1", "npimages_somewhere")
-    group = caller.groups.list_resource_groups(name="np_somewhere_main").get_result()["resources"][0]
-    assert caller.names("instances", resource_group_id=group["id"]) == ["np7"]
-    assert caller.names("instances", resource_group_id="other") == []
-    assert caller.names("images", visibility="private") == ["npimage1"]
-    assert caller.names("images", name="npimage1", status=["failed", "pending"]) == []
-    assert caller.names("subnets", zone_name="us-south-2") == ["ci-us-south-2"]
-    older = caller.client(version="2025-06-01").list_images().get_result()["images"]
-    assert {found["owner_type"] for found in older} == {"user", "provider"}
-    assert [found["name"] for found in older if found["owner_type"] == "user"] == ["npimage1"]
-
-
 def test_floating_ips(caller: Caller) -> None:
     """Made on an interface, freed with it, bound to the next one, deleted; names, zones and quota of a zone."""
     caller.simulator.change(address_seconds=[1, 1])
@@ -392,54 +365,3 @@ def test_floating_ips(caller: Caller) -> None:
     assert refused(caller.vpc.delete_floating_ip, address.id) == (409, "invalid_state")
     caller.clock.pass_seconds(1)
     assert len(caller.addresses()) == 2
-
-
-def test_floating_ip_as_the_released_driver_binds_it(caller: Caller) -> None:
-    """Made for a zone, then attached to the interface."""
-    made = caller.create()
-    address = caller.vpc.create_floating_ip({"name": "np1", "zone": {"name": ZONE}}).get_result()
-    place = {"instance_id": made.id, "network_interface_id": made.primary_network_interface.id}
-    caller.vpc.add_instance_network_interface_floating_ip(id=address["id"], **place)
-    bound = caller.vpc.list_instance_network_interface_floating_ips(**place).get_result()
-    models.FloatingIPUnpaginatedCollection.from_dict(bound)
-    assert [found["id"] for found in bound["floating_ips"]] == [address["id"]]
-    interfaces = caller.vpc.list_instance_network_interfaces(made.id).get_result()["network_interfaces"]
-    assert models.NetworkInterface.from_dict(interfaces[0]).floating_ips[0].id == address["id"]
-    caller.vpc.remove_instance_network_interface_floating_ip(id=address["id"], **place)
-    assert caller.addresses()[0].target is None
-
-
-def test_account(caller: Caller) -> None:
-    """Groups are made once, and listed late, or never to this client; the CRN of object storage names the account; tags
-    of volumes are shown with the volume.
-    """
-    caller.simulator.change(group_lag_seconds=[5, 5])
-    create, listed = caller.groups.create_resource_group, caller.groups.list_resource_groups
-    made = create(name="np_somewhere_main", account_id=ACCOUNT).get_result()
-    assert refused(create, name="np_somewhere_main", account_id=ACCOUNT) == (409, "RESGROUP_DUPLICATE")
-    assert refused(create, name="x", account_id="other") == (400, "RESGROUP_BAD_REQUEST")
-    assert [group["name"] for group in listed().get_result()["resources"]] == ["Default"]
-    caller.clock.pass_seconds(5)
-    caller.simulator.state()
-    found = {group["name"]: group["id"] for group in listed(account_id=ACCOUNT).get_result()["resources"]}
-    assert found["np_somewhere_main"] == made["id"]
-    instance = caller.create(resource_group={"id": made["id"]})
-    assert instance.resource_group.name == "np_somewhere_main"
-    resources = caller.service(ResourceControllerV2).list_resource_instances
-    (storage,) = resources(name="storage", type="service_instance").get_result()["resources"]
-    assert storage["crn"].startswith("crn:v1:bluemix:public:cloud-object-storage:global:a/")
-    assert resources(name="other").get_result()["resources"] == []
-    (volume,) = caller.vpc.list_volumes().get_result()["volumes"]
-    tagging = caller.service(GlobalTaggingV1)
-    for crn in (instance.crn, volume["crn"]):
-        of = [{"resource_id": crn}]
-        results = tagging.attach_tag(tag_names=["a:b", "c:d"], resources=of).get_result()["results"]
-        assert [one["is_error"] for one in results] == [False]
-        tagging.detach_tag(tag_names=["c:d"], resources=of)
-        assert [one["name"] for one in tagging.list_tags(attached_to=crn).get_result()["items"]] == ["a:b"]
-    assert (caller.names("volumes", tag="a:b"), caller.names("volumes", tag="c:d")) == ([volume["name"]], [])
-    with caller.simulator.cloud() as cloud:
-        cloud.add_instance("np7", "secret", hidden_group=True)
-    (hidden,) = caller.vpc.list_instances(name="np7").get_result()["instances"]
-    assert models.Instance.from_dict(hidden).resource_group.name == "secret"
-    assert len(listed().get_result()["resources"]) == 2
