@@ -17,6 +17,7 @@ from install_lib import __main__ as tool
 from install_lib.plan import CONFIGURATION, PROGRAMS, UNITS
 from install_lib.record import PLACE
 from tests.support.install_host import InstallHost, snapshot
+from tests.support.tables import rows
 
 ROOT: Final = Path(__file__).parents[2]
 TOOL: Final = ROOT / "tools" / "install"
@@ -256,18 +257,7 @@ OLD = '[ "$1" = --version ] && echo Python 3.9.2 || exit 1'
 WITHOUT_VENV = 'case "$2" in *ensurepip*) exit 1 ;; esac; [ "$1" = -c ] || echo INSTALL "$@"'
 
 
-@pytest.mark.parametrize(
-    ("arguments", "python", "status", "text"),
-    [
-        *((arguments, "exit 9", 1, "install: not root, so") for arguments in ("", "--uninstall", "--extras tracing")),
-        ("--dry-run", OLD, 1, "Python 3.9.2 is too old: Python 3.11 or newer is needed"),
-        ("--dry-run", WITHOUT_VENV, 0, "install Debian packages: python3-venv\nINSTALL -m install_lib --dry-run\n"),
-        ("--root /", "", 2, "--root / is this machine"),
-        ("--root x --purge", "", 2, "--purge goes with --uninstall"),
-        ("--root x --directory opt", "", 2, "is not the full path"),
-        ("--root x --extras a:b", "", 2, "--extras: invalid"),
-    ],
-)
+@rows(__file__, "test_script")
 def test_script(tmp_path: Path, arguments: str, python: str, status: int, text: str) -> None:
     """With programs of the system replaced: one line says why, nothing is tried, and apt is never called."""
     programs = {"id": "echo 1000", "python3": python, "apt-get": f"touch {tmp_path}/called"}

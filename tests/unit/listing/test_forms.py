@@ -35,7 +35,6 @@ from nodepool.listing.table import (
     Table,
     UnknownColumn,
     as_text,
-    duration,
     moment,
     percent,
     render,
@@ -50,6 +49,7 @@ from nodepool.model.event import Event
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.config_diff import ServedConfig
 from nodepool.plan.explain import LongWait, WaitCause
+from tests.support.tables import rows
 from tests.support.terminal import TerminalStream
 
 #: 2026-11-23 12:00:00 UTC
@@ -120,17 +120,7 @@ def changing(rows: str, age: int = 1) -> Table:
     return Table(columns, [[*row.split("="), age] for row in rows.split()])
 
 
-@pytest.mark.parametrize(
-    ("form", "headers", "looks"),
-    [
-        # In the third look only an age has changed.
-        ("table", True, {"1=a 2=a": "ID  STATE\n1   a\n2   a", "1=b 2=a 3=i": "1   b\n3   i", "1=b 2=a 3=i ": ""}),
-        # A row that comes back is new.
-        ("name", True, {"1=a": "1", "": "", "1=a ": "1"}),
-        ("csv", True, {"1=a": "id,state\n1,a", "1=b": "1,b"}),
-        ("csv", False, {"1=a": "1,a", "1=b": "1,b"}),
-    ],
-)
+@rows(__file__, "test_changed_rows")
 def test_changed_rows(form: str, headers: bool, looks: dict[str, str]) -> None:
     changed = ChangedRows(form, headers=headers)
     texts = [changed.text(changing(rows, age)).strip().replace("\r", "") for age, rows in enumerate(looks)]
@@ -140,21 +130,7 @@ def test_changed_rows(form: str, headers: bool, looks: dict[str, str]) -> None:
     assert [one[0]["age"] for one in yaml.safe_load_all(ChangedRows("yaml").text(both))] == [3, 3]
 
 
-@pytest.mark.parametrize(
-    ("priorities", "natural", "room", "widths"),
-    [
-        ([0, 0], [10, 50], None, {0: 10, 1: 50}),
-        ([0, 0], [10, 10], 22, {0: 10, 1: 10}),
-        ([0, 0], [10, 50], 40, {0: 10, 1: 28}),  # the long one is cut
-        ([0, 1, 2], [10, 10, 10], 25, {0: 10, 1: 10}),  # the highest goes first
-        ([0, 1, 1], [10, 10, 10], 25, {0: 10, 1: 10}),  # of equals the last
-        ([0, 1], [10, 100], 28, {0: 10, 1: 16}),  # cut before it goes
-        ([0, 1], [10, 100], 27, {0: 10}),
-        ([0, 0], [20, 20], 20, {0: 9, 1: 9}),  # those that stay are cut without mercy
-        ([0, 0], [20, 20], 3, {0: 4, 1: 4}),
-        ([], [], 10, {}),
-    ],
-)
+@rows(__file__, "test_fit")
 def test_fit(priorities: list[int], natural: list[int], room: int | None, widths: dict[int, int]) -> None:
     assert fit([Column("C", "c", priority=one, least=16) for one in priorities], natural, room) == widths
     # A column that needs more room.
@@ -453,22 +429,6 @@ def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert moment(NOON - 60, NOON) == "16:59:00"
     event = Event(NOON - 60, "l1 c/main", "request 200-2", "failed", "label.broken", "no\x1b flavor", 3)
     assert event_line(event, NOON).endswith(" l1 c/main: request 200-2 (and 2 more) failed [label.broken]: no  flavor")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *(("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("1w", 604800)),
-        *((text, "is no duration; write") for text in ("", "5", "m", "-5m", "5m ", "1e3s", "5000w5000d9", "nan")),
-        ("99999d", "is longer than 100 years"),
-    ],
-)
-def test_durations(text: str, expected: float | str) -> None:
-    if isinstance(expected, str):
-        with pytest.raises(ValueError, match=expected):
-            duration(text)
-    else:
-        assert duration(text) == expected
 
 
 def test_units() -> None:

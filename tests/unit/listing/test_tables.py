@@ -10,6 +10,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -357,83 +358,7 @@ def tables() -> dict[str, Table]:
     }
 
 
-ROWS = r"""
-hosts host pool state since slots nodes error next
-hosts ["zuul@node7:22", "lab/main", "quarantined", 1763808700.0, 1, [], "disk", null]
-hosts ["zuul@node9:22", "lab/main", "down", 1763808700.0, 2, [], "cannot connect", 1763809030.0]
-hosts ["b", "lab/side", "not checked", null, 1, [], null, null]
-hosts ["zuul@node8:22", "lab/main", "up", 1763808700.0, 2, ["0000000004"], null, null]
-labels label state pools nodes ready waiting oldest error
-labels ["broken", "not served", [], 0, 0, 0, null, "cloud-1/idle: no flavor; cloud-1/main: no flavor"]
-labels ["gpu", "served", ["cloud-1/main", "cloud-2/main", "lab/main"], 4, 1, 3, 1763808588.0, null]
-labels ["nobody", "not served", [], 0, 0, 1, 1763808588.0, null]
-launchers host pid version state since config pools reload maintenance leader config_file servers
-launchers ["l1", 17, "12.0.0", "running", 1763801800.0, "9f3c", ["cloud-1/main"], {"at": 1763808970.0, "ok":
-    false, "text": "line 3"}, "drained", true, "/etc/nodepool/nodepool.yaml", "zk:2281"]
-launchers ["l2", 18, "11.9.0", "running", 1763808940.0, "aaaa", [], null, null, false, null, null]
-launchers ["old", null, "11.0.0", "paused", null, null, null, null, null, null, null, null]
-maintenance kind name state reason by since until
-maintenance ["host", "h7", "quarantined", null, null, null, null]
-maintenance ["provider", "cloud-1", "paused", "why", "alice", 1763808940.0, 1763809060.0]
-capacity pool state ready in_use building deleting hold waiting limiting
-capacity ["cloud-1/idle", "running", 0, 0, 0, 0, 0, 0, "cores 72 of 1"]
-capacity ["cloud-1/main", "unavailable", 0, 1, 0, 0, 1, 1, "cores 72 + 8 of 80"]
-capacity ["cloud-2/main", "unavailable", 0, 0, 0, 1, 0, 0, null]
-capacity ["lab/main", "running", 1, 0, 0, 0, 0, 0, null]
-capacity ["lab/side", "running", 0, 0, 0, 0, 0, 0, null]
-limits owner scope resource limit used others free percent asked_at
-limits ["cloud-1", "cloud", "cores", 80, 72, 8, 0.0, 100, 1763808970.0]
-limits ["cloud-1", "cloud", "ram", null, 10, 0.0, null, null, null]
-limits ["cloud-1/main", "pool", "instances", 20, 18, 0.0, 2.0, 90, null]
-limits ["t1", "tenant", "ram", 4096, 4096, 0.0, 0.0, 100, null]
-providers pool driver state since limiting waiting launching failed_15m error next launchers code
-providers ["cloud-1/idle", "openstack", "running", null, "cores 72 of 1", 0, 1, 4, "broke", null, ["l1"], null]
-providers ["cloud-1/main", "openstack", "unavailable (1 of 2)", 1763808980.0, "cores 72 + 8 of 80", 1, 2, 8,
-    "HTTP 503", 1763809009.0, ["l1", "l2"], "provider.circuit-open"]
-providers ["cloud-2/main", "openstack", "unavailable", 1763808100.0, null, 0, 0, 0, "HTTP 503", 1763809012.0,
-    ["l1"], "provider.circuit-open"]
-providers ["cloud-3", "openstack", "not served", 1763808940.0, null, null, null, null, "no cloud", 1763809060.0,
-    ["l1"], null]
-providers ["lab/main", "static", "running", null, null, 0, 0, 0, null, null, ["l1"], null]
-providers ["lab/side", "static", "running", null, null, 0, 0, 0, null, null, ["l1"], null]
-tenants tenant resource limit used free nodes waiting
-tenants ["t1", "cores", 4, 4.5, 0, 2, 3]
-tenants ["t1", "instances", null, 2, null, 2, 3]
-tenants ["t2", "instances", null, 0, null, 0, 1]
-tenants ["t3", "instances", 1, 0, 1, 0, 0]
-tenants ["t4", "instances", 1, 2, 0, 2, 0]
-builds id image builder formats state age step duration estimate size nodes
-builds ["deb-12-b1", "deb-12", "host", ["qcow2", "raw"], "ready", "00:00:00:10", null, 77.5, null, 2048,
-    ["0000000007"]]
-builds ["deb-12-b2", "deb-12", "host", ["qcow2", "raw"], "building", "00:00:00:10", "install", 10.0, 80, null, []]
-builds ["deb-12-b3", "deb-12", "host", ["qcow2", "raw"], "ready", "00:00:00:10", null, null, null, null, []]
-builds ["fed-b4", "fed", "host", [], "paused", null, null, null, null, null, []]
-status image paused build_request build_request_age
-status ["deb-12", false, null, null]
-status ["fed", true, null, null]
-status ["new", false, "pending", "00:00:01:00"]
-uploads id upload_id provider image external_name external_id state age format use progress speed size
-uploads ["b1", "0000000001", "lab", "deb-12", "deb-12-1", "ext", "ready", "00:00:02:11", "raw", "current", null,
-    null, null]
-uploads ["b2", "0000000001", "lab", "deb-12", "deb-12-1", "ext", "ready", "00:00:02:21", null, "rolled back",
-    null, null, null]
-uploads ["b3", "0000000001", "other", "deb-12", "deb-12-1", "ext", "uploading", null, null, null, 42.7, 2048, 4096]
-aliens provider name image_id
-aliens ["lab", "deb-1", "id"]
-images image build_id upload_ids
-images ["debian", "3", ["1", "2"]]
-servers id server_id
-servers ["7", "server"]
-names label
-names ["large"]
-names ["small"]
-checks result where subject text remedy
-checks ["ok", "zookeeper", "connection", "fine", null]
-checks ["failed", "provider c", "label s", "no flavor", "x"]
-checks ["warning", "provider c", "quota", "10", "y"]
-events at subject what text code actor count
-events [5.5, "host zuul@a:22", "down", "no\u001b", "", "l1", 3]
-"""
+ROWS = (Path(__file__).parent / "rows.txt").read_text(encoding="utf-8")
 
 
 def test_rows() -> None:

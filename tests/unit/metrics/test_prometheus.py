@@ -26,6 +26,7 @@ from nodepool.metrics.registry import MAX_SERIES, Metric, MetricKind, Registry, 
 from nodepool.metrics.reports import limit_gauges, node_gauges, request_gauges
 from nodepool.metrics.statsd import statsd_names
 from nodepool.model.component import PoolComponent
+from tests.support.tables import rows
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "etc" / "prometheus-alerts.yaml"
@@ -238,41 +239,7 @@ def mapped(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -> tu
     pytest.fail(f"{name} is neither mapped nor dropped")
 
 
-@pytest.mark.parametrize(
-    ("name", "metric", "labels"),
-    [
-        ("nodes.in-use", "nodes", {"state": "in-use"}),
-        ("label.d-12.5.nodes.ready", "nodes_by_label", {"label": "d-12.5"}),
-        ("provider.eu.west.nodes.ready", "nodes_by_provider", {"provider": "eu.west"}),
-        ("provider.p.max_servers", "provider_max_servers", {"provider": "p"}),
-        ("launcher.l.x.provider.p.q.circuit_open", "provider_circuit_open", {"launcher": "l.x", "provider": "p.q"}),
-        ("launcher.l.x.provider.p.q.late_calls.h", "provider_late_calls", {"launcher": "l.x", "provider": "p.q"}),
-        ("launcher.l.x.provider.p.q.late_calls.labelReady", "provider_late_calls", {"hook": "labelReady"}),
-        ("provider.p.q.circuit_opened", "provider_circuit_opened", {"provider": "p.q"}),
-        ("dib_image_build.d-12.5.status.rc", "dib_image_build_result_code", {}),
-        ("dib_image_build.d-12.5.qcow2.size", "dib_image_build_size", {"ext": "qcow2"}),
-        ("dib_image_build.d-12.5.status.last_build", "dib_image_build_last_build", {"image": "d-12.5"}),
-        ("dib_image_build.d.1.step.pre-install.duration", "dib_image_build_step_duration", {"step": "pre-install"}),
-        ("builder.nb.a.image.d-12.5.build.seconds", "builder_build_seconds", {"image": "d-12.5"}),
-        ("builder.nb.a.image.d.build.estimate", "builder_build_estimate_seconds", {"builder": "nb.a"}),
-        ("image_build_requests", "image_build_requests", {}),
-        ("image.d-12.5.image_build_requests", "image_build_requests_by_image", {"image": "d-12.5"}),
-        ("builder.nb.a.image.d.1.build.state", "builder_build_state", {"builder": "nb.a", "image": "d.1"}),
-        ("builder.nb.a.current_builds", "builder_current_builds", {"builder": "nb.a"}),
-        ("builder.nb.a.build_workers", "builder_build_workers", {"builder": "nb.a"}),
-        (
-            "builder.nb.a.image.d.1.provider.p.q.upload.state",
-            "builder_upload_state",
-            {"image": "d.1", "provider": "p.q"},
-        ),
-        ("builder.nb.image.i.provider.p.upload.progress", "builder_upload_progress", {"image": "i"}),
-        ("builder.nb.image.i.provider.p.upload.bytes_per_second", "builder_upload_bytes_per_second", {"provider": "p"}),
-        ("builder.nb.a.current_uploads", "builder_current_uploads", {"builder": "nb.a"}),
-        ("builder.nb.a.upload_workers", "builder_upload_workers", {"builder": "nb.a"}),
-        ("provider.p.q.unknown_images", "provider_unknown_images", {"provider": "p.q"}),
-        ("tenant_limits.acme.volume-gb", "tenant_limit", {"limit": "volume-gb"}),
-    ],
-)
+@rows(__file__, "test_mapped_gauges")
 def test_mapped_gauges(mappings: list[dict[str, Any]], name: str, metric: str, labels: dict[str, str]) -> None:
     """WP-78, reference/metrics 8: names with dots keep them as one label; others are dropped."""
     found = mapped(mappings, f"nodepool.{name}")
