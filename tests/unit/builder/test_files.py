@@ -155,7 +155,7 @@ def test_checksums_of_files(files: ImageFiles, text: str, expected: str | None) 
 
 
 def test_checksums_are_computed_once(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-5: uploads to several clouds begin at once: one reads the image, the others wait for it. An error is not kept."""
+    """U-5: uploads to several clouds begin at once: one reads the image, the others wait. An error is not kept."""
     write(files, f"{NAME}.raw", text=DATA.decode())
     begun, go_on, reads, found = threading.Event(), threading.Event(), list[Path](), list[Checksums]()
     # Private: a read that lasts is seen only so.

@@ -58,7 +58,7 @@ class Service:
         self.ready = threading.Event()
         self.last_loop = 0.0
         self.deaf = deaf
-        self.running, self.stopping, self.stopped, self.draining = (threading.Event() for _ in range(4))
+        self.running, self.stopping, self.stopped = (threading.Event() for _ in range(3))
 
     def start(self) -> None:
         self.running.set()
@@ -71,14 +71,6 @@ class Service:
         if self.deaf:
             self.stopped.wait(60)
         self.stopped.set()
-
-    def drain(self, number: int) -> bool:
-        """Finishes what it does, and then ends by itself."""
-        self.draining.set()
-        return number == TERM
-
-    def finished(self) -> bool:
-        return self.stopped.is_set() and not self.stopping.is_set()
 
 
 @pytest.fixture
@@ -190,28 +182,6 @@ def test_stack_dump(level: int, caplog: pytest.LogCaptureFixture) -> None:
     (record,) = [record for record in caplog.records if record.name == log_names.STACK_DUMP]
     assert record.levelno == level
     assert "MainThread" in record.getMessage()
-
-
-@pytest.mark.parametrize(
-    ("first", "then", "stops"),
-    [
-        (TERM, lambda service: service.stopped.set(), False),
-        (TERM, lambda service: kill(), True),
-        (signal.SIGINT, lambda service: None, True),
-        # As a maintenance record says.
-        (None, lambda service: service.stopped.set(), False),
-    ],
-)
-def test_drain(first: int | None, then: Callable[[Service], object], stops: bool) -> None:
-    """MT-8: SIGTERM lets the service finish; then it ends by itself, with status 0. Another signal ends it in order."""
-    service = Service()
-    helpers = [when(service.running, lambda: None if first is None else kill(first))]
-    helpers.append(when(service.running if first is None else service.draining, lambda: then(service)))
-    runner = ServiceRunner(service, Notifier({}), drain=service.drain, finished=service.finished)
-    assert runner.run() == 0
-    for helper in helpers:
-        helper.join()
-    assert service.stopping.is_set() == stops
 
 
 def test_what_systemd_hears(notifier: Notifier) -> None:

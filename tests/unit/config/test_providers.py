@@ -72,24 +72,7 @@ def test_library_missing(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: 
     assert how_to_install("openstack") in problem.message
 
 
-@pytest.mark.parametrize(
-    ("section", "reason"),
-    [
-        ("{name: bad, driver: fake, priority: low}", "f.yaml:LINE: providers[INDEX].priority: expected a whole"),
-        ("{name: bad, driver: fake, priority: low, max-concurrency: x}", "(and 1 more errors)"),
-        ("{name: bad, driver: fake, pools: [{name: p, labels: [{name: nope}]}]}", "f.yaml:LINE: providers[INDEX].pool"),
-        ("{name: bad, driver: statc}", "f.yaml:LINE: providers[INDEX].driver: there is no driver"),
-        ("{name: bad, driver: static, pools: [{name: p, nodes: [{labels: [small]}]}]}", "nodes[0].name: required"),
-        ("{driver: static}", None),
-        ("{name: [7], driver: static}", None),
-        *(("7", None), ("null", None)),
-        *(
-            (f"{{name: bad, {rest}, pools: {pools}}}", ": expected a")
-            for pools in ("7", "[7]", "[{name: p, nodes: 7}]", "[{name: p, nodes: [7]}]", "{a: b}")
-            for rest in ("driver: static", "cloud: c, diskimages: 7", "cloud: c, cloud-images: [7]")
-        ),
-    ],
-)
+@rows(__file__, "test_only_that_provider")
 @pytest.mark.parametrize("first", [True, False])
 def test_only_that_provider(
     files: Files, caplog: pytest.LogCaptureFixture, section: str, reason: str | None, first: bool

@@ -10,6 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
@@ -384,28 +385,11 @@ def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
         assert code in as_frame(one, lambda path, number: "    min-redy: 1", colour=True)
 
 
-@pytest.mark.parametrize(
-    ("found", "line"),
-    [
-        (
-            ServedConfig("l1", 42, True, "9f3c", "/n.yaml", NOON - 7200),
-            "launcher l1 (42) serves this file, loaded 10:00:00 (2 h)",
-        ),
-        (
-            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", NOON - 7200),
-            "launcher l1 (42) serves another file (1a2b), loaded 10:00:00 (2 h); "
-            "it loads /n.yaml by itself when that changes there",
-        ),
-        (
-            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", None, "n.yaml:5: not YAML\x1b", NOON - 60),
-            "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) failed: n.yaml:5: not YAML ",
-        ),
-        (ServedConfig("l1"), "launcher l1 does not report what it serves, like all launchers of Nodepool 11"),
-    ],
-)
-def test_which_launchers_serve_a_file(found: ServedConfig, line: str) -> None:
-    """reference/commands 2: and what happens if it is another one."""
-    assert served_line(found, NOON) == line
+@rows(__file__, "test_which_launchers_serve_a_file")
+def test_which_launchers_serve_a_file(found: dict[str, Any], line: str) -> None:
+    """reference/commands 2: and what happens if it is another one. Times are seconds after noon."""
+    times = {name: NOON + found[name] for name in ("loaded", "refused_at") if name in found}
+    assert served_line(ServedConfig("l1", **{**found, **times}), NOON) == line
 
 
 def test_checks_on_a_terminal() -> None:

@@ -55,6 +55,7 @@ from nodepool.plan.pool_summary import summarize
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.image_records import build_view, image_view, images_view, upload
 from tests.support.observed import NOW, component, known, node, request
+from tests.support.tables import rows
 from tests.support.web_records import full
 
 
@@ -82,42 +83,17 @@ REQUEST = filled(
 PLAIN = Node(["debian"], "0000000002")
 
 
-SHOWN: dict[str, list[Filter]] = {
-    "node": [
-        *(Filter(), Filter(states=["ready", "hold"]), Filter(states=["allocated"]), Filter(labels=["debian"])),
-        *(Filter(labels=["arm", "gpu-*"]), Filter(providers=["cl*"]), Filter(pools=["main"]), Filter(tenants=["t1"])),
-        *(Filter(pools=["cloud/main"]), Filter(older_than=599.0)),
-        Filter(["ready"], ["gpu-large"], ["cloud"], ["main"], ["t1"], 5.0),
-    ],
-    "plain": [Filter()],
-    "request": [
-        *(Filter(), Filter(states=["requested"]), Filter(labels=["gpu-*"]), Filter(tenants=["t1"])),
-        Filter(older_than=300.0),
-    ],
-}
-HIDDEN: dict[str, list[Filter]] = {
-    "node": [
-        *(Filter(states=["in-use"]), Filter(labels=["gpu"]), Filter(providers=["Cloud"]), Filter(tenants=["t2"])),
-        *(Filter(pools=["cloud/other"]), Filter(older_than=600.0), Filter(["ready"], ["gpu-large"], ["elsewhere"])),
-    ],
-    # What is not known is not what is wanted.
-    "plain": [Filter(providers=["*"]), Filter(tenants=["*"]), Filter(older_than=0.0)],
-    "request": [
-        *(Filter(states=["failed"]), Filter(labels=["arm"]), Filter(tenants=["t2"]), Filter(providers=["*"])),
-        Filter(older_than=900.0),
-    ],
-}
+@rows(__file__, "test_filters")
+def test_filters(record: str, shown: list[dict[str, Any]], hidden: list[dict[str, Any]]) -> None:
+    """What is not known is not what is wanted."""
 
+    def shows(wanted: dict[str, Any]) -> bool:
+        if record == "request":
+            return Filter(**wanted).request(REQUEST, NOW)
+        return Filter(**wanted).node(NODE if record == "node" else PLAIN, NOW)
 
-@pytest.mark.parametrize("kind", SHOWN)
-def test_filters(kind: str) -> None:
-    def shows(wanted: Filter) -> bool:
-        if kind == "request":
-            return wanted.request(REQUEST, NOW)
-        return wanted.node(NODE if kind == "node" else PLAIN, NOW)
-
-    assert [one for one in SHOWN[kind] if not shows(one)] == []
-    assert [one for one in HIDDEN[kind] if shows(one)] == []
+    assert [one for one in shown if not shows(one)] == []
+    assert [one for one in hidden if shows(one)] == []
 
 
 def test_written_lists() -> None:

@@ -227,35 +227,26 @@ def test_change_ends_the_wait(watch: FileWatch, file: Path, change: Callable[[Pa
     waker.join()
 
 
-def test_link_of_a_config_map(tmp_path: Path) -> None:
-    """G-1: Kubernetes replaces the link of a directory, not the file."""
+def test_change_by_another_path(tmp_path: Path) -> None:
+    """G-1: Kubernetes replaces the link of a directory, not the file. A file may be mounted alone: then its directory
+    hears nothing.
+    """
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
         (tmp_path / version / "nodepool.yaml").write_text(version)
     (tmp_path / "..data").symlink_to("1")
     (tmp_path / "nodepool.yaml").symlink_to("..data/nodepool.yaml")
-    watch = FileWatch(lambda: [str(tmp_path / "nodepool.yaml")], LOG)
-    watch.open()
-    try:
+    (tmp_path / "alone.yaml").hardlink_to(tmp_path / "2" / "nodepool.yaml")
+    (tmp_path / "..tmp").symlink_to("2")
+    for name, change in (
+        ("nodepool.yaml", lambda: (tmp_path / "..tmp").rename(tmp_path / "..data")),
+        ("alone.yaml", lambda: (tmp_path / "2" / "nodepool.yaml").write_text("x")),
+    ):
+        watch = FileWatch(lambda path=tmp_path / name: [str(path)], LOG)
+        watch.open()
         watch.wait(0.0)
-        (tmp_path / "..tmp").symlink_to("2")
-        (tmp_path / "..tmp").rename(tmp_path / "..data")
+        change()
         assert ended(watch)
-    finally:
-        watch.close()
-
-
-def test_file_that_is_mounted_alone(tmp_path: Path, file: Path) -> None:
-    """G-1: the directory hears nothing of a change by another path, as with a bind mount in a container."""
-    alone = tmp_path / "alone.yaml"
-    alone.hardlink_to(file)
-    watch = FileWatch(lambda: [str(alone)], LOG)
-    watch.open()
-    try:
-        watch.wait(0.0)
-        file.write_text("x")
-        assert ended(watch)
-    finally:
         watch.close()
 
 

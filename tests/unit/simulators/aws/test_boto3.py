@@ -12,9 +12,9 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from simulators.aws import AwsSimulator
-from simulators.aws.network import TINY
 from simulators.aws.simulator import SECRET_KEY
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import rows
 
 
 class Caller:
@@ -136,29 +136,12 @@ def test_a_token_makes_the_same_instances(caller: Caller) -> None:
     assert caller.run_id(ClientToken="a") == first
     caller.passes(5)
     assert refused(caller.run, ClientToken="a") == "IdempotentInstanceTerminated"
-    assert refused(caller.run, ClientToken="x" * 65) == "InvalidParameterValue"
+    for long in ({"ClientToken": "x" * 65}, {"UserData": "x" * 16385}):
+        assert refused(caller.run, **long) == "InvalidParameterValue"
 
 
-def test_what_is_refused(caller: Caller) -> None:
-    interface, disk = {"DeviceIndex": 0}, {"DeviceName": "/dev/xvda"}
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"ImageId": "ami-00"}, "InvalidAMIID.NotFound"),
-        ({"ImageId": "debian"}, "InvalidAMIID.Malformed"),
-        ({"InstanceType": "t9.small"}, "InvalidInstanceType"),
-        ({"InstanceType": "m6g.large"}, "InvalidParameterValue"),
-        ({"InstanceType": "g4dn.xlarge", "Placement": {"AvailabilityZone": "us-east-1b"}}, "Unsupported"),
-        ({"Placement": {"AvailabilityZone": "eu-west-1a"}}, "InvalidParameterValue"),
-        ({"KeyName": "nobody"}, "InvalidKeyPair.NotFound"),
-        ({"NetworkInterfaces": [{**interface, "SubnetId": "subnet-00"}]}, "InvalidSubnetID.NotFound"),
-        ({"NetworkInterfaces": [{**interface, "Groups": ["sg-00"]}]}, "InvalidGroup.NotFound"),
-        ({"NetworkInterfaces": [{**interface, "Groups": ["default"]}]}, "InvalidGroupId.Malformed"),
-        ({"NetworkInterfaces": [interface], "SubnetId": TINY}, "InvalidParameterCombination"),
-        ({"SubnetId": TINY, "Placement": {"AvailabilityZone": "us-east-1b"}}, "InvalidParameterValue"),
-        ({"MinCount": 2, "MaxCount": 1}, "InvalidParameterValue"),
-        ({"BlockDeviceMappings": [{**disk, "Ebs": {"VolumeSize": 4}}]}, "InvalidBlockDeviceMapping"),
-        ({"BlockDeviceMappings": [{**disk, "Ebs": {"Encrypted": True}}]}, "InvalidBlockDeviceMapping"),
-        ({"UserData": "x" * 16385}, "InvalidParameterValue"),
-        ({"DryRun": True}, "DryRunOperation"),
-    ]
-    assert [refused(caller.run, **arguments) for arguments, _ in cases] == [code for _, code in cases]
+@rows(__file__, "test_what_is_refused")
+def test_what_is_refused(caller: Caller, code: str, arguments: list[dict[str, Any]]) -> None:
+    """The same code for each of these."""
+    assert {refused(caller.run, **given) for given in arguments} == {code}
     assert caller.shown() == {}
