@@ -21,12 +21,8 @@ import requests
 import yaml
 from ibm_cloud_sdk_core import ApiException
 from ibm_cloud_sdk_core.authenticators import (
-    BearerTokenAuthenticator,
-    ContainerAuthenticator,
-    IAMAssumeAuthenticator,
     IAMAuthenticator,
     NoAuthAuthenticator,
-    VPCInstanceAuthenticator,
 )
 from ibm_platform_services import GlobalTaggingV1, ResourceControllerV2, ResourceManagerV2
 from ibm_vpc import VpcV1
@@ -48,7 +44,6 @@ from nodepool.driver.ibmvpc.errors import (
 )
 from nodepool.driver.ibmvpc.types import AVAILABLE, DELETING, FAILED, PENDING, RUNNING, STOPPED, USABLE_IMAGES
 from simulators.ibmvpc import IbmVpcSettings, IbmVpcSimulator
-from simulators.ibmvpc.iam_api import CR_TOKEN, PROFILE_ID
 from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.ibmvpc.network import KEY_NAME
 from tests.support.manual_clock import ManualClock
@@ -297,71 +292,3 @@ def test_what_the_api_cannot_do(caller: Caller) -> None:
     for code in frozenset().union(QUOTA, CAPACITY, EXISTS, THROTTLED, LOGIN, DENIED, BUSY):
         assert code == code.lower()
         assert code.replace("_", "").isalnum()
-
-
-def test_logins(caller: Caller, tmp_path: Path) -> None:
-    """API key, token of a container, instance identity (both versions), a profile that is assumed; each with something
-    wrong; and tokens that IAM did not give, or that have ended.
-    """
-    right, wrong = tmp_path / "token", tmp_path / "other"
-    right.write_text(CR_TOKEN)
-    wrong.write_text("other")
-    url, key, name = caller.simulator.url, IbmVpcSettings.api_key, "nodepool"
-    kinds: list[Any] = [
-        IAMAuthenticator(key, url=url),
-        ContainerAuthenticator(cr_token_filename=str(right), iam_profile_name=name, url=url),
-        IAMAssumeAuthenticator(apikey=key, iam_profile_id=PROFILE_ID, url=url),
-        VPCInstanceAuthenticator(url=url),
-        VPCInstanceAuthenticator(iam_profile_id=PROFILE_ID, url=url),
-        VPCInstanceAuthenticator(url=url, service_version="2025-08-26"),
-    ]
-    for kind in kinds:
-        assert caller.client(kind).list_vpcs().get_result()["total_count"] == 1
-    bad: list[Any] = [
-        IAMAuthenticator("other", url=url),
-        ContainerAuthenticator(cr_token_filename=str(wrong), iam_profile_name=name, url=url),
-        IAMAssumeAuthenticator(apikey=key, iam_profile_id="other", url=url),
-        VPCInstanceAuthenticator(iam_profile_id="other", url=url),
-    ]
-    assert [refused(caller.client(kind).list_vpcs)[0] for kind in bad] == [400] * 4
-    assert refused(caller.client(BearerTokenAuthenticator("other")).list_vpcs) == (401, "not_authenticated")
-    held = caller.client(BearerTokenAuthenticator(str(caller.login.token_manager.get_token())))
-    held.list_vpcs()
-    caller.clock.pass_seconds(3601)
-    assert refused(held.list_vpcs) == (401, "not_authenticated")
-
-
-def test_floating_ips(caller: Caller) -> None:
-    """Made on an interface, freed with it, bound to the next one, deleted; names, zones and quota of a zone."""
-    caller.simulator.change(address_seconds=[1, 1])
-    first, second = caller.create("np1"), caller.interface("np2")
-    interface = first.primary_network_interface
-    caller.bind("np1", interface)
-    for status in ("pending", "available"):
-        (address,) = caller.addresses()
-        bound = models.FloatingIPTargetNetworkInterfaceReference.from_dict(address.target)
-        assert (address.status, bound.id, address.zone.name) == (status, interface.id, ZONE)
-        assert bound.primary_ip.address == interface.primary_ip.address
-        caller.clock.pass_seconds(1)
-    caller.vpc.delete_instance(first.id)
-    caller.clock.pass_seconds(1)
-    assert caller.addresses()[0].target is None
-    assert refused(caller.bind, "ip", interface) == (400, "not_found")
-    caller.vpc.update_floating_ip(address.id, {"name": "np2", "target": {"id": second.id}})
-    (address,) = caller.addresses()
-    bound = models.FloatingIPTargetNetworkInterfaceReference.from_dict(address.target)
-    assert (address.name, bound.id) == ("np2", second.id)
-    create = caller.vpc.create_floating_ip
-    there = create({"name": "there", "zone": {"name": "us-south-2"}}).get_result()
-    assert refused(create, {"name": "there", "zone": {"name": ZONE}}) == (400, "validation_unique_failed")
-    assert refused(caller.vpc.update_floating_ip, there["id"], {"target": {"id": caller.interface("np3").id}}) == (
-        400,
-        "invalid_zone",
-    )
-    caller.simulator.change(quotas={"floating_ips": 1})
-    assert refused(create, {"name": "more", "zone": {"name": ZONE}}) == (400, "over_quota")
-    create({"name": "elsewhere", "zone": {"name": "us-south-3"}})
-    caller.vpc.delete_floating_ip(address.id)
-    assert refused(caller.vpc.delete_floating_ip, address.id) == (409, "invalid_state")
-    caller.clock.pass_seconds(1)
-    assert len(caller.addresses()) == 2
