@@ -262,13 +262,6 @@ def serve(options):
 options = SimpleNamespace(debug=False, foreground=True, logconfig=None)
 sys.exit(daemon.finish(app.run("prog", lambda: daemon.run(options, "", serve, None))))
 """
-ENDS: Final = {
-    "thread": ("threading.Thread(target=threading.Event().wait).start(); return 3", 3),
-    "error": ("raise OSError(28, 'No space left on device')", 1),
-    "bug": ("raise ValueError('odd')", 1),
-    "answer": ("raise app.CommandError('not found', answer=True)", 1),
-    "stopped": ("raise app.Stopped", 0),
-}
 
 
 def redirected(redirection: str, *command: str, unbuffered: str = "") -> tuple[int, str]:
@@ -283,7 +276,7 @@ def redirected(redirection: str, *command: str, unbuffered: str = "") -> tuple[i
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason=f"no {FULL}")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize(("end", "status"), ENDS.values(), ids=ENDS)
+@rows(__file__, "test_daemon_whose_output_cannot_be_written")
 def test_daemon_whose_output_cannot_be_written(end: str, status: int, unbuffered: str) -> None:
     """As on a full disk: whatever the end is, it is what systemd sees; what can be written is."""
     command = ("-c", DAEMON.format(end=end))

@@ -186,16 +186,6 @@ def test_a_terminal(resize: Resize, monkeypatch: pytest.MonkeyPatch) -> None:
         assert ["\x1b[31mfailed" in stream.raw_text, "\x1b[32mready" in stream.raw_text] == [not name] * 2
 
 
-@pytest.mark.parametrize("form", ["table", "json", "csv", "yaml"])
-def test_elsewhere_it_is_as_it_was(form: str) -> None:
-    stream = io.StringIO()
-    show(TABLE, Display(form), stream)
-    assert stream.getvalue() == render(TABLE, form) + "\n"
-    stream = io.StringIO()
-    show(Table(COLUMNS, []), Display("name"), stream)
-    assert stream.getvalue() == ""
-
-
 class Stop(Exception):
     """Ends a listing that is watched."""
 

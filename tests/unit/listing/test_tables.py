@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,13 @@ from hypothesis import strategies as st
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.listing.images import (
     alien_image_table,
-    build_request_state,
     build_table,
     image_status_table,
     nodes_by_build,
     split_build_name,
     upload_table,
 )
-from nodepool.listing.nodes import Filter, NodeFacts, host_table, names_in, node_table, states_in
+from nodepool.listing.nodes import Filter, NodeFacts, host_table, node_table
 from nodepool.listing.overview import capacity_table
 from nodepool.listing.paging import MAX_CURSOR, BadCursor, Order, part_of
 from nodepool.listing.pools import (
@@ -40,7 +38,7 @@ from nodepool.listing.pools import (
 )
 from nodepool.listing.problems import check_table
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
-from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, label_table, request_table
+from nodepool.listing.requests import label_table
 from nodepool.listing.table import Place, Table, shown
 from nodepool.model import states
 from nodepool.model.event import Event
@@ -94,13 +92,6 @@ def test_filters(record: str, shown: list[dict[str, Any]], hidden: list[dict[str
 
     assert [one for one in shown if not shows(one)] == []
     assert [one for one in hidden if shows(one)] == []
-
-
-def test_written_lists() -> None:
-    assert names_in(" a, b,,c*") == ["a", "b", "c*"]
-    assert states_in("ready,hold", states.NODE_STATES) == ["ready", "hold"]
-    with pytest.raises(ValueError, match="there is no state 'redy', did you mean 'ready'"):
-        states_in("redy", states.NODE_STATES)
 
 
 EVENTS = {
@@ -179,18 +170,6 @@ def test_bad_cursors(cursor: str) -> None:
     """WP-25"""
     with pytest.raises(BadCursor):
         part_of([], order(), 1, cursor)
-
-
-@pytest.mark.parametrize("kind", ["nodes", "requests"])
-def test_orders(kind: str) -> None:
-    """What records are sorted by is what their tables show; without a time they come last."""
-    records: list[Any] = list((full().observed.nodes if kind == "nodes" else full().observed.requests).values())
-    orders: Mapping[str, Callable[[Any], Any]] = NODE_ORDERS if kind == "nodes" else REQUEST_ORDERS
-    table = node_table(records, NodeFacts(), NOW, detail=True) if kind == "nodes" else request_table(records, NOW)
-    for number, record in enumerate(records):
-        for key, value in orders.items():
-            assert cells(table, number)[key] == (NOW + value(record) if key == "age_seconds" else value(record)), key
-    assert orders["age_seconds"](filled(records[0], state_time=None, created_time=None)) is None
 
 
 def keys(table: Table) -> list[str]:
@@ -290,7 +269,13 @@ IMAGES = images_view(
         ),
         BuildView("bad", None),
     ),
-    image_view("fed", build_view("fed", "b4", state="building", formats="", state_time=None), paused=True),
+    image_view(
+        "fed",
+        build_view("fed", "b4", state="building", formats="", state_time=None),
+        paused=True,
+        build_requested=0.0,
+        build_locked=True,
+    ),
     image_view("new", build_requested=0.0),
 )
 #: Builders report now and then, so that they still report what has just ended.
@@ -347,16 +332,6 @@ def test_rows() -> None:
         assert [" ".join(keys(table)), *map(json.dumps, table.rows)] == expected.pop(name)
         assert len(set(keys(table))) == len(table.columns) == len(table.rows[0])
     assert not expected
-
-
-@pytest.mark.parametrize(
-    ("locked", "state", "expected"),
-    [(True, "building", "building"), (False, "building", "pending"), (True, "ready", "pending")],
-)
-def test_build_request(locked: bool, state: str, expected: str) -> None:
-    """reference/zookeeper 6.3: it is served while the lock is held and a build runs."""
-    image = image_view("deb", build_view("deb", "b", state=state), build_requested=1.0, build_locked=locked)
-    assert build_request_state(image) == expected
 
 
 @pytest.mark.parametrize(
