@@ -379,7 +379,7 @@ def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
 def test_which_launchers_serve_a_file(found: dict[str, Any], line: str) -> None:
     """reference/commands 2: and what happens if it is another one. Times are seconds after noon."""
     times = {name: NOON + found[name] for name in ("loaded", "refused_at") if name in found}
-    assert served_line(ServedConfig("l1", **{**found, **times}), NOON) == line
+    assert served_line(ServedConfig("l1", **(found | times)), NOON) == line
 
 
 def test_checks_on_a_terminal() -> None:

@@ -237,11 +237,13 @@ def test_change_by_another_path(tmp_path: Path) -> None:
     (tmp_path / "nodepool.yaml").symlink_to("..data/nodepool.yaml")
     (tmp_path / "alone.yaml").hardlink_to(tmp_path / "2" / "nodepool.yaml")
     (tmp_path / "..tmp").symlink_to("2")
-    for name, change in (
-        ("nodepool.yaml", lambda: (tmp_path / "..tmp").rename(tmp_path / "..data")),
-        ("alone.yaml", lambda: (tmp_path / "2" / "nodepool.yaml").write_text("x")),
-    ):
-        watch = FileWatch(lambda path=tmp_path / name: [str(path)], LOG)
+    changes: dict[str, Callable[[], object]] = {
+        "nodepool.yaml": lambda: (tmp_path / "..tmp").rename(tmp_path / "..data"),
+        "alone.yaml": lambda: (tmp_path / "2" / "nodepool.yaml").write_text("x"),
+    }
+    for name, change in changes.items():
+        files = [str(tmp_path / name)]
+        watch = FileWatch(files.copy, LOG)
         watch.open()
         watch.wait(0.0)
         change()

@@ -24,7 +24,6 @@ from ibm_cloud_sdk_core.authenticators import (
     IAMAuthenticator,
     NoAuthAuthenticator,
 )
-from ibm_platform_services import GlobalTaggingV1, ResourceControllerV2, ResourceManagerV2
 from ibm_vpc import VpcV1
 from ibm_vpc import vpc_v1 as models
 
@@ -48,38 +47,28 @@ from simulators.ibmvpc.images import IMAGE_NAME
 from simulators.ibmvpc.network import KEY_NAME
 from tests.support.manual_clock import ManualClock
 
+HERE: Final = Path(__file__).parent
+#: What errors are for the driver.
+KINDS: Final = {"refused": CloudRefused, "quota": CloudQuota, "capacity": CloudNoCapacity}
 ZONE: Final = "us-south-1"
 VERSION: Final = "2026-10-06"
 Refusal = tuple[int, str]
 
 
 @cache
-def _first(kind: Any) -> Any:
+def _client() -> Any:
     """A client that others are copies of. Each of its own would read all certificates of the machine: 0.1 s."""
-    return kind(*((VERSION,) if kind is VpcV1 else ()), authenticator=NoAuthAuthenticator())
+    return VpcV1(VERSION, authenticator=NoAuthAuthenticator())
 
 
 class Caller:
-    """A region and IBM's clients. ``clock`` is the region's; its time passes only when the test says so."""
+    """A region whose time stands still, and IBM's client of it."""
 
-    def __init__(self, simulator: IbmVpcSimulator, clock: ManualClock) -> None:
+    def __init__(self, simulator: IbmVpcSimulator) -> None:
         self.simulator = simulator
-        self.clock = clock
-        self.login: Any = IAMAuthenticator(IbmVpcSettings.api_key, url=simulator.url)
-        self.vpc: Any = self.client()
-        self.groups: Any = self.service(ResourceManagerV2)
-
-    def client(self, login: Any = None, version: str = VERSION) -> Any:
-        """A client of the VPC API."""
-        service = self.service(VpcV1, login, "/v1")
-        service.version = version
-        return service
-
-    def service(self, kind: Any, login: Any = None, path: str = "") -> Any:
-        service = copy.copy(_first(kind))
-        service.authenticator = login or self.login
-        service.set_service_url(self.simulator.url + path)
-        return service
+        self.vpc: Any = copy.copy(_client())
+        self.vpc.authenticator = IAMAuthenticator(IbmVpcSettings.api_key, url=simulator.url)
+        self.vpc.set_service_url(f"{simulator.url}/v1")
 
     def id_of(self, kind: str, name: str) -> str:
         """The id of something that is there, whatever lists show."""
@@ -110,24 +99,14 @@ class Caller:
         """A new floating IP of an interface."""
         return self.vpc.create_floating_ip({"name": name, "target": {"id": interface.id}}).get_result()
 
-    def names(self, kind: str, **filters: Any) -> list[str]:
-        """Of a list, in its order."""
-        return [found["name"] for found in getattr(self.vpc, f"list_{kind}")(**filters).get_result()[kind] or ()]
-
-    def addresses(self) -> list[models.FloatingIP]:
-        # A list without entries may have null for them.
-        found = self.vpc.list_floating_ips().get_result()["floating_ips"]
-        return [models.FloatingIP.from_dict(one) for one in found or ()]
-
 
 @pytest.fixture
 def caller() -> Iterator[Caller]:
     # IBM's clients look at the time of the machine: whether their token has ended.
     clock = ManualClock(time.time())
     with IbmVpcSimulator(IbmVpcSettings(by_turns=False), clock=clock) as simulator:
-        yield Caller(simulator, clock)
-        for kind in (VpcV1, ResourceManagerV2, ResourceControllerV2, GlobalTaggingV1):
-            _first(kind).http_client.close()
+        yield Caller(simulator)
+        _client().http_client.close()
         assert simulator.state()["bugs"] == []
 
 
@@ -207,29 +186,14 @@ def test_states_are_those_of_the_api(names: tuple[str, ...], enumeration: Any) -
     assert set(names) <= {state.value for state in enumeration}
 
 
-#: https://cloud.ibm.com/docs/vpc?topic=vpc-instance-status-messages: reasons -> what the driver does.
-REASONS: Final = {
-    "cannot_start": CloudRefused,
-    "cannot_start_capacity": CloudNoCapacity,
-    "cannot_start_compute": CloudNoCapacity,
-    "cannot_start_ip_address": CloudNoCapacity,
-    "cannot_start_network": CloudRefused,
-    "cannot_start_placement_group": CloudNoCapacity,
-    "cannot_start_reservation_capacity": CloudNoCapacity,
-    "cannot_start_reservation_expired": CloudNoCapacity,
-    "cannot_start_storage": CloudRefused,
-    "encryption_key_deleted": CloudRefused,
-    "stopped_by_host_failure": CloudRefused,
-    "stopped_by_preemption": CloudRefused,
-    "stopped_for_image_creation": CloudRefused,
-}
-
-
 def test_each_reason_is_known() -> None:
     """``ibm-vpc``: a new one must be decided about. That of a preemption `IbmCreation` looks at itself."""
-    assert REASONS.keys() == {reason.value for reason in models.InstanceStatusReason.CodeEnum}
-    for code, kind in REASONS.items():
-        assert type(meaning("head", [IbmError(code, "")])) is kind
+    reasons = yaml.safe_load((HERE / "reasons.yaml").read_text(encoding="utf-8"))
+    assert {code for codes in reasons.values() for code in codes} == {
+        reason.value for reason in models.InstanceStatusReason.CodeEnum
+    }
+    for kind, codes in reasons.items():
+        assert {type(meaning("head", [IbmError(code, "")])) for code in codes} == {KINDS[kind]}
 
 
 def _same_name(caller: Caller) -> None:
@@ -248,8 +212,7 @@ def _no_memory(caller: Caller) -> None:
 
 
 #: Errors that IBM answered somebody: ``recorded_errors.yaml`` has the sources. Kind -> what it is for the driver.
-KINDS: Final = {"refused": CloudRefused, "quota": CloudQuota}
-RECORDED: Final = yaml.safe_load((Path(__file__).parent / "recorded_errors.yaml").read_text(encoding="utf-8"))
+RECORDED: Final = yaml.safe_load((HERE / "recorded_errors.yaml").read_text(encoding="utf-8"))
 PROVOKE: Final = {"same name": _same_name, "no address": _no_address, "no memory": _no_memory}
 
 
