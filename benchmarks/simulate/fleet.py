@@ -123,11 +123,11 @@ class Client(Zuul):
             state = self.world.state_of(paths.request(request_id))
             if state is not None and state["state"] == states.FULFILLED:
                 request = self.waiting.pop(request_id)
-                self._do("take", lambda r=request, i=request_id: self._accept(i, r))  # type: ignore[misc]
+                self.do("take", lambda r=request, i=request_id: self._accept(i, r))  # type: ignore[misc]
                 self.world.waits.append(state["state_time"] - request.created_time)
         while self.world.held_until and self.world.held_until[0][0] <= now:
             _, request_id = self.world.held_until.popleft()
-            self._do("return", lambda i=request_id: self._give_back(i))  # type: ignore[misc]
+            self.do("return", lambda i=request_id: self._give_back(i))  # type: ignore[misc]
 
     def _accept(self, request_id: str, request: Any) -> None:
         current = self.zk.getNodeRequest(request_id)

@@ -19,12 +19,6 @@ DEFINITION: Final = re.compile(r"^\.\. rule:: ([A-Z]+-\d+)$", re.MULTILINE)
 #: One letter, or two. ``UTF-8`` is none, a code such as ``L-43DA4232`` neither.
 ID: Final = r"(?<![\w.-])(?:(?P<letters>[A-Z]|AW|AZ|CM|GC|IV|KU|MT|OS|OV|TR|WP)-(?P<number>\d{1,3}))(?![\w-])(?!\.\d)"
 CITATION: Final = re.compile(ID + r"(?:(?:`)?\s+to\s+(?:#\s+)?(?::rule:`)?(?P=letters)-(?P<last>\d{1,3})(?![\w-]))?")
-NUMBER: Final = r"\d+(?:\.\d+)?"
-SECTIONS: Final = re.compile(
-    rf"(?<![\w/])reference/(?P<page>[a-z][a-z-]*)(?P<numbers> {NUMBER}(?:(?:, | and | to ){NUMBER}(?![\w-]))*)?"
-)
-HEADING: Final = re.compile(rf"^({NUMBER}) .*\n[-~=]{{3,}}$", re.MULTILINE)
-MARKDOWN: Final = re.compile(r"(?<![\w/.-])[\w./-]*\w\.md\b")
 
 
 def citations(text: str) -> frozenset[str]:
@@ -35,20 +29,6 @@ def citations(text: str) -> frozenset[str]:
         for number in range(first, int(match["last"] or first) + 1):
             found.add(f"{match['letters']}-{number}")
     return frozenset(found)
-
-
-def cited_sections(text: str) -> list[tuple[str, list[str]]]:
-    """Pages of the reference that a text names, each with the numbers of the sections."""
-    found = []
-    for match in SECTIONS.finditer(text):
-        numbers: list[str] = []
-        for word, number in re.findall(rf"(, | and | to | )({NUMBER})", match["numbers"] or ""):
-            if word == " to " and number.isdigit() and numbers[-1].isdigit():
-                numbers += [str(between) for between in range(int(numbers[-1]) + 1, int(number) + 1)]
-            else:
-                numbers.append(number)
-        found.append((match["page"], numbers))
-    return found
 
 
 @cache
@@ -105,24 +85,3 @@ def test_every_rule_is_named_by_a_test() -> None:
     """Or is not built yet: a page says so."""
     not_built = citations((REFERENCE / "not-built.rst").read_text())
     assert not rules() - not_built - named_by_tests()
-
-
-def test_cited_sections_are_there() -> None:
-    headings = {
-        path.stem: {match[1] for match in HEADING.finditer(path.read_text())} for path in REFERENCE.glob("*.rst")
-    }
-    headings |= {path.name: set() for path in REFERENCE.iterdir() if path.is_dir()}
-    unknown = {
-        f"{path}: {page} {number}"
-        for path, text in texts().items()
-        for page, numbers in cited_sections(text)
-        for number in numbers or [""]
-        if page not in headings or (number and number not in headings[page])
-    }
-    assert not unknown
-
-
-def test_cited_documents_are_in_the_repository() -> None:
-    """Who reads the code cannot open a file that is somewhere else."""
-    cited = {f"{path}: {name}" for path, text in texts().items() for name in MARKDOWN.findall(text)}
-    assert not {found for found in cited if not (ROOT / found.rpartition(": ")[2]).is_file()}
