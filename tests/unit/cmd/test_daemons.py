@@ -109,21 +109,6 @@ def kill(number: int = TERM) -> None:
     os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_signal_stops_in_order(number: signal.Signals, notifier: Notifier) -> None:
-    """J-8: SIGTERM, SIGINT and SIGUSR1: exit status 0; neither a handler nor a thread of ours is left behind."""
-    before, service = signal.getsignal(TERM), Service()
-    runner = ServiceRunner(service, notifier)
-    helper = when(service.running, lambda: kill(number))
-    assert runner.run() == 0
-    helper.join()
-    assert service.stopping.is_set()
-    assert not runner.abandoned
-    assert told(notifier) == ["STOPPING=1"]
-    assert signal.getsignal(TERM) is before
-    assert "Stop" not in {thread.name for thread in threading.enumerate()}
-
-
 def test_second_signal_and_time_hasten(caplog: pytest.LogCaptureFixture) -> None:
     """A service that does not stop is left behind; when its time is over the log says what it was doing."""
     caplog.set_level(logging.DEBUG, "nodepool")
@@ -162,25 +147,6 @@ def test_ends_that_are_errors(caplog: pytest.LogCaptureFixture) -> None:
     assert ServiceRunner(service, Notifier({})).run() == 0
     assert "Thread odd ended by an error" in caplog.text
     assert threading.excepthook is before
-
-
-@pytest.mark.parametrize("level", [logging.DEBUG, logging.WARNING])
-def test_stack_dump(level: int, caplog: pytest.LogCaptureFixture) -> None:
-    """SIGUSR2: the stacks of all threads, whatever the level of the logger is; the daemon goes on."""
-    service = Service()
-    runner = ServiceRunner(service, Notifier({}))
-    asked: list[str] = []
-    runner.debug_tools = DebugTools(asked.append)
-    # Python calls handlers of pending signals in the order of their numbers.
-    helper = when(service.running, lambda: list(map(kill, (signal.SIGUSR2, TERM))))
-    with caplog.at_level(level, log_names.STACK_DUMP):
-        assert runner.run() == 0
-    helper.join()
-    runner.debug_tools.join()
-    assert asked == ["yappi", "objgraph"]
-    (record,) = [record for record in caplog.records if record.name == log_names.STACK_DUMP]
-    assert record.levelno == level
-    assert "MainThread" in record.getMessage()
 
 
 def test_what_systemd_hears(notifier: Notifier) -> None:
@@ -312,15 +278,6 @@ def ended(program: str, *arguments: str, **environment: str) -> tuple[int, str, 
     command = [sys.executable, *(("-c", program) if "\n" in program else ("-m", program)), *arguments]
     done = subprocess.run(command, env=place, capture_output=True, text=True, timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr
-
-
-def test_builder_without_a_directory(tmp_path: Path) -> None:
-    """B-12: it complains before it goes into the background."""
-    config = tmp_path / "nodepool.yaml"
-    config.write_text("zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n")
-    status, out, err = ended("nodepool.cmd.builder", "-c", str(config))
-    assert (status, out) == (1, "")
-    assert err.startswith(f"nodepool-builder: {config}: a builder needs images-dir (")
 
 
 @rows(__file__, "test_no_thread_is_waited_for")
