@@ -107,6 +107,23 @@ def test_builds_that_came_to_nothing(site: ImageSite, state: str) -> None:
     assert list(site.files.directory.iterdir()) == []
 
 
+def test_build_of_a_builder_that_is_gone(site: ImageSite, make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-6, R-11: its record is left to it for a minute, so that it removes its files; then others remove it."""
+    build, own = make_site(clouds=site.clouds).build(), site.build()
+    for one in (build, own):
+        one.state = "deleting"
+        site.store.store_build(one)
+    monkeypatch.setattr("nodepool.plan.images.OWN_BUILDER_SECONDS", 500.0)
+    site.clean()
+    wait_seconds = site.cleanup.run_once()
+    assert wait_seconds is not None
+    assert 0 < wait_seconds <= 500
+    assert set(site.view().builds) == {build.key}
+    monkeypatch.setattr("nodepool.plan.images.OWN_BUILDER_SECONDS", 0.0)
+    site.clean()
+    assert set(site.view().builds) == set()
+
+
 def test_unreadable_records(site: ImageSite, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-17: others are cleaned all the same; after a while the unreadable ones go, too, with what they made."""
     monkeypatch.setattr("nodepool.plan.images.UNREADABLE_SECONDS", -60.0)
