@@ -400,7 +400,7 @@ def test_section_that_cannot_be_used(daemon: Daemon) -> None:
         (config(BAD), config(BAD), []),
         (config(), config(BAD), []),
         (config(GOOD), config(), []),
-        (config(GOOD), config({"name": "0"}, BAD, labels=()), ["a"]),
+        (config({"name": "0"}, GOOD), config({"name": "n"}, {"name": "0"}, BAD, labels=()), ["a"]),
     ],
     ids=["never good", "new", "removed", "without its label"],
 )
