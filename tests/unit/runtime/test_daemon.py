@@ -488,7 +488,13 @@ def test_life(
     caplog.set_level(logging.INFO, LOG.name)
     ends: list[str] = []
     client = SimpleNamespace(connected=error is None, hosts="localhost:2281", tls_files=("c", "k", "a"))
-    client.connect, client.look_after, client.disconnect = throw(error), lambda: None, lambda: ends.append("closed")
+
+    def connect(*_: object) -> None:
+        if stopped:
+            daemon.loop.stop()
+        throw(error)()
+
+    client.connect, client.look_after, client.disconnect = connect, lambda: None, lambda: ends.append("closed")
     # It makes its client itself.
     monkeypatch.setattr(sys.modules[make_client.__module__], "make_client", lambda config: client)
     file.write_text(f"{BASE}max-hold-age: 13\n")
@@ -499,7 +505,7 @@ def test_life(
     daemon = Noted(file)
     assert not daemon.connected
     daemon.start()
-    if stopped:
+    if stopped and error is None:
         daemon.stop()
     if error is not None and not stopped:
         with pytest.raises(ZKConnectionError):
