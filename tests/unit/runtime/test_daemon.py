@@ -491,7 +491,7 @@ def test_life(
 
     def connect(*_: object) -> None:
         if stopped:
-            daemon.loop.stop()
+            running.loop.stop()
         throw(error)()
 
     client.connect, client.look_after, client.disconnect = connect, lambda: None, lambda: ends.append("closed")
@@ -502,22 +502,22 @@ def test_life(
         Noted(file).start()
     file.write_text(f"{BASE}max-hold-age: 12\n")
     caplog.clear()
-    daemon = Noted(file)
-    assert not daemon.connected
-    daemon.start()
+    running = Noted(file)
+    assert not running.connected
+    running.start()
     if stopped and error is None:
-        daemon.stop()
+        running.stop()
     if error is not None and not stopped:
         with pytest.raises(ZKConnectionError):
-            daemon.run()
+            running.run()
     else:
-        daemon.run()
-    daemon.join()
-    daemon.stop()
+        running.run()
+    running.join()
+    running.stop()
     for labels in ("[{name: small}]", "[{name: small, min-ready: 1}]"):
         file.write_text(f"{BASE}labels: {labels}\n")
-        daemon.configuration.follow()
-    assert [call for call in daemon.calls if call != "check"] == calls.split()[1:]
+        running.configuration.follow()
+    assert [call for call in running.calls if call != "check"] == calls.split()[1:]
     lines = [line for line in caplog.messages if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
     assert lines[:2] == [
         f"Nodepool daemon {release_string()} starting",
