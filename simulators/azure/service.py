@@ -2,7 +2,7 @@
 """The Azure Resource Manager: how each request is answered.
 
 Shapes of answers as in the recordings that azure-service-operator and azure-cli have of Azure
-(``tests/unit/simulators/azure/recorded_facts.py``).
+(``tests/unit/simulators/azure/recorded_facts.yaml``).
 """
 
 from __future__ import annotations

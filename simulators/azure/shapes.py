@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What answers of Azure have beside what was asked for, as recordings of it show. Pure.
 
-The facts, with the recordings that they are from, are in ``tests/unit/simulators/azure/recorded_facts.py``.
+The facts, with the recordings that they are from, are in ``tests/unit/simulators/azure/recorded_facts.yaml``.
 """
 
 from __future__ import annotations

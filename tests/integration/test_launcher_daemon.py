@@ -69,7 +69,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 @pytest.mark.usefixtures("pool_config")
 def test_signal_ends_it_in_order(launcher: Foreground, znodes: PoolZnodes, number: signal.Signals) -> None:
-    """Orderly stop: pools are unregistered, exit status 0, no traceback."""
+    """J-8: orderly stop: pools are unregistered, exit status 0, no traceback."""
     launcher.start()
     launcher.wait_ready()
     wait_for("the pool is registered", znodes.pools)

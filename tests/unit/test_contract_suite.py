@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.once import once_in_a_run
+from tests.support.tables import rows
 
 HEAD = """
 import threading
@@ -70,59 +71,8 @@ class TestBroken(DriverContract):
         return {"name": "nowhere", "driver": "fake", "pools": [pool]}
 """
 
-#: What breaks -> (statements, with ``monkeypatch``; the test that must fail).
-CASES = {
-    "wrong name": ("Driver.name = 'other'", "test_driver_name"),
-    "schema takes everything": ("Config.getSchema = lambda self: dict", "test_schema_refuses_unknown_keys"),
-    "labels as a list": ("Config.getSupportedLabels = lambda self, pool=None: ['small']", "test_supported_labels"),
-    "unequal after a reload": (
-        "old = Config.load; Config.load = lambda self, new: (old(self, new), setattr(self, 'loaded', object()))",
-        "test_equal_after_a_reload",
-    ),
-    "change not seen": ("Config.__eq__ = lambda self, other: True", "test_unequal_after_a_change"),
-    "labels not informed": (
-        "old = Config.load\n"
-        "Config.load = lambda self, new: (old(self, new), [label.pools.clear() for label in new.labels.values()])",
-        "test_load_tells_labels_their_pools",
-    ),
-    "thread before start": (
-        "old = Provider.__init__; Provider.__init__ = lambda self, config: (old(self, config), start_thread())[0]",
-        "test_nothing_runs_before_start",
-    ),
-    "thread left behind": (
-        "old = Provider.start; Provider.start = lambda self, zk: (old(self, zk), start_thread())",
-        "test_stop_more_than_once",
-    ),
-    "stop blocks": ("Provider.stop = lambda self: threading.Event().wait(4)", "test_stop_more_than_once"),
-    "label by name only": ("Provider.labelReady = lambda self, name: name == 'small'", "test_label_ready"),
-    "error labels not a list": ("Provider.errorLabels = lambda self: None", "test_error_labels"),
-    "deletion raises": ("Provider.cleanupNode = lambda self, node_id: {}[node_id]", "test_delete_what_is_not_there"),
-    "machine not deleted": (
-        "Provider.cleanupNode = Provider.waitForNodeCleanup = lambda self, node_id: None",
-        "test_life_of_a_node",
-    ),
-    "sweep deletes used nodes": (
-        "Provider.cleanupLeakedResources = lambda self: [self.cloud.delete(i.id) for i in self.cloud.instances()]",
-        "test_sweep",
-    ),
-    "leaks stay": ("Provider.cleanupLeakedResources = lambda self: None", "test_leaked_machine"),
-    "no metadata": ("monkeypatch.setattr(fake_handler, 'NODE_KEY', 'other')", "test_list_nodes"),
-    "launch not waited for": (
-        "FakeCloud.get('nowhere').set(hang=True); Handler.launchesComplete = lambda self: True",
-        "test_reuses_a_ready_node",
-    ),
-    "no address": (
-        "monkeypatch.setattr(fake_handler.FakeLauncher, '_connect', lambda self, instance: None)",
-        "test_life_of_a_node",
-    ),
-    "incomplete handler": ("Handler.__abstractmethods__ = frozenset({'launch'})", "test_handler"),
-    "declines everything": ("Handler.getDeclinedReasons = lambda self: ['no']", "test_handler"),
-    "ready nodes not reused": ("Handler.checkReusableNode = lambda self, node: False", "test_reuses_a_ready_node"),
-    "zones differ": (
-        "zones = iter('abcdef'); Handler.setNodeMetadata = lambda self, node: setattr(node, 'az', next(zones))",
-        "test_two_nodes",
-    ),
-}
+ROWS = rows(__file__, "test_breakage_is_found")
+CASES: dict[str, tuple[str, str]] = {name: (broken, test) for name, broken, test in ROWS.args[1]}
 
 
 @pytest.fixture(scope="module")

@@ -204,36 +204,6 @@ def packages(*profiles: str) -> set[str]:
     return {one["package"] for one in entries if (one["profile"] or "") in profiles}
 
 
-def installed_by(*scripts: str) -> set[str]:
-    """Packages that scripts of tools/ install when they are missing: ``need PACKAGE COMMAND``, alone or in groups."""
-    group = re.compile(r"^\s*(need_\w+)(?: *\(\) \{\n(.*?)\n\})?", re.MULTILINE | re.DOTALL)
-    groups = dict(group.findall((ROOT / "tools" / "lib" / "debian.sh").read_text(encoding="utf-8")))
-    found: set[str] = set()
-    for script in scripts:
-        text = (ROOT / "tools" / script).read_text(encoding="utf-8")
-        for part in [text, *(groups[name] for name, _ in group.findall(text))]:
-            found.update(re.findall(r"^\s*need ([a-z0-9.+-]+) ", part, re.MULTILINE))
-    return found
-
-
-def of_the_image(target: str) -> set[str]:
-    """Packages that a target of the Dockerfile installs."""
-    section = DOCKERFILE[DOCKERFILE.index(f" AS {target}\n") :].replace("\\\n", "")
-    command = re.search(r"apt-get install -y --no-install-recommends (.*?) && rm", section)
-    assert command is not None
-    return set(command[1].split())
-
-
-def test_debian_packages() -> None:
-    """bindep.txt names those that the scripts and the images install."""
-    assert packages("builder") == of_the_image("nodepool-builder")
-    assert packages("compile") == of_the_image("build")
-    assert packages("", "test") == installed_by("test") | {"python3"}
-    scripts = ("functional-builder", "functional-containers", "functional-install")
-    assert packages("functional") == installed_by(*scripts) - packages("test")
-    assert installed_by("demo", "bench", "simulate") <= packages("", "test", "builder")
-
-
 REQUIREMENT = re.compile(r"([\w.-]+)(\[[a-z0-9,-]+\])?(>=\d[\w.]*(,<\d[\d.]*)?|==\d[\w.]*)")
 FILES = [*sorted(ROOT.glob("*requirements.txt")), *sorted(ROOT.glob("*/**/requirements.txt"))]
 

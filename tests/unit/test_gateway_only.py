@@ -62,26 +62,3 @@ def test_only_the_gateway_calls_a_driver() -> None:
                 found.setdefault(name, []).append(f"{node.lineno}: {ast.unparse(node)}")
     assert {name: calls for name, calls in found.items() if len(calls) != ALLOWED.get(name, (0, ""))[0]} == {}
     assert set(ALLOWED) <= set(found)
-
-
-FOUND = """
-manager.pausedReason()
-worker.getProviderManager().getRequestHandler(worker, request)
-submit(self._adapter.listInstances)
-handler.launch(node)
-self.provider.stop()
-sum(handler.alive_thread_count for handler in handlers)
-"""
-NOT_FOUND = """
-thread.join()
-self.stop()
-super().errorLabels()
-gateway.launch(handler, node)
-self.checkReusableNode(node)
-worker.start()
-"""
-
-
-def test_what_is_found() -> None:
-    assert [node.lineno for node in direct_calls(FOUND)] == [2, 3, 4, 5, 6, 7]
-    assert list(direct_calls(NOT_FOUND)) == []

@@ -47,10 +47,3 @@ def test_no_circles() -> None:
         edges[module] = found & set(modules) - {module}
     assert len(edges) > 50
     assert in_circles(edges) == set()
-
-
-def test_they_are_found() -> None:
-    source = "import a.b\nif TYPE_CHECKING:\n    from c import d\ndef f():\n    from e import g\n"
-    assert set(imported(source)) == {"a.b", "c.d", "e.g"}
-    edges = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a"}, "g": {"h"}, "h": set()}
-    assert in_circles(edges) == set("abcde")

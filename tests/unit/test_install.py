@@ -7,16 +7,19 @@ import json
 import os
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from install_lib import __main__ as tool
+from install_lib.errors import InstallError
+from install_lib.host import Host
+from install_lib.pages import PAGES
 from install_lib.plan import CONFIGURATION, PROGRAMS, UNITS
 from install_lib.record import PLACE
-from tests.support.install_host import InstallHost, snapshot
+from tests.support.tables import rows
 
 ROOT: Final = Path(__file__).parents[2]
 TOOL: Final = ROOT / "tools" / "install"
@@ -25,15 +28,68 @@ PROGRAM: Final = "/usr/local/bin/nodepool"
 NOTHING: Final = "Nothing to do: everything is as it should be."
 
 
-class Machine(InstallHost):
-    """A machine; `install` runs the tool on it and returns what it wrote.
+class Machine(Host):
+    """A machine in a directory, with accounts and owners as a real one has; commands only leave their traces.
 
-    :param root: its directory.
+    :ivar commands: what was run. :ivar fails: a command with this word in it fails.
     """
 
-    capsys: pytest.CaptureFixture[str]
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        super().__init__(root)
+        self.capsys = capsys
+        self.accounts: set[str] = set()
+        self.owners: dict[str, str] = {}
+        self.commands: list[list[str]] = []
+        self.fails = ""
+        self.systemd = False
+        self.running: dict[str, int] = {}
+
+    @property
+    def is_tree(self) -> bool:
+        return False
+
+    def run(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, log: Path | None = None) -> str:
+        self.commands.append(list(command))
+        if self.fails and self.fails in command:
+            raise InstallError(f"{command[0]} failed")
+        if command[0] in {"groupadd", "useradd"}:
+            self.accounts.add(f"{command[0][:-3]} {command[-1]}")
+        if command[0] in {"groupdel", "userdel"}:
+            self.accounts.discard(f"{command[0][:-3]} {command[-1]}")
+        if command[-2] == "venv":
+            (Path(command[-1]) / "bin").mkdir(parents=True)
+            (Path(command[-1]) / "pyvenv.cfg").touch()
+        if "sphinx" in command:
+            pages = Path(command[-1])
+            pages.mkdir(parents=True)
+            for page in PAGES:
+                (pages / f"{page}.1").write_text(page, encoding="utf-8")
+        return ""
+
+    def has_user(self, name: str) -> bool:
+        return f"user {name}" in self.accounts
+
+    def has_group(self, name: str) -> bool:
+        return f"group {name}" in self.accounts
+
+    def owner(self, path: Path) -> str:
+        return self.owners.get(str(path), "root")
+
+    def own(self, path: Path, user: str, group: str) -> None:
+        self.owners[str(path)] = user
+
+    def has_systemd(self) -> bool:
+        return self.systemd
+
+    def processes(self, text: str) -> list[int]:
+        return [number for place, number in self.running.items() if place.startswith(text)]
+
+    def ran(self, word: str) -> list[list[str]]:
+        """The commands with a word in them."""
+        return [command for command in self.commands if word in command]
 
     def install(self, *arguments: str, status: int = 0) -> str:
+        """Run the tool on it; returns what it wrote."""
         self.capsys.readouterr()
         assert tool.main(list(arguments), self) == status
         out, err = self.capsys.readouterr()
@@ -58,11 +114,22 @@ class Machine(InstallHost):
         return {f"{place}/bin/python": 17}
 
 
+def snapshot(root: Path) -> dict[str, tuple[int, object]]:
+    """Everything below a directory: mode, and content or target."""
+    found: dict[str, tuple[int, object]] = {}
+    for path in sorted(root.rglob("*")):
+        content: object = None
+        if path.is_symlink():
+            content = path.readlink()
+        elif path.is_file():
+            content = (path.read_bytes(), path.stat().st_mtime_ns)
+        found[str(path.relative_to(root))] = (path.lstat().st_mode, content)
+    return found
+
+
 @pytest.fixture
 def host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Machine:
-    made = Machine(tmp_path / "machine")
-    made.capsys = capsys
-    return made
+    return Machine(tmp_path / "machine", capsys)
 
 
 Change = Callable[[str, str], None]
@@ -252,22 +319,7 @@ def test_uninstall(host: Machine) -> None:
     assert (host.path("/etc/nodepool").exists(), host.path("/var/log/nodepool").is_dir()) == (False, True)
 
 
-OLD = '[ "$1" = --version ] && echo Python 3.9.2 || exit 1'
-WITHOUT_VENV = 'case "$2" in *ensurepip*) exit 1 ;; esac; [ "$1" = -c ] || echo INSTALL "$@"'
-
-
-@pytest.mark.parametrize(
-    ("arguments", "python", "status", "text"),
-    [
-        *((arguments, "exit 9", 1, "install: not root, so") for arguments in ("", "--uninstall", "--extras tracing")),
-        ("--dry-run", OLD, 1, "Python 3.9.2 is too old: Python 3.11 or newer is needed"),
-        ("--dry-run", WITHOUT_VENV, 0, "install Debian packages: python3-venv\nINSTALL -m install_lib --dry-run\n"),
-        ("--root /", "", 2, "--root / is this machine"),
-        ("--root x --purge", "", 2, "--purge goes with --uninstall"),
-        ("--root x --directory opt", "", 2, "is not the full path"),
-        ("--root x --extras a:b", "", 2, "--extras: invalid"),
-    ],
-)
+@rows(__file__, "test_script")
 def test_script(tmp_path: Path, arguments: str, python: str, status: int, text: str) -> None:
     """With programs of the system replaced: one line says why, nothing is tried, and apt is never called."""
     programs = {"id": "echo 1000", "python3": python, "apt-get": f"touch {tmp_path}/called"}

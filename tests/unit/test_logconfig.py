@@ -27,6 +27,7 @@ from nodepool.logconfig import (
     get_annotated_logger,
     load_config,
 )
+from tests.support.tables import rows
 
 ETC = Path(__file__).resolve().parents[2] / "etc"
 
@@ -43,16 +44,7 @@ def log(caplog: pytest.LogCaptureFixture) -> Iterator[logging.Logger]:
         yield logging.getLogger("nodepool.test")
 
 
-@pytest.mark.parametrize(
-    ("ids", "text"),
-    [
-        ({"event_id": "E", "node_request_id": "R", "node_id": "N"}, "[e: E] [node_request: R] [node: N] x 1"),
-        ({"node_id": "N", "provider": "p", "pool": None}, "[node: N] x 1"),
-        ({}, "x 1"),
-        # An event id comes from another program: no format character and no line break of it may act.
-        ({"event_id": "a%sb\nc"}, "[e: a?sb?c] x 1"),
-    ],
-)
+@rows(__file__, "test_ids")
 def test_ids(log: logging.Logger, caplog: pytest.LogCaptureFixture, ids: dict[str, Any], text: str) -> None:
     """reference/commands 7, J-2: in this order; the record has them, and provider and pool, as attributes, too."""
     get_annotated_logger(log, **ids).info("x %s", 1, extra={"more": 2})
@@ -96,17 +88,7 @@ def test_ids_of_the_request_at_hand(log: logging.Logger, caplog: pytest.LogCaptu
     assert (vars(first)["event_id"], vars(first)["pool"], second.getMessage()) == ("E", "other", "y")
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("a\rb", "a\\rb"),
-        ("\x1b[2Jx\x07", "\\x1b[2Jx\\x07"),
-        ("a\x85b\u2028c\u202ed", "a\\x85b\\u2028c\\u202ed"),
-        ("\ud800", "\\ud800"),
-        ("\x00", "\\x00"),
-        ("gr\u00fc\u00dfe\t\u2713", "gr\u00fc\u00dfe\t\u2713"),
-    ],
-)
+@rows(__file__, "test_text_of_others_does_not_act")
 def test_text_of_others_does_not_act(text: str, written: str) -> None:
     """No line break, escape sequence or broken character of a host, a cloud or a znode gets into the log."""
     assert MultiLineFormatter("%(message)s").format(record(text)) == written
@@ -244,20 +226,7 @@ def test_any_file(tmp_path: Path, name: str, data: bytes) -> None:
 
 
 @pytest.mark.usefixtures("clean_logging")
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        *(("a.yaml", text) for text in ("[1, 2]", "{", "version: 1\nhandlers: {x: {class: no.such.Handler}}")),
-        *(
-            ("a.yaml", f"version: 1\nhandlers: {{x: {{class: {text}}}}}")
-            for text in ("5", "[]", "cfg://x", "ext://a.b")
-        ),
-        *(("a.yaml", f"version: 1\nformatters: {{x: {text}}}") for text in ("5", "{format: '%(x'}", "{(): no.such}")),
-        *(("a.yaml", f"version: 1\nloggers: {{x: {text}}}") for text in ("5", "{level: LOUD}", "{handlers: [none]}")),
-        *(("a.json", text) for text in ("{", '{"version": 2}')),
-        *(("a.conf", text) for text in ("no ini", "[loggers]\nkeys=root\n")),
-    ],
-)
+@rows(__file__, "test_bad_file")
 def test_bad_file(name: str, text: str, tmp_path: Path) -> None:
     """reference/commands 7"""
     assert loads_or_refuses(tmp_path / name, text.encode())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodepool.version import how_to_install, install_command
+from tests.support.tables import rows
 
 
 @pytest.fixture
@@ -25,22 +26,7 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "venv"
 
 
-@pytest.mark.parametrize(
-    ("noted", "command"),
-    [
-        ('{"url": "file://TMP/src", "dir_info": {}}', "TMP/venv/bin/pip install 'TMP/src[tracing]'"),
-        ('{"url": "file://TMP/src", "dir_info": {"editable": true}}', "TMP/venv/bin/pip install -e 'TMP/src[tracing]'"),
-        ('{"url": "file://TMP/a%20b.whl", "archive_info": {}}', "TMP/venv/bin/pip install 'TMP/a b.whl[tracing]'"),
-        # Never a name of PyPI.
-        *(
-            (noted, None)
-            for noted in (
-                *(None, "[]", "{", '{"url": "https://example.org/nodepool.whl", "archive_info": {}}', "missing"),
-                '{"url": "file:///nowhere/at/all", "dir_info": {}}',
-            )
-        ),
-    ],
-)
+@rows(__file__, "test_by_pip")
 def test_by_pip(prefix: Path, monkeypatch: pytest.MonkeyPatch, noted: str | None, command: str | None) -> None:
     def distribution(name: str) -> Any:
         if noted == "missing":
@@ -55,16 +41,7 @@ def test_by_pip(prefix: Path, monkeypatch: pytest.MonkeyPatch, noted: str | None
     assert how_to_install("tracing") == (f"to install it: {expected}" if expected else anywhere)
 
 
-@pytest.mark.parametrize(
-    ("noted", "command"),
-    [
-        ('{"source": "TMP/src", "wheel": null}', "TMP/src/tools/install --extras tracing"),
-        ('{"source": "TMP/src", "wheel": "/x.whl"}', "TMP/src/tools/install --wheel /x.whl --extras tracing"),
-        # A daemon may not look below /root, but root may type the command.
-        ('{"source": "/root/nodepool"}', "/root/nodepool/tools/install --extras tracing"),
-        *((noted, None) for noted in ('{"source": "/nowhere"}', "{", "[]", "{}")),
-    ],
-)
+@rows(__file__, "test_by_tools_install")
 def test_by_tools_install(prefix: Path, monkeypatch: pytest.MonkeyPatch, noted: str, command: str | None) -> None:
     really = os.stat
 

@@ -8,15 +8,27 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-
-import pytest
-
-from tests.support import rule_book
+from typing import Final
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "doc" / "source" / "reference"
 PLACES = ("nodepool", "simulators", "tests", "tools", "benchmarks", "etc", "doc/source", "releasenotes")
 SUFFIXES = {".py", ".rst", ".yaml", ".conf", ".service", ".sh", ""}
+#: Where a rule is defined.
+DEFINITION: Final = re.compile(r"^\.\. rule:: ([A-Z]+-\d+)$", re.MULTILINE)
+#: One letter, or two. ``UTF-8`` is none, a code such as ``L-43DA4232`` neither.
+ID: Final = r"(?<![\w.-])(?:(?P<letters>[A-Z]|AW|AZ|CM|GC|IV|KU|MT|OS|OV|TR|WP)-(?P<number>\d{1,3}))(?![\w-])(?!\.\d)"
+CITATION: Final = re.compile(ID + r"(?:(?:`)?\s+to\s+(?:#\s+)?(?::rule:`)?(?P=letters)-(?P<last>\d{1,3})(?![\w-]))?")
+
+
+def citations(text: str) -> frozenset[str]:
+    """Ids of the rules that a text names, each of a range (``A-2 to A-6``)."""
+    found = set()
+    for match in CITATION.finditer(text):
+        first = int(match["number"])
+        for number in range(first, int(match["last"] or first) + 1):
+            found.add(f"{match['letters']}-{number}")
+    return frozenset(found)
 
 
 @cache
@@ -37,20 +49,9 @@ def texts() -> dict[Path, str]:
 
 @cache
 def rules() -> frozenset[str]:
-    ids = [match[1] for path in REFERENCE.glob("*.rst") for match in rule_book.DEFINITION.finditer(path.read_text())]
+    ids = [match[1] for path in REFERENCE.glob("*.rst") for match in DEFINITION.finditer(path.read_text())]
     assert len(ids) == len(set(ids)), "a rule is defined twice"
     return frozenset(ids)
-
-
-@cache
-def not_built() -> frozenset[str]:
-    return rule_book.citations(rule_book.section((REFERENCE / "not-built.rst").read_text(), "Not built"))
-
-
-@cache
-def built_in_part() -> frozenset[str]:
-    text = rule_book.section((REFERENCE / "not-built.rst").read_text(), "Built in part")
-    return frozenset(match[1] for match in re.finditer(r"^   \* - ([A-Z]+-\d+)$", text, re.MULTILINE))
 
 
 def each_test(text: str) -> Iterator[str]:
@@ -71,82 +72,16 @@ def named_by_tests() -> frozenset[str]:
     for path, text in texts().items():
         if path.parts[0] == "tests" and path.name.startswith("test_") and path.suffix == ".py":
             for test in each_test(text):
-                found |= rule_book.citations(test)
+                found |= citations(test)
     return frozenset(found)
 
 
 def test_cited_rules_are_there() -> None:
-    cited = {f"{path}: {rule}" for path, text in texts().items() for rule in rule_book.citations(text) - rules()}
+    cited = {f"{path}: {rule}" for path, text in texts().items() for rule in citations(text) - rules()}
     assert not cited
 
 
 def test_every_rule_is_named_by_a_test() -> None:
-    """What is not built has none: a rule with a test leaves the list."""
-    assert not rules() - not_built() - named_by_tests()
-    assert not not_built() & named_by_tests()
-    assert not_built() <= rules()
-    assert built_in_part() <= rules() - not_built()
-
-
-def test_cited_sections_are_there() -> None:
-    headings = {path.stem: rule_book.section_numbers(path.read_text()) for path in REFERENCE.glob("*.rst")}
-    headings |= {path.name: frozenset() for path in REFERENCE.iterdir() if path.is_dir()}
-    unknown = {
-        f"{path}: {page} {number}"
-        for path, text in texts().items()
-        for page, numbers in rule_book.cited_sections(text)
-        for number in numbers or [""]
-        if page not in headings or (number and number not in headings[page])
-    }
-    assert not unknown
-
-
-def test_glossary_is_short() -> None:
-    """At most 25 words have to be learned; each stands there once."""
-    words = re.findall(r"^   (\S.*)$", (REFERENCE / "glossary.rst").read_text(), re.MULTILINE)
-    assert len(words) == len(set(words))
-    assert 20 <= len(words) <= 25
-
-
-def test_cited_documents_are_in_the_repository() -> None:
-    """Who reads the code cannot open a file that is somewhere else."""
-    cited = {f"{path}: {name}" for path, text in texts().items() for name in rule_book.markdown_files(text)}
-    assert not {found for found in cited if not (ROOT / found.rpartition(": ")[2]).is_file()}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("(A-9)", {"A-9"}),
-        ("rules A-2 to A-4", {"A-2", "A-3", "A-4"}),
-        ("A-14, A-15; KU-1", {"A-14", "A-15", "KU-1"}),
-        ("T-9 to T-11 and X-1", {"T-9", "T-10", "T-11", "X-1"}),
-        ("a range over the end\n    of a line: C-4 to\n    C-6", {"C-4", "C-5", "C-6"}),
-        ("UTF-8, SHA-256, L-43DA4232, X-Auth-Token, 2-A-1, x-A-1, A-1.5", set()),
-        ("A-99", {"A-99"}),
-    ],
-)
-def test_citations(text: str, expected: set[str]) -> None:
-    assert rule_book.citations(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("reference/zookeeper 4.3, 5.2, 6)", ("zookeeper", ["4.3", "5.2", "6"])),
-        ("reference/driver 7 to 9", ("driver", ["7", "8", "9"])),
-        ("reference/configuration 1, rules G-1", ("configuration", ["1"])),
-        ("reference/commands 3 and 7.", ("commands", ["3", "7"])),
-        ("reference/metrics: all of it", ("metrics", [])),
-    ],
-)
-def test_cited_sections(text: str, expected: tuple[str, list[str]]) -> None:
-    assert rule_book.cited_sections(text) == [expected]
-
-
-def test_only_tests_count() -> None:
-    """The head of a file and helpers name rules, too, but prove none."""
-    text = (
-        '"""Rules A-1 to A-5."""\n\ndef helper():\n    """A-1"""\n\n@mark("A-2")\ndef test_it():\n    # A-3\n    pass\n'
-    )
-    assert rule_book.citations("\n".join(each_test(text))) == {"A-2", "A-3"}
+    """Or is not built yet: a page says so."""
+    not_built = citations((REFERENCE / "not-built.rst").read_text())
+    assert not rules() - not_built - named_by_tests()

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import nodepool
+from tests.support.tables import rows
 
 TOP = Path(nodepool.__file__).parent
 ROOT = TOP.parent
@@ -22,34 +21,6 @@ GUIDE = ROOT / "doc" / "source" / "drivers" / "released" / "index.rst"
 BROAD = re.compile(r"^\s*except\b.*\b(Exception|BaseException|ERRORS)\b.*:|^\s*except\s*:")
 #: Clauses that catch whatever is raised. It only shrinks: there is `nodepool.guard`, and the gateway for drivers.
 MOST_BROAD = 39
-#: Module of 11.0.0 -> its names that drivers import.
-NAMES = {
-    "nodepool.stats": "StatsReporter get_client normalize_statsd_name",
-    "nodepool.nodeutils": "nodescan iterate_timeout set_node_ip Timer Attributes ITERATE_INTERVAL",
-    "nodepool.driver.utils_k8s": "get_client",
-    "nodepool.provider_manager": "ProviderManager get_provider",
-    "nodepool.model_api": "MODEL_API",
-    "nodepool.zk.exceptions": "LockException NoClientException NodepoolZooKeeperException",
-    "nodepool.config": "as_list loadConfig get_provider_config Config Label DiskImage",
-    "nodepool.zk": "ZooKeeperClient ZooKeeperBase",
-    "nodepool.zk.components": "COMPONENT_REGISTRY",
-    "nodepool.version": "version_info",
-    "nodepool.driver": "LabelRecorder DriverConfig Driver Provider ProviderConfig ConfigPool NodeRequestHandler",
-    "nodepool.driver.utils": "Segment RateLimitInstance MAX_QUOTA_AGE NodeLauncher NodeDeleter QuotaSupport",
-    "nodepool.driver.statemachine": "StateMachineNodeLauncher StateMachineNodeDeleter NodescanRequest NodescanWorker "
-    "StateMachineProvider Adapter",
-}
-
-
-def test_classes_have_names_of_their_own() -> None:
-    """No two have one name for different things."""
-    found = Counter(
-        node.name
-        for path in TOP.rglob("*.py")
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    )
-    assert [name for name, count in found.items() if count > 1] == []
 
 
 def test_broad_clauses() -> None:
@@ -66,14 +37,14 @@ def test_broad_clauses() -> None:
     assert [(name, text) for name, text in found if "#" not in text] == []
 
 
-@pytest.mark.parametrize("module", NAMES)
-def test_names_of_released_drivers(module: str) -> None:
+@rows(__file__, "test_names_of_released_drivers")
+def test_names_of_released_drivers(module: str, names: list[str]) -> None:
     """They are there, and the guide promises them (doc/source/drivers/released/index.rst); others are not."""
     found = importlib.import_module(module)
     text = GUIDE.read_text(encoding="utf-8")
     start = text.index(f"   * - ``{module}``\n")
     row = text[start : text.find("\n   * - ", start + 1)]
-    for name in NAMES[module].split():
+    for name in names:
         assert getattr(found, name) is getattr(found, name)
         assert f"``{name}``" in row
     with pytest.raises(AttributeError, match="no_such_name"):

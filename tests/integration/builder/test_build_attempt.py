@@ -12,12 +12,13 @@ import pytest
 
 from nodepool.builder import build as builder_build
 from nodepool.builder import image_files
-from nodepool.builder.build import BuildAttempt, BuildWorker, conversion_commands
+from nodepool.builder.build import BuildWorker, conversion_commands
 from nodepool.builder.image_files import allocated_bytes
 from nodepool.config.objects import Label
 from nodepool.driver.azure import AzureDriver
 from nodepool.driver.azure.config import FOOTER_BYTES, MIB, AzureProviderConfig, problem_of
 from nodepool.exceptions import ZKConnectionError
+from nodepool.model import states
 from nodepool.model.image import ImageBuild
 from tests.support.build_site import BuildSite, in_background
 from tests.support.image_site import IMAGE
@@ -46,19 +47,6 @@ def test_record_comes_first(place: BuildSite) -> None:
     (place.directory / "go").touch()
     worker.join(60)
     assert place.states() == ["ready"]
-
-
-def test_exit_code(place: BuildSite) -> None:
-    """B-8, B-13, B-14: failed, without formats and without files; then there is a pause."""
-    place.script('fake "$@"; exit 4')
-    assert place.once() == 0.0
-    (build,) = place.builds()
-    assert (build.state, build.formats) == ("failed", [])
-    assert place.files() == []
-    assert place.log().endswith("Exit code: 4\n")
-    wait = place.once()
-    assert wait is not None
-    assert 50 < wait <= 60
 
 
 @pytest.fixture
@@ -133,16 +121,16 @@ def test_qemu_img_fails(
 
 def test_request_that_comes_late_is_not_lost(place: BuildSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """B-4: one that came after the build was ready asks for another."""
-    store = BuildAttempt._store
+    store = place.site.store.store_build
 
-    def store_and_ask(attempt: BuildAttempt, lock: Any) -> bool:
-        stored = store(attempt, lock)
-        place.site.store.remove_build_request(IMAGE)
-        place.site.store.request_build(IMAGE)
-        return stored
+    def store_and_ask(build: ImageBuild, under: Any = None) -> None:
+        store(build, under)
+        if build.state == states.READY:
+            place.site.store.remove_build_request(IMAGE)
+            place.site.store.request_build(IMAGE)
 
     place.site.store.request_build(IMAGE)
-    monkeypatch.setattr(BuildAttempt, "_store", store_and_ask)
+    monkeypatch.setattr(place.site.store, "store_build", store_and_ask)
     place.once()
     assert place.site.store.build_request(IMAGE) is not None
 
@@ -162,28 +150,25 @@ def test_error_that_nobody_foresaw(
     assert "RuntimeError: strange" in caplog.text
 
 
-@pytest.mark.parametrize("command", ["/nonexistent/dib", "'not closed"])
-def test_command_that_cannot_be_started(place: BuildSite, command: str) -> None:
-    """B-14: failed, with the reason in the log of the build."""
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("/nonexistent/dib", "No such file"),
+        ("'not closed", "No closing quotation"),
+        ("true", "though the build succeeded"),
+        ("no log", "its log cannot be written"),
+    ],
+)
+def test_build_that_cannot_succeed(
+    place: BuildSite, caplog: pytest.LogCaptureFixture, command: str, words: str
+) -> None:
+    """B-14: failed, with the reason. A record is not ready without an image."""
     place.command(command)
+    if command == "no log":
+        place.site.config.build_log_dir = "/dev/null/logs"
     place.once()
     assert place.states() == ["failed"]
-    assert "No such file" in place.log() or "No closing quotation" in place.log()
-
-
-def test_log_that_cannot_be_written(place: BuildSite, caplog: pytest.LogCaptureFixture) -> None:
-    place.site.config.build_log_dir = "/dev/null/logs"
-    place.once()
-    assert place.states() == ["failed"]
-    assert "its log cannot be written" in caplog.text
-
-
-def test_build_without_an_image(place: BuildSite, caplog: pytest.LogCaptureFixture) -> None:
-    """A record is not ready without an image."""
-    place.script("exit 0")
-    place.once()
-    assert place.states() == ["failed"]
-    assert "though the build succeeded" in caplog.text
+    assert words in caplog.text
 
 
 def test_record_that_is_gone(place: BuildSite) -> None:
@@ -236,14 +221,3 @@ def test_zookeeper_that_stays_away(place: BuildSite, monkeypatch: pytest.MonkeyP
     place.once()
     assert place.states() == ["building"]
     assert place.files() == []
-
-
-def test_end_of_a_build(place: BuildSite) -> None:
-    """Its record says failed."""
-    place.script("sleep 300")
-    worker = in_background(place.worker.run_once)
-    wait_for("it runs", place.running.ids)
-    place.worker.end_build("the builder stops")
-    worker.join(60)
-    assert place.states() == ["failed"]
-    assert place.log().endswith("The build was ended: the builder stops\n")

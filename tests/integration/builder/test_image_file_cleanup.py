@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from nodepool.clock import wall_time
 from nodepool.plan.images import ORPHAN_AGE_SECONDS
 from nodepool.zk import caches
 from tests.support.image_site import IMAGE, ImageSite
 
-MakeSite = Callable[..., ImageSite]
 NEVER = "f" * 32
 
 
@@ -61,32 +59,3 @@ def test_records_that_vanish(site: ImageSite) -> None:
     now += 2
     site.clean()
     assert site.on_disk() == {new.key}
-
-
-def test_files_where_others_make_all_builds(site: ImageSite, make_site: MakeSite) -> None:
-    """R-15: a record is deleted by hand, and this builder builds no more."""
-    now = wall_time()
-    site.cleanup = site.make_cleanup(clock=lambda: now)
-    orphan(site, 2 * ORPHAN_AGE_SECONDS)
-    make_site(clouds=site.clouds).build()
-    site.clean()
-    now += ORPHAN_AGE_SECONDS - 1
-    site.clean()
-    assert site.on_disk() == {NEVER}, "it has only been started"
-    now += 2
-    site.clean()
-    assert site.on_disk() == set()
-
-
-def test_delete_after_upload(make_site: MakeSite) -> None:
-    """R-10: a format goes when every provider that wants it has it; kept formats and the manifest stay."""
-    site = make_site(["a", "b"], image={"delete_after_upload": True, "keep_formats": ["raw"]})
-    build = site.build(formats=["qcow2", "raw", "vhd"])
-    site.files.base(IMAGE, build.key).with_suffix(".d").mkdir()
-    site.upload(build, "a")
-    site.clean()
-    assert site.files.formats(IMAGE, build.key) == {"qcow2", "raw"}, "nobody uses vhd; b still needs qcow2"
-    site.upload(build, "b")
-    site.clean()
-    assert site.files.formats(IMAGE, build.key) == {"raw"}
-    assert {file.extension for file in site.files.of_build(IMAGE, build.key)} >= {"raw", "raw.md5", "d"}

@@ -92,17 +92,6 @@ def test_cloud_that_does_not_answer(site: ImageSite, caplog: pytest.LogCaptureFi
     assert site.registry.snapshot()[UNKNOWN_IMAGES.series("cloud")] == 1
 
 
-def test_end_of_the_builder(site: ImageSite, caplog: pytest.LogCaptureFixture) -> None:
-    """Providers end beside a look: that it fails then is no error."""
-    provider = site.get("cloud")
-    assert provider is not None
-    site.cloud().set(images_down=True)
-    site.cleanup.on_stop()
-    site.cleanup.unknown._look(image_cleanup._LooksAt(), provider)
-    assert site.cloud().calls["list"] == 1
-    assert "could not be looked for" not in caplog.text
-
-
 def test_pauses(site: ImageSite, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clouds are asked seldom: soon again only when something new was seen."""
     monkeypatch.setattr(image_cleanup, "LOOK_SECONDS", 6000.0)

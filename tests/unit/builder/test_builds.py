@@ -70,17 +70,6 @@ def test_command_line(fields: dict[str, Any], words: list[str]) -> None:
         command_line(job(**fields))
 
 
-def test_beside_python_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B-15: the command of a virtual environment that is not on PATH; only if it is not there the one on PATH."""
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    assert command_line(job())[0] == "disk-image-create"
-    found = tmp_path / "disk-image-create"
-    found.write_text("#!/bin/sh\n")
-    found.chmod(0o755)
-    assert command_line(job())[0] == str(found)
-    assert command_line(job(command="my-build"))[0] == "my-build"
-
-
 def test_environment() -> None:
     """B-6: that of the process, then what diskimage-builder is to know, then env-vars."""
     base = {"A": "process", "PATH": "/bin", "NOTIFY_SOCKET": "/run/systemd", "WATCHDOG_USEC": "1", "WATCHDOG_PID": "2"}
@@ -158,15 +147,6 @@ def test_end(scripted: Scripted, script: str, status: int, reason: str, log: str
     lines = log.splitlines() if log != "SEQUENCE" else [str(number) for number in range(1, 100001)]
     assert run.log_text().splitlines() == [*lines, f"Exit code: {status}"]
     assert run.lines == lines
-
-
-def test_time_is_over(scripted: Scripted) -> None:
-    """B-7, B-8: build-timeout ends it; there is no exit code in the log."""
-    run = scripted("echo begun; sleep 300")
-    result = run.run.run(0.5)
-    assert (result.status, result.timed_out, result.succeeded) == (None, True, False)
-    assert "Exit code" not in run.log_text()
-    assert "longer than build-timeout, 0.5 s" in run.log_text()
 
 
 @pytest.mark.parametrize("wait", ["", "sleep 300", "mkfifo silent; read <> silent"])
@@ -304,11 +284,6 @@ def test_end_of_a_session(session: Session) -> None:
         assert busy.wait(30) == -signal.SIGTERM
 
 
-def test_kill(session: Session) -> None:
-    assert kill(session.pid) == []
-    assert session.wait(10) == -signal.SIGKILL
-
-
 def test_who_stops_itself_goes_on(session: Session) -> None:
     """sudo does, when it hears late that its command was stopped."""
 
@@ -364,9 +339,6 @@ def test_commands_of_root(command: str, expected: str, monkeypatch: pytest.Monke
     assert "No such file" in run_as_root("/nonexistent/umount")
     assert root_command(["kill", "1"], user_id=0) == ["kill", "1"]
     assert root_command(["kill", "1"], user_id=1000) == ["sudo", "-n", "kill", "1"]
-
-
-TIME: Final = "2026-01-02 03:04:05.678 | "
 
 
 @rows(__file__, "test_step_of")

@@ -155,12 +155,11 @@ def test_checksums_of_files(files: ImageFiles, text: str, expected: str | None) 
 
 
 def test_checksums_are_computed_once(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-5: uploads to several clouds begin at once: one reads the image, the others wait for it. An error is not kept.
-    Private: only so a read that lasts is seen.
-    """
+    """U-5: uploads to several clouds begin at once: one reads the image, the others wait. An error is not kept."""
     write(files, f"{NAME}.raw", text=DATA.decode())
     begun, go_on, reads, found = threading.Event(), threading.Event(), list[Path](), list[Checksums]()
-    compute = image_files._compute
+    # Private: a read that lasts is seen only so.
+    compute = image_files._compute  # noqa: SLF001
 
     def slow(path: Path) -> Checksums:
         reads.append(path)

@@ -137,19 +137,6 @@ def test_speed() -> None:
 KEY: Final = UploadKey(IMAGE, B1, "cloud", "0000000001")
 
 
-def test_record() -> None:
-    """As the status record has it; an upload that has ended is not there any more."""
-    uploads, told = RunningUploads(), list[int]()
-    uploads.on_change = lambda: told.append(len(uploads.states()))
-    with uploads.running(KEY, 200) as meter:
-        meter.report(50, 200)
-        status = uploads.as_status()
-        assert list(status) == [f"{IMAGE}/{B1}/cloud/0000000001"]
-        assert (status[str(KEY)]["percent"], status[str(KEY)]["size"]) == (25.0, 200)
-    assert uploads.as_status() == {}
-    assert (told[0], told[-1]) == (1, 0)
-
-
 def test_metrics() -> None:
     """reference/metrics 6: an image that is not used any more has no gauge; progress is published every few seconds."""
     registry, running, config, clock = Registry(), RunningUploads(), Config(), ManualClock(100.0)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import pytest
 from nodepool.builder.supervisor import STOP_TIMEOUT_SECONDS
 from nodepool.cmd import builder, cli, launcher
 from nodepool.cmd.app import CommandError, run
-from nodepool.cmd.cli import SHELLS
 from nodepool.cmd.maintenance import add_end_options, duration, end_of, moment
 from nodepool.driver.registry import PATH_VARIABLE
 from nodepool.exceptions import ConfigError, ZKLockException
@@ -33,14 +31,6 @@ from tests.support.tables import rows
 
 PROGRAMS: Final[dict[str, ModuleType]] = {"nodepool": cli, "nodepool-launcher": launcher, "nodepool-builder": builder}
 NAMES: Final = [name for *_, names in cli.GROUPS for name in names]
-
-
-def test_help_has_each_command_once() -> None:
-    shown = [name for names in cli.HEADINGS.values() for name in names]
-    assert sorted(shown) == sorted({*NAMES, "completion"} - {"nodes", "requests"})
-    text = cli.make_parser().format_help()
-    for name in shown:
-        assert len(re.findall(rf"^  {name} ", text, re.MULTILINE)) == 1
 
 
 def ended(main: Callable[[list[str]], int], *arguments: str) -> int:
@@ -96,11 +86,6 @@ def test_a_command_imports_no_other() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
     for command in ("completion", "nonsense"):
         assert cli.make_parser(command).format_help() == cli.make_parser().format_help()
-
-
-@rows(__file__, "test_command_in")
-def test_command_in(line: str, command: str | None) -> None:
-    assert cli.command_in(line.split()) == command
 
 
 @pytest.mark.parametrize(
@@ -277,13 +262,6 @@ def serve(options):
 options = SimpleNamespace(debug=False, foreground=True, logconfig=None)
 sys.exit(daemon.finish(app.run("prog", lambda: daemon.run(options, "", serve, None))))
 """
-ENDS: Final = {
-    "thread": ("threading.Thread(target=threading.Event().wait).start(); return 3", 3),
-    "error": ("raise OSError(28, 'No space left on device')", 1),
-    "bug": ("raise ValueError('odd')", 1),
-    "answer": ("raise app.CommandError('not found', answer=True)", 1),
-    "stopped": ("raise app.Stopped", 0),
-}
 
 
 def redirected(redirection: str, *command: str, unbuffered: str = "") -> tuple[int, str]:
@@ -298,7 +276,7 @@ def redirected(redirection: str, *command: str, unbuffered: str = "") -> tuple[i
 
 @pytest.mark.skipif(not os.path.exists(FULL), reason=f"no {FULL}")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-@pytest.mark.parametrize(("end", "status"), ENDS.values(), ids=ENDS)
+@rows(__file__, "test_daemon_whose_output_cannot_be_written")
 def test_daemon_whose_output_cannot_be_written(end: str, status: int, unbuffered: str) -> None:
     """As on a full disk: whatever the end is, it is what systemd sees; what can be written is."""
     command = ("-c", DAEMON.format(end=end))
@@ -328,21 +306,6 @@ def script(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Pa
     assert cli.main(["completion", shell]) == 0
     path.write_text(capsys.readouterr().out, encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """But not what help does not tell: abbreviations of Nodepool 11."""
-    assert cli.main(["completion", shell]) == 0
-    text = capsys.readouterr().out
-    for name in (*NAMES, "completion"):
-        assert (f"        {name}) offered=" if shell != "fish" else f"-a {name} -d ") in text
-    words = text.replace("'", " ").replace("-l ", "--").split()
-    assert "--detail" in words
-    assert not {"--de", "--no"} & set(words)
-    for line in text.splitlines():
-        if shell == "fish" and line.startswith("complete "):
-            assert line.replace("\\\\", "").replace("\\'", "").count("'") % 2 == 0
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])

@@ -15,7 +15,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar, Final
 
 import pytest
@@ -26,21 +25,15 @@ from nodepool.cmd import cli, tls
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.direct import KnownUploads, aliens, known_uploads
 from nodepool.cmd.health import target_of_url, target_of_webapp
-from nodepool.cmd.image_backup import read_file, write_file
+from nodepool.cmd.image_backup import write_file
 from nodepool.cmd.image_changes import known_build, known_image, known_upload
 from nodepool.cmd.image_wait import Item, ProgressDisplay, ProgressLine
-from nodepool.cmd.observation import OLDEST, _RoomLook
-from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for, told_in_a_line
-from nodepool.driver.fake.cloud import FakeCloud
-from nodepool.driver.fake.provider import FakeProvider
+from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for
 from nodepool.driver.framework.images import ListedImage
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import BuildView, UploadView
 from tests.support.image_records import build_view, image_view, images_view, upload
-from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
-from tests.support.observed import request
 from tests.support.tables import rows
-from tests.support.zookeeper import ZooKeeperServer
 
 DAY: Final = 86400
 Output = pytest.CaptureFixture[str]
@@ -311,45 +304,6 @@ def test_alien_images(metadata: str, id: Any, alien: bool) -> None:
     assert list(aliens([image], known, "lab", {"other"})) == [image] * alien
 
 
-def test_driver_that_cannot_list_images(
-    tmp_path: Path,
-    zookeeper: ZooKeeperServer,
-    chroot: str,
-    cloud: FakeCloud,
-    cloud_name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Output,
-) -> None:
-    """D-3: its provider is named, and the others are listed. It is an error only for that provider, unlike one of the
-    cloud, which is always one.
-    """
-    settings = [fake_provider(name, cloud=cloud_name, diskimages=[{"name": "debian"}]) for name in ("lab", "odd")]
-    path = tmp_path / "nodepool.yaml"
-    LocalLauncher(path, zookeeper, chroot, launcher_settings(settings, None, {"diskimages": [{"name": "debian"}]}))
-    names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
-    cloud.images.create("debian-1", "raw", dict(zip(names, ("b9", "0000000001", "odd"), strict=True)))
-    listed, errors = FakeProvider.listImages, dict[str, Exception]()
-
-    def list_images(provider: FakeProvider) -> list[ListedImage]:
-        if provider.name in errors:
-            raise errors[provider.name]
-        return listed(provider)
-
-    monkeypatch.setattr(FakeProvider, "listImages", list_images)
-    for error, words, arguments, status, count in (
-        (NotImplementedError(), "the driver of provider lab cannot list images", [], 0, 2),
-        (NotImplementedError(), "the driver of provider lab cannot list images", ["lab"], 1, 1),
-        (RuntimeError("no answer"), "the images of provider lab cannot be listed: no answer", [], 1, 2),
-    ):
-        errors["lab"] = error
-        assert cli.main(["-c", str(path), "alien-image-list", "--format", "csv", *arguments]) == status
-        output = capsys.readouterr()
-        lines = output.out.splitlines()
-        assert (lines[0], len(lines)) == ("provider,name,image_id", count)
-        assert all(line.startswith("odd,debian-1,") for line in lines[1:])
-        assert words in output.err
-
-
 @rows(__file__, "test_names_of_images")
 def test_names_of_images(names: list[str], hint: str) -> None:
     """What there is instead of an image, a build or an upload; the text before it is that of released Nodepool."""
@@ -369,31 +323,6 @@ def test_names_of_images(names: list[str], hint: str) -> None:
     assert known_build(images, "deb-12-b2")[1].id == "b2"
     assert known_build(images, "fed-b4")[1].record is None
     assert known_upload(images, "fed", "b4", "lab", "0000000001").record is None
-
-
-def data(**fields: Any) -> bytes:
-    return json.dumps({"provider": "cloud-1", "state": "ready", "allocated_to": None, **fields}).encode()
-
-
-def test_nodes_that_explain_looks_at() -> None:
-    """E-11: those of a request, and those that take the room of providers that could serve it: also ready nodes of a
-    fulfilled one, and those that are in use for the longest time. Private: `observe` needs a whole ZooKeeper.
-    """
-    look, stat = _RoomLook(request(7), ["cloud-1"], {"1", "2"}), SimpleNamespace(mzxid=1)
-    mine: dict[str, Any] = {"allocated_to": "200-0000000007"}
-    for fields, wanted in (
-        *(({}, False), ({"state": "hold"}, True), ({"state": "deleting"}, True), ({"state": "in-use"}, False)),
-        *(({"state": "hold", "provider": "cloud-2"}, False), ({"provider": "cloud-2", **mine}, True)),
-        ({"state": "in-use", **mine}, True),
-    ):
-        assert look.wants("3", data(**fields), stat) is wanted
-    ready = data(allocated_to="200-0000000008")
-    assert [look.wants(number, ready, stat) for number in "123"] == [True, True, False]
-    assert not look.wants("1", data(provider="cloud-2"), stat)
-    look = _RoomLook(request(7), ["cloud-1"])
-    for number in range(30):
-        assert not look.wants(f"{number:02}", data(state="in-use"), SimpleNamespace(mzxid=1000 - number))
-    assert look.oldest == [f"{29 - number:02}" for number in range(OLDEST)]
 
 
 def test_file_of_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,10 +348,6 @@ def test_file_of_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     writer.start()
     assert pipe.read_text() == "{}"
     writer.join()
-    for text in (b"", b"root:x:0", b"[]", b"\xff", b"[" * 100000):
-        path.write_bytes(text)
-        with pytest.raises(CommandError, match=str(path)):
-            read_file(str(path))
 
 
 class Terminal(io.StringIO):
@@ -484,16 +409,6 @@ def test_what_is_waited_for() -> None:
     with say_what_is_waited_for("ZooKeeper", file, seconds=0):
         assert threading.active_count() == before
     assert (short.getvalue(), file.getvalue()) == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [(RuntimeError("odd"), "no list: odd"), (KeyError(), "no list: KeyError"), (CommandError("well"), "well")],
-)
-def test_errors_of_drivers(error: Exception, text: str) -> None:
-    """A line, and no traceback."""
-    with pytest.raises(CommandError, match=f"^{text}$"), told_in_a_line("no list"):
-        raise error
 
 
 @rows(__file__, "test_progress")

@@ -13,7 +13,6 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 
 from nodepool.compat.modules import (
     MODEL_API,
@@ -35,7 +34,6 @@ from nodepool.compat.modules import (
     set_node_ip,
     version_info,
 )
-from nodepool.compat.released_zookeeper import ReleasedImages
 from nodepool.compat.state_machine_tasks import (
     NodescanRequest,
     NodescanWorker,
@@ -47,7 +45,7 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
-from nodepool.exceptions import ConnectionTimeoutException, LaunchKeyscanException, ZKException
+from nodepool.exceptions import ConnectionTimeoutException, LaunchKeyscanException
 from nodepool.metrics.catalog import LAUNCH
 from nodepool.metrics.statsd import REGISTRY
 from nodepool.model import states
@@ -227,29 +225,6 @@ def test_hooks_of_a_connection(client: Client) -> None:
         client.tell(state)
     assert user.seen == ["connect", "disconnect", "reconnect", "disconnect", "reconnect"]
     assert user.kazoo_client is client.kazoo
-
-
-@pytest.mark.parametrize("ask", ["hasBuildRequest", "getBuildRequest", "removeBuildRequest", "getImagePaused"])
-def test_lost_session(ask: str) -> None:
-    """It is an error of ours, and Kazoo's, too; a lost connection is tried again."""
-    errors: list[type[Exception]] = []
-
-    def lost(*_: Any, **__: Any) -> Any:
-        raise errors.pop(0)
-
-    def retry(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        while True:
-            try:
-                return call(*arguments, **options)
-            except ConnectionLoss:
-                continue
-
-    kazoo = SimpleNamespace(retry=retry, **dict.fromkeys(("get", "exists", "delete", "get_children"), lost))
-    zk = ReleasedImages(cast(Any, SimpleNamespace(kazoo=kazoo)), None)
-    errors += [SessionExpiredError] * 3
-    with pytest.raises(ZKException) as raised:
-        getattr(zk, ask)("debian")
-    assert isinstance(raised.value, SessionExpiredError)
 
 
 def section(name: str, **keys: Any) -> Any:

@@ -148,25 +148,10 @@ def test_siblings_share_nothing(files: Files) -> None:
     assert {name: repr(vars(images[name])) for name in "bp"} == before
 
 
-@pytest.mark.parametrize(
-    ("section", "settings"),
-    [
-        ("", None),
-        ("tracing: {}", None),
-        (
-            "tracing: {enabled: true, endpoint: c:4317, service_name: s, tls_cert: a, tls_key: b, tls_ca: d, "
-            "insecure: false, timeout: 5, compression: gzip}",
-            OtlpSettings("grpc", "c:4317", "s", "a", "b", "d", False, 5, "gzip"),
-        ),
-        (
-            "tracing: {enabled: true, protocol: http/protobuf, endpoint: 'https://c/v1/traces', certificate_file: f}",
-            OtlpSettings("http/protobuf", "https://c/v1/traces", tls_ca="f"),
-        ),
-    ],
-)
-def test_tracing(files: Files, section: str, settings: OtlpSettings | None) -> None:
+@rows(__file__, "test_tracing")
+def test_tracing(files: Files, section: str, settings: list[Any] | None) -> None:
     """TR-1."""
-    assert files.load(section).tracing_settings() == settings
+    assert files.load(section).tracing_settings() == (settings and OtlpSettings(*settings))
 
 
 #: Main file, secure file -> what is wrong with them, or what they mean.

@@ -14,7 +14,6 @@ from nodepool.config.marks import SourceText, parse
 from nodepool.config.problems import Problems, Severity
 from nodepool.config.schema import Checker
 from nodepool.driver.config import integer, nonempty, number, port
-from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.registry import KNOWN, Drivers
 from nodepool.driver.static.config import StaticProviderConfig
@@ -24,31 +23,6 @@ from tests.unit.config.conftest import Files, OddDriver
 
 LABELS: Final = "labels: [{name: small}, {name: big}]\n"
 GOOD: Final = "- {name: good, driver: static, pools: [{name: p, nodes: [{name: h, labels: [small]}]}]}\n"
-TWO: Final = (
-    f"{LABELS}providers:\n"
-    "- {name: lab, driver: static, pools: [{name: a, nodes: [{name: h, labels: [small, big]}]}]}\n"
-    "- {name: mem, driver: fake, max-concurrency: 3, priority: 7, pools: [{name: b, labels: [{name: small}]}]}\n"
-    "- {name: fake-cloud, driver: static}\n- {name: a, cloud: b}\n"
-)
-
-
-def test_each_goes_to_its_driver(files: Files, odd_driver: OddDriver) -> None:
-    """G-4: a provider that did not change is equal. Its name chooses no driver; others are not imported."""
-    odd_driver(load="raise AssertionError")
-    config = files.load(TWO)
-    lab, memory, named, cloud = config.providers.values()
-    assert isinstance(lab, StaticProviderConfig)
-    assert isinstance(named, StaticProviderConfig)
-    assert isinstance(memory, FakeProviderConfig)
-    assert cloud.driver.name == "openstack"
-    assert (memory.max_concurrency, memory.priority) == (3, 7)
-    assert [pool.name for pool in config.labels["small"].pools] == ["a", "b"]
-    assert [pool.name for pool in config.labels["big"].pools] == ["a"]
-    changed = files.load(TWO.replace("name: h", "name: i"))
-    assert {name: one == changed.providers[name] for name, one in config.providers.items()} == dict(
-        zip(config.providers, (False, True, True, True), strict=True)
-    )
-    assert "nodepool.driver.odd" not in sys.modules
 
 
 @pytest.mark.parametrize("driver", sorted(KNOWN))
@@ -58,7 +32,8 @@ def test_driver_that_is_not_installed(
     """The file stays valid: a warning; what is common to all drivers is checked."""
     # The private table, because all of them are part of this installation.
     Drivers.names()
-    monkeypatch.setattr(Drivers, "_found", {name: path for name, path in Drivers._found.items() if name != driver})
+    monkeypatch.setattr(Drivers, "_found", dict(Drivers._found))  # noqa: SLF001
+    monkeypatch.delitem(Drivers._found, driver)  # noqa: SLF001
     pools = "pools: [{name: p, labels: [{name: small}]}]"
     text = f"{LABELS}providers:\n- name: cloud\n  driver: {driver}\n  cloud: c\n  {pools}\n"
     config = files.load(text)
@@ -97,24 +72,7 @@ def test_library_missing(files: Files, monkeypatch: pytest.MonkeyPatch, caplog: 
     assert how_to_install("openstack") in problem.message
 
 
-@pytest.mark.parametrize(
-    ("section", "reason"),
-    [
-        ("{name: bad, driver: fake, priority: low}", "f.yaml:LINE: providers[INDEX].priority: expected a whole"),
-        ("{name: bad, driver: fake, priority: low, max-concurrency: x}", "(and 1 more errors)"),
-        ("{name: bad, driver: fake, pools: [{name: p, labels: [{name: nope}]}]}", "f.yaml:LINE: providers[INDEX].pool"),
-        ("{name: bad, driver: statc}", "f.yaml:LINE: providers[INDEX].driver: there is no driver"),
-        ("{name: bad, driver: static, pools: [{name: p, nodes: [{labels: [small]}]}]}", "nodes[0].name: required"),
-        ("{driver: static}", None),
-        ("{name: [7], driver: static}", None),
-        *(("7", None), ("null", None)),
-        *(
-            (f"{{name: bad, {rest}, pools: {pools}}}", ": expected a")
-            for pools in ("7", "[7]", "[{name: p, nodes: 7}]", "[{name: p, nodes: [7]}]", "{a: b}")
-            for rest in ("driver: static", "cloud: c, diskimages: 7", "cloud: c, cloud-images: [7]")
-        ),
-    ],
-)
+@rows(__file__, "test_only_that_provider")
 @pytest.mark.parametrize("first", [True, False])
 def test_only_that_provider(
     files: Files, caplog: pytest.LogCaptureFixture, section: str, reason: str | None, first: bool

@@ -7,17 +7,14 @@ import csv
 import io
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
-from prettytable import PrettyTable
-from rich.style import Style
 
 from nodepool.config.problems import Problem, Severity
 from nodepool.driver.framework.checks import CheckResult
@@ -39,7 +36,6 @@ from nodepool.listing.table import (
     Table,
     UnknownColumn,
     as_text,
-    duration,
     moment,
     percent,
     render,
@@ -48,14 +44,13 @@ from nodepool.listing.table import (
     speed,
     until,
 )
-from nodepool.listing.table import problem as problem_style
 from nodepool.listing.table import state as state_style
 from nodepool.listing.terminal import ChangedRows, Display, cut, fit, follow, follow_report, hint, show, show_report
 from nodepool.model.event import Event
-from nodepool.model.states import NODE_STATES, REQUEST_STATES
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.config_diff import ServedConfig
 from nodepool.plan.explain import LongWait, WaitCause
+from tests.support.tables import rows
 from tests.support.terminal import TerminalStream
 
 #: 2026-11-23 12:00:00 UTC
@@ -120,34 +115,13 @@ def test_forms() -> None:
 ASCII = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=8)
 
 
-@given(st.lists(ASCII, min_size=1, max_size=4, unique=True), st.data())
-def test_boxes_are_those_of_the_library(headers: list[str], data: st.DataObject) -> None:
-    """Characters that are all as wide as any other are laid out without it."""
-    width = len(headers)
-    rows = data.draw(st.lists(st.lists(ASCII, min_size=width, max_size=width), max_size=4))
-    pretty = PrettyTable(headers)
-    pretty.align = "l"
-    pretty.add_rows(rows)
-    assert render(Table([Column(header, header) for header in headers], rows)) == pretty.get_string()
-
-
 def changing(rows: str, age: int = 1) -> Table:
     """Each word is a row: its id and its state."""
     columns = (Column("ID", "id"), Column("State", "state"), Column("Age", "age", moves=True, places=ONLY_JSON))
     return Table(columns, [[*row.split("="), age] for row in rows.split()])
 
 
-@pytest.mark.parametrize(
-    ("form", "headers", "looks"),
-    [
-        # In the third look only an age has changed.
-        ("table", True, {"1=a 2=a": "ID  STATE\n1   a\n2   a", "1=b 2=a 3=i": "1   b\n3   i", "1=b 2=a 3=i ": ""}),
-        # A row that comes back is new.
-        ("name", True, {"1=a": "1", "": "", "1=a ": "1"}),
-        ("csv", True, {"1=a": "id,state\n1,a", "1=b": "1,b"}),
-        ("csv", False, {"1=a": "1,a", "1=b": "1,b"}),
-    ],
-)
+@rows(__file__, "test_changed_rows")
 def test_changed_rows(form: str, headers: bool, looks: dict[str, str]) -> None:
     changed = ChangedRows(form, headers=headers)
     texts = [changed.text(changing(rows, age)).strip().replace("\r", "") for age, rows in enumerate(looks)]
@@ -157,21 +131,7 @@ def test_changed_rows(form: str, headers: bool, looks: dict[str, str]) -> None:
     assert [one[0]["age"] for one in yaml.safe_load_all(ChangedRows("yaml").text(both))] == [3, 3]
 
 
-@pytest.mark.parametrize(
-    ("priorities", "natural", "room", "widths"),
-    [
-        ([0, 0], [10, 50], None, {0: 10, 1: 50}),
-        ([0, 0], [10, 10], 22, {0: 10, 1: 10}),
-        ([0, 0], [10, 50], 40, {0: 10, 1: 28}),  # the long one is cut
-        ([0, 1, 2], [10, 10, 10], 25, {0: 10, 1: 10}),  # the highest goes first
-        ([0, 1, 1], [10, 10, 10], 25, {0: 10, 1: 10}),  # of equals the last
-        ([0, 1], [10, 100], 28, {0: 10, 1: 16}),  # cut before it goes
-        ([0, 1], [10, 100], 27, {0: 10}),
-        ([0, 0], [20, 20], 20, {0: 9, 1: 9}),  # those that stay are cut without mercy
-        ([0, 0], [20, 20], 3, {0: 4, 1: 4}),
-        ([], [], 10, {}),
-    ],
-)
+@rows(__file__, "test_fit")
 def test_fit(priorities: list[int], natural: list[int], room: int | None, widths: dict[int, int]) -> None:
     assert fit([Column("C", "c", priority=one, least=16) for one in priorities], natural, room) == widths
     # A column that needs more room.
@@ -224,24 +184,6 @@ def test_a_terminal(resize: Resize, monkeypatch: pytest.MonkeyPatch) -> None:
             show(TABLE, None, stream)
         assert stream.lines == wide
         assert ["\x1b[31mfailed" in stream.raw_text, "\x1b[32mready" in stream.raw_text] == [not name] * 2
-
-
-@pytest.mark.parametrize("form", ["table", "json", "csv", "yaml"])
-def test_elsewhere_it_is_as_it_was(form: str) -> None:
-    stream = io.StringIO()
-    show(TABLE, Display(form), stream)
-    assert stream.getvalue() == render(TABLE, form) + "\n"
-    stream = io.StringIO()
-    show(Table(COLUMNS, []), Display("name"), stream)
-    assert stream.getvalue() == ""
-
-
-def test_without_a_terminal_the_library_is_not_imported() -> None:
-    code = (
-        f"import sys, io; from {show.__module__} import Display, show; from {Table.__module__} import Column, Table;"
-        "show(Table((Column('A', 'a'),), [['x']]), Display(), io.StringIO()); sys.exit('rich' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
 class Stop(Exception):
@@ -396,15 +338,6 @@ def test_overview() -> None:
     assert as_text(as_report(Overview("The sentence.", [], [], nothing, NOON))) == "The sentence."
 
 
-def test_styles() -> None:
-    """Each state has one that the library knows."""
-    for state in (*NODE_STATES, *REQUEST_STATES):
-        assert state_style(state)
-        Style.parse(state_style(state))
-    assert {state_style(value) for value in (None, "odd", ["ready"], 1)} == {""}
-    assert [problem_style(kind) for kind in ("provider", "host", "version")] == [BAD, BAD, WAITING]
-
-
 ERROR = Problem("n.yaml", 3, "labels[0].min-redy", "unknown key", Severity.UNKNOWN_KEY, column=5)
 WARNING = Problem("n.yaml", None, "", "odd: 100%, really", Severity.WARNING)
 
@@ -442,28 +375,11 @@ def test_frames(problem: Problem, line: str | None, lines: list[str]) -> None:
         assert code in as_frame(one, lambda path, number: "    min-redy: 1", colour=True)
 
 
-@pytest.mark.parametrize(
-    ("found", "line"),
-    [
-        (
-            ServedConfig("l1", 42, True, "9f3c", "/n.yaml", NOON - 7200),
-            "launcher l1 (42) serves this file, loaded 10:00:00 (2 h)",
-        ),
-        (
-            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", NOON - 7200),
-            "launcher l1 (42) serves another file (1a2b), loaded 10:00:00 (2 h); "
-            "it loads /n.yaml by itself when that changes there",
-        ),
-        (
-            ServedConfig("l1", 42, False, "1a2b", "/n.yaml", None, "n.yaml:5: not YAML\x1b", NOON - 60),
-            "launcher l1 (42) serves another file (1a2b); its last reload 11:59:00 (1 min) failed: n.yaml:5: not YAML ",
-        ),
-        (ServedConfig("l1"), "launcher l1 does not report what it serves, like all launchers of Nodepool 11"),
-    ],
-)
-def test_which_launchers_serve_a_file(found: ServedConfig, line: str) -> None:
-    """reference/commands 2: and what happens if it is another one."""
-    assert served_line(found, NOON) == line
+@rows(__file__, "test_which_launchers_serve_a_file")
+def test_which_launchers_serve_a_file(found: dict[str, Any], line: str) -> None:
+    """reference/commands 2: and what happens if it is another one. Times are seconds after noon."""
+    times = {name: NOON + found[name] for name in ("loaded", "refused_at") if name in found}
+    assert served_line(ServedConfig("l1", **(found | times)), NOON) == line
 
 
 def test_checks_on_a_terminal() -> None:
@@ -487,22 +403,6 @@ def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert moment(NOON - 60, NOON) == "16:59:00"
     event = Event(NOON - 60, "l1 c/main", "request 200-2", "failed", "label.broken", "no\x1b flavor", 3)
     assert event_line(event, NOON).endswith(" l1 c/main: request 200-2 (and 2 more) failed [label.broken]: no  flavor")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        *(("90s", 90), ("1h30m", 5400), ("1.5h", 5400), ("2d", 172800), ("1w", 604800)),
-        *((text, "is no duration; write") for text in ("", "5", "m", "-5m", "5m ", "1e3s", "5000w5000d9", "nan")),
-        ("99999d", "is longer than 100 years"),
-    ],
-)
-def test_durations(text: str, expected: float | str) -> None:
-    if isinstance(expected, str):
-        with pytest.raises(ValueError, match=expected):
-            duration(text)
-    else:
-        assert duration(text) == expected
 
 
 def test_units() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,29 +19,26 @@ from hypothesis import strategies as st
 from nodepool.driver.framework.checks import CheckResult
 from nodepool.listing.images import (
     alien_image_table,
-    build_request_state,
     build_table,
     image_status_table,
     nodes_by_build,
     split_build_name,
     upload_table,
 )
-from nodepool.listing.nodes import Filter, NodeFacts, host_table, names_in, node_table, states_in
+from nodepool.listing.nodes import Filter, NodeFacts, host_table, node_table
 from nodepool.listing.overview import capacity_table
 from nodepool.listing.paging import MAX_CURSOR, BadCursor, Order, part_of
 from nodepool.listing.pools import (
-    amount,
     label_overview,
     limit_table,
     provider_image_table,
     provider_node_table,
     provider_table,
     tenant_table,
-    used_of,
 )
 from nodepool.listing.problems import check_table
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
-from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, label_table, request_table
+from nodepool.listing.requests import label_table
 from nodepool.listing.table import Place, Table, shown
 from nodepool.model import states
 from nodepool.model.event import Event
@@ -51,12 +48,12 @@ from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, HostStatus, LimitStatus
 from nodepool.plan.attention import Registered, registered_launchers
-from nodepool.plan.explain import WaitCause
 from nodepool.plan.observed import NodeIndex, Observed
 from nodepool.plan.pool_summary import summarize
 from nodepool.web.snapshot import WebSnapshot
 from tests.support.image_records import build_view, image_view, images_view, upload
 from tests.support.observed import NOW, component, known, node, request
+from tests.support.tables import rows
 from tests.support.web_records import full
 
 
@@ -84,49 +81,17 @@ REQUEST = filled(
 PLAIN = Node(["debian"], "0000000002")
 
 
-SHOWN: dict[str, list[Filter]] = {
-    "node": [
-        *(Filter(), Filter(states=["ready", "hold"]), Filter(states=["allocated"]), Filter(labels=["debian"])),
-        *(Filter(labels=["arm", "gpu-*"]), Filter(providers=["cl*"]), Filter(pools=["main"]), Filter(tenants=["t1"])),
-        *(Filter(pools=["cloud/main"]), Filter(older_than=599.0)),
-        Filter(["ready"], ["gpu-large"], ["cloud"], ["main"], ["t1"], 5.0),
-    ],
-    "plain": [Filter()],
-    "request": [
-        *(Filter(), Filter(states=["requested"]), Filter(labels=["gpu-*"]), Filter(tenants=["t1"])),
-        Filter(older_than=300.0),
-    ],
-}
-HIDDEN: dict[str, list[Filter]] = {
-    "node": [
-        *(Filter(states=["in-use"]), Filter(labels=["gpu"]), Filter(providers=["Cloud"]), Filter(tenants=["t2"])),
-        *(Filter(pools=["cloud/other"]), Filter(older_than=600.0), Filter(["ready"], ["gpu-large"], ["elsewhere"])),
-    ],
-    # What is not known is not what is wanted.
-    "plain": [Filter(providers=["*"]), Filter(tenants=["*"]), Filter(older_than=0.0)],
-    "request": [
-        *(Filter(states=["failed"]), Filter(labels=["arm"]), Filter(tenants=["t2"]), Filter(providers=["*"])),
-        Filter(older_than=900.0),
-    ],
-}
+@rows(__file__, "test_filters")
+def test_filters(record: str, shown: list[dict[str, Any]], hidden: list[dict[str, Any]]) -> None:
+    """What is not known is not what is wanted."""
 
+    def shows(wanted: dict[str, Any]) -> bool:
+        if record == "request":
+            return Filter(**wanted).request(REQUEST, NOW)
+        return Filter(**wanted).node(NODE if record == "node" else PLAIN, NOW)
 
-@pytest.mark.parametrize("kind", SHOWN)
-def test_filters(kind: str) -> None:
-    def shows(wanted: Filter) -> bool:
-        if kind == "request":
-            return wanted.request(REQUEST, NOW)
-        return wanted.node(NODE if kind == "node" else PLAIN, NOW)
-
-    assert [one for one in SHOWN[kind] if not shows(one)] == []
-    assert [one for one in HIDDEN[kind] if shows(one)] == []
-
-
-def test_written_lists() -> None:
-    assert names_in(" a, b,,c*") == ["a", "b", "c*"]
-    assert states_in("ready,hold", states.NODE_STATES) == ["ready", "hold"]
-    with pytest.raises(ValueError, match="there is no state 'redy', did you mean 'ready'"):
-        states_in("redy", states.NODE_STATES)
+    assert [one for one in shown if not shows(one)] == []
+    assert [one for one in hidden if shows(one)] == []
 
 
 EVENTS = {
@@ -207,18 +172,6 @@ def test_bad_cursors(cursor: str) -> None:
         part_of([], order(), 1, cursor)
 
 
-@pytest.mark.parametrize("kind", ["nodes", "requests"])
-def test_orders(kind: str) -> None:
-    """What records are sorted by is what their tables show; without a time they come last."""
-    records: list[Any] = list((full().observed.nodes if kind == "nodes" else full().observed.requests).values())
-    orders: Mapping[str, Callable[[Any], Any]] = NODE_ORDERS if kind == "nodes" else REQUEST_ORDERS
-    table = node_table(records, NodeFacts(), NOW, detail=True) if kind == "nodes" else request_table(records, NOW)
-    for number, record in enumerate(records):
-        for key, value in orders.items():
-            assert cells(table, number)[key] == (NOW + value(record) if key == "age_seconds" else value(record)), key
-    assert orders["age_seconds"](filled(records[0], state_time=None, created_time=None)) is None
-
-
 def keys(table: Table) -> list[str]:
     return [column.key for column in table.columns]
 
@@ -257,29 +210,6 @@ def test_nodes() -> None:
     one.state, one.connection_port = states.USED, 22
     row = cells(node_table([one], NodeFacts(), NOW, detail=True))
     assert (row["hold_reason"], row["connection_port"]) == (None, 22)
-
-
-def test_requests() -> None:
-    """reference/commands 2: the columns of 11.0.0 come first."""
-    one = filled(request(1, "small", "small"), requestor="zuul", declined_by=["pool"])
-    table = request_table([one], NOW, {one.key: WaitCause("cloud/main", "room.cores", "cores 80 of 80")})
-    first = ["200-0000000001", 0, "requested", "zuul", ["small", "small"], [], ["pool"], "6c1e"]
-    assert shown(table, Place.TABLE).rows == [first]
-    assert keys(table)[:8] == [
-        "id",
-        "relative_priority",
-        "state",
-        "requestor",
-        "node_types",
-        "nodes",
-        "declined_by",
-        "event_id",
-    ]
-    wanted = {"age_seconds": 412.0, "tenant": "t1", "pipeline": "check", "job": "unit"}
-    wanted |= {"pool": "cloud/main", "code": "room.cores", "reason": "cores 80 of 80"}
-    assert cells(table).items() >= wanted.items()
-    people = "id state age_seconds node_types nodes tenant project pipeline job pool reason"
-    assert keys(shown(table, Place.TERMINAL)) == people.split()
 
 
 def site() -> tuple[WebSnapshot, Observed]:
@@ -339,7 +269,13 @@ IMAGES = images_view(
         ),
         BuildView("bad", None),
     ),
-    image_view("fed", build_view("fed", "b4", state="building", formats="", state_time=None), paused=True),
+    image_view(
+        "fed",
+        build_view("fed", "b4", state="building", formats="", state_time=None),
+        paused=True,
+        build_requested=0.0,
+        build_locked=True,
+    ),
     image_view("new", build_requested=0.0),
 )
 #: Builders report now and then, so that they still report what has just ended.
@@ -383,83 +319,7 @@ def tables() -> dict[str, Table]:
     }
 
 
-ROWS = r"""
-hosts host pool state since slots nodes error next
-hosts ["zuul@node7:22", "lab/main", "quarantined", 1763808700.0, 1, [], "disk", null]
-hosts ["zuul@node9:22", "lab/main", "down", 1763808700.0, 2, [], "cannot connect", 1763809030.0]
-hosts ["b", "lab/side", "not checked", null, 1, [], null, null]
-hosts ["zuul@node8:22", "lab/main", "up", 1763808700.0, 2, ["0000000004"], null, null]
-labels label state pools nodes ready waiting oldest error
-labels ["broken", "not served", [], 0, 0, 0, null, "cloud-1/idle: no flavor; cloud-1/main: no flavor"]
-labels ["gpu", "served", ["cloud-1/main", "cloud-2/main", "lab/main"], 4, 1, 3, 1763808588.0, null]
-labels ["nobody", "not served", [], 0, 0, 1, 1763808588.0, null]
-launchers host pid version state since config pools reload maintenance leader config_file servers
-launchers ["l1", 17, "12.0.0", "running", 1763801800.0, "9f3c", ["cloud-1/main"], {"at": 1763808970.0, "ok":
-    false, "text": "line 3"}, "drained", true, "/etc/nodepool/nodepool.yaml", "zk:2281"]
-launchers ["l2", 18, "11.9.0", "running", 1763808940.0, "aaaa", [], null, null, false, null, null]
-launchers ["old", null, "11.0.0", "paused", null, null, null, null, null, null, null, null]
-maintenance kind name state reason by since until
-maintenance ["host", "h7", "quarantined", null, null, null, null]
-maintenance ["provider", "cloud-1", "paused", "why", "alice", 1763808940.0, 1763809060.0]
-capacity pool state ready in_use building deleting hold waiting limiting
-capacity ["cloud-1/idle", "running", 0, 0, 0, 0, 0, 0, "cores 72 of 1"]
-capacity ["cloud-1/main", "unavailable", 0, 1, 0, 0, 1, 1, "cores 72 + 8 of 80"]
-capacity ["cloud-2/main", "unavailable", 0, 0, 0, 1, 0, 0, null]
-capacity ["lab/main", "running", 1, 0, 0, 0, 0, 0, null]
-capacity ["lab/side", "running", 0, 0, 0, 0, 0, 0, null]
-limits owner scope resource limit used others free percent asked_at
-limits ["cloud-1", "cloud", "cores", 80, 72, 8, 0.0, 100, 1763808970.0]
-limits ["cloud-1", "cloud", "ram", null, 10, 0.0, null, null, null]
-limits ["cloud-1/main", "pool", "instances", 20, 18, 0.0, 2.0, 90, null]
-limits ["t1", "tenant", "ram", 4096, 4096, 0.0, 0.0, 100, null]
-providers pool driver state since limiting waiting launching failed_15m error next launchers code
-providers ["cloud-1/idle", "openstack", "running", null, "cores 72 of 1", 0, 1, 4, "broke", null, ["l1"], null]
-providers ["cloud-1/main", "openstack", "unavailable (1 of 2)", 1763808980.0, "cores 72 + 8 of 80", 1, 2, 8,
-    "HTTP 503", 1763809009.0, ["l1", "l2"], "provider.circuit-open"]
-providers ["cloud-2/main", "openstack", "unavailable", 1763808100.0, null, 0, 0, 0, "HTTP 503", 1763809012.0,
-    ["l1"], "provider.circuit-open"]
-providers ["cloud-3", "openstack", "not served", 1763808940.0, null, null, null, null, "no cloud", 1763809060.0,
-    ["l1"], null]
-providers ["lab/main", "static", "running", null, null, 0, 0, 0, null, null, ["l1"], null]
-providers ["lab/side", "static", "running", null, null, 0, 0, 0, null, null, ["l1"], null]
-tenants tenant resource limit used free nodes waiting
-tenants ["t1", "cores", 4, 4.5, 0, 2, 3]
-tenants ["t1", "instances", null, 2, null, 2, 3]
-tenants ["t2", "instances", null, 0, null, 0, 1]
-tenants ["t3", "instances", 1, 0, 1, 0, 0]
-tenants ["t4", "instances", 1, 2, 0, 2, 0]
-builds id image builder formats state age step duration estimate size nodes
-builds ["deb-12-b1", "deb-12", "host", ["qcow2", "raw"], "ready", "00:00:00:10", null, 77.5, null, 2048,
-    ["0000000007"]]
-builds ["deb-12-b2", "deb-12", "host", ["qcow2", "raw"], "building", "00:00:00:10", "install", 10.0, 80, null, []]
-builds ["deb-12-b3", "deb-12", "host", ["qcow2", "raw"], "ready", "00:00:00:10", null, null, null, null, []]
-builds ["fed-b4", "fed", "host", [], "paused", null, null, null, null, null, []]
-status image paused build_request build_request_age
-status ["deb-12", false, null, null]
-status ["fed", true, null, null]
-status ["new", false, "pending", "00:00:01:00"]
-uploads id upload_id provider image external_name external_id state age format use progress speed size
-uploads ["b1", "0000000001", "lab", "deb-12", "deb-12-1", "ext", "ready", "00:00:02:11", "raw", "current", null,
-    null, null]
-uploads ["b2", "0000000001", "lab", "deb-12", "deb-12-1", "ext", "ready", "00:00:02:21", null, "rolled back",
-    null, null, null]
-uploads ["b3", "0000000001", "other", "deb-12", "deb-12-1", "ext", "uploading", null, null, null, 42.7, 2048, 4096]
-aliens provider name image_id
-aliens ["lab", "deb-1", "id"]
-images image build_id upload_ids
-images ["debian", "3", ["1", "2"]]
-servers id server_id
-servers ["7", "server"]
-names label
-names ["large"]
-names ["small"]
-checks result where subject text remedy
-checks ["ok", "zookeeper", "connection", "fine", null]
-checks ["failed", "provider c", "label s", "no flavor", "x"]
-checks ["warning", "provider c", "quota", "10", "y"]
-events at subject what text code actor count
-events [5.5, "host zuul@a:22", "down", "no\u001b", "", "l1", 3]
-"""
+ROWS = (Path(__file__).parent / "rows.txt").read_text(encoding="utf-8")
 
 
 def test_rows() -> None:
@@ -475,16 +335,6 @@ def test_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("locked", "state", "expected"),
-    [(True, "building", "building"), (False, "building", "pending"), (True, "ready", "pending")],
-)
-def test_build_request(locked: bool, state: str, expected: str) -> None:
-    """reference/zookeeper 6.3: it is served while the lock is held and a build runs."""
-    image = image_view("deb", build_view("deb", "b", state=state), build_requested=1.0, build_locked=locked)
-    assert build_request_state(image) == expected
-
-
-@pytest.mark.parametrize(
     ("name", "parts"), [("deb-12-b1", ("deb-12", "b1")), ("deb", ("deb", "")), ("-b1", ("-b1", "")), ("", ("", ""))]
 )
 def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
@@ -493,17 +343,3 @@ def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
     paths = ["/nodepool/images/deb/builds/b1/providers/lab/images/0000000001", "cloud-image", None]
     nodes = [filled(Node("small"), id=str(number), image_id=path) for number, path in enumerate(paths)]
     assert nodes_by_build(nodes) == {"b1": ["0"]}
-
-
-@pytest.mark.parametrize(
-    ("limit", "text"),
-    [
-        (LimitStatus("pool", "instances", 20, 3), "instances 3 of 20"),
-        (LimitStatus("cloud", "ram", 1024, 512, 256), "ram 512 + 256 of 1024 MiB"),
-        (LimitStatus("cloud", "disk", None, 1.5), "disk 1.5"),
-    ],
-)
-def test_how_much_is_used(limit: LimitStatus, text: str) -> None:
-    assert used_of(limit) == text
-    numbers = (8, 8.0, 0.25, 12345678.0, 10000000.5)
-    assert [amount(value) for value in numbers] == ["8", "8", "0.25", "12345678", "10000000"]

@@ -20,12 +20,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse
 from prometheus_client.registry import Collector
 
-from nodepool.metrics.catalog import ALL, BUILD_DURATION, COMPUTED, LAUNCH, LEAKED, NODES, NODES_BY_LABEL, ZK_QUEUE
+from nodepool.metrics.catalog import ALL, BUILD_DURATION, COMPUTED, LAUNCH, LEAKED, NODES, NODES_BY_LABEL
 from nodepool.metrics.prometheus import VIEWS, families, family_names
 from nodepool.metrics.registry import MAX_SERIES, Metric, MetricKind, Registry, Series, Value
 from nodepool.metrics.reports import limit_gauges, node_gauges, request_gauges
 from nodepool.metrics.statsd import statsd_names
 from nodepool.model.component import PoolComponent
+from tests.support.tables import rows
 
 ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "etc" / "prometheus-alerts.yaml"
@@ -119,7 +120,7 @@ def test_counters_only_grow() -> None:
 
 @METRICS
 def test_each_metric(metric: Metric) -> None:
-    """Under the names that queries use, in both formats; reference/metrics 8 and 9 have each name."""
+    """Under the names that queries use, in both formats."""
     registry = Registry()
     series = metric.series(*("v" for _ in metric.labels))
     puts: dict[str, Callable[[Series, float], None]] = {"timer": registry.time, "counter": registry.count}
@@ -129,19 +130,6 @@ def test_each_metric(metric: Metric) -> None:
     text = generate_openmetrics(exposition(registry.snapshot())).decode()  # type: ignore[no-untyped-call]
     parsed = parse_openmetrics(text)  # type: ignore[no-untyped-call]
     assert {sample.name for family in parsed for sample in family.samples} == names
-    page = (ROOT / "doc" / "source" / "reference" / "metrics.rst").read_text(encoding="utf-8")
-    if metric.statsd is not None:
-        # Its names at statsd are in the sections before; two have another name for Prometheus.
-        assert {LEAKED: "nodepool_leaked", ZK_QUEUE: "zk.client.connection_queue"}.get(metric, metric.name) in page
-        return
-    name = metric.name + ("_total" if metric.kind is MetricKind.COUNTER else "")
-    labels = ", ".join(f"``{label}``" for label in metric.labels) or "none"
-    assert f"   * - ``{name}``\n     - {labels}\n" in page
-
-
-def test_names_are_unique() -> None:
-    names = [name for metric in (*ALL, *COMPUTED) for name in family_names(metric)]
-    assert len(names) == len(set(names))
 
 
 # -- alert rules and dashboard
@@ -208,15 +196,6 @@ def test_dashboard() -> None:
     assert len(places) == len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
 
 
-def test_each_alert_is_tested() -> None:
-    """WP-78: that it fires, and that it does not."""
-    loaded = yaml.safe_load(ALERT_TESTS.read_text(encoding="utf-8"))
-    tests = [test for part in loaded["tests"] for test in part["alert_rule_test"]]
-    for fires in (True, False):
-        found = {test["alertname"] for test in tests if bool(test["exp_alerts"]) is fires}
-        assert found == {rule["alert"] for rule in alert_rules()}
-
-
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
 def test_promtool(tmp_path: Path) -> None:
     """WP-78: Prometheus itself can use the rules and read the queries, and alerts do what their tests say."""
@@ -252,41 +231,7 @@ def mapped(mappings: list[dict[str, Any]], name: str, kind: str = "gauge") -> tu
     pytest.fail(f"{name} is neither mapped nor dropped")
 
 
-@pytest.mark.parametrize(
-    ("name", "metric", "labels"),
-    [
-        ("nodes.in-use", "nodes", {"state": "in-use"}),
-        ("label.d-12.5.nodes.ready", "nodes_by_label", {"label": "d-12.5"}),
-        ("provider.eu.west.nodes.ready", "nodes_by_provider", {"provider": "eu.west"}),
-        ("provider.p.max_servers", "provider_max_servers", {"provider": "p"}),
-        ("launcher.l.x.provider.p.q.circuit_open", "provider_circuit_open", {"launcher": "l.x", "provider": "p.q"}),
-        ("launcher.l.x.provider.p.q.late_calls.h", "provider_late_calls", {"launcher": "l.x", "provider": "p.q"}),
-        ("launcher.l.x.provider.p.q.late_calls.labelReady", "provider_late_calls", {"hook": "labelReady"}),
-        ("provider.p.q.circuit_opened", "provider_circuit_opened", {"provider": "p.q"}),
-        ("dib_image_build.d-12.5.status.rc", "dib_image_build_result_code", {}),
-        ("dib_image_build.d-12.5.qcow2.size", "dib_image_build_size", {"ext": "qcow2"}),
-        ("dib_image_build.d-12.5.status.last_build", "dib_image_build_last_build", {"image": "d-12.5"}),
-        ("dib_image_build.d.1.step.pre-install.duration", "dib_image_build_step_duration", {"step": "pre-install"}),
-        ("builder.nb.a.image.d-12.5.build.seconds", "builder_build_seconds", {"image": "d-12.5"}),
-        ("builder.nb.a.image.d.build.estimate", "builder_build_estimate_seconds", {"builder": "nb.a"}),
-        ("image_build_requests", "image_build_requests", {}),
-        ("image.d-12.5.image_build_requests", "image_build_requests_by_image", {"image": "d-12.5"}),
-        ("builder.nb.a.image.d.1.build.state", "builder_build_state", {"builder": "nb.a", "image": "d.1"}),
-        ("builder.nb.a.current_builds", "builder_current_builds", {"builder": "nb.a"}),
-        ("builder.nb.a.build_workers", "builder_build_workers", {"builder": "nb.a"}),
-        (
-            "builder.nb.a.image.d.1.provider.p.q.upload.state",
-            "builder_upload_state",
-            {"image": "d.1", "provider": "p.q"},
-        ),
-        ("builder.nb.image.i.provider.p.upload.progress", "builder_upload_progress", {"image": "i"}),
-        ("builder.nb.image.i.provider.p.upload.bytes_per_second", "builder_upload_bytes_per_second", {"provider": "p"}),
-        ("builder.nb.a.current_uploads", "builder_current_uploads", {"builder": "nb.a"}),
-        ("builder.nb.a.upload_workers", "builder_upload_workers", {"builder": "nb.a"}),
-        ("provider.p.q.unknown_images", "provider_unknown_images", {"provider": "p.q"}),
-        ("tenant_limits.acme.volume-gb", "tenant_limit", {"limit": "volume-gb"}),
-    ],
-)
+@rows(__file__, "test_mapped_gauges")
 def test_mapped_gauges(mappings: list[dict[str, Any]], name: str, metric: str, labels: dict[str, str]) -> None:
     """WP-78, reference/metrics 8: names with dots keep them as one label; others are dropped."""
     found = mapped(mappings, f"nodepool.{name}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from nodepool.metrics.catalog import ALL, BOOT, INSTANCES_ENDED, RELOADS, REQUEST_WAIT, SCAN, SPANS
 from nodepool.metrics.registry import MAX_SERIES, Distribution, Metric, MetricKind, Registry, Series, Value
 from nodepool.metrics.reports import (
     build_gauges,
@@ -38,6 +37,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.states import NODE_STATES
 from tests.support.image_views import build
 from tests.support.statsd_server import StatsdServer
+from tests.support.tables import rows
 
 
 def sent(values: Mapping[Series, Value]) -> dict[str, Value]:
@@ -160,65 +160,29 @@ def test_uploads() -> None:
 
 
 HOST = "nl01.example.com"
+REPORTS: dict[str, Callable[..., None]] = {
+    "launch": report_launch,
+    "leaks": report_leak,
+    "breaker": report_breaker,
+    "build": report_build_end,
+    "sizes": report_sizes,
+    "steps": report_steps,
+}
 
 
-def launch(milliseconds: int, *keys: str) -> list[str]:
-    """A timer and a counter under each key."""
-    return [line for key in keys for line in (f"launch.{key}:{milliseconds}.000000|ms", f"launch.{key}:1|c")]
-
-
-ALL_KEYS = ("ready", "provider.eu.west.ready", "provider.eu.west.az.1.ready", "requestor.zuul_sched_example.ready")
-CIRCUIT = f"launcher.{HOST}.provider.eu.west.circuit_open"
-BUILD = "dib_image_build.d-12.1"
-STEPS = [("root", 5.0), ("converting", 1.0), ("converting", 2.0), ("x1", 1.0), ("x2", 1.0)]
-ENDED = [f"{BUILD}.status.rc:3|g", f"{BUILD}.status.duration:61500.000000|ms", f"{BUILD}.status.last_build:1000|g"]
-
-
-@pytest.mark.parametrize(
-    ("report", "arguments", "fields", "lines"),
-    [
-        # Metrics 3: four keys; none for a zone or a requestor that there is not.
-        (report_launch, [("ready", 1500)], {"az": "az.1", "requestor": "zuul:sched.example"}, launch(1500, *ALL_KEYS)),
-        (report_launch, [("error.quota", 0)], {}, launch(0, "error.quota", "provider.eu.west.error.quota")),
-        # Metrics 4: by provider and kind; nothing for nothing.
-        (
-            report_leak,
-            [("p", "a"), ("p", "b", 3), ("p", "b", 0)],
-            {},
-            ["provider.p.leaked.a:1|c", "provider.p.leaked.b:3|c"],
-        ),
-        (
-            report_breaker,
-            [("eu.west", True), ("eu.west", False)],
-            {},
-            [f"{CIRCUIT}:1|g", "provider.eu.west.circuit_opened:1|c", f"{CIRCUIT}:0|g"],
-        ),
-        # Metrics 7. Each step once, with all of its time; what looks like a step and is none has no name of its own.
-        (report_build_end, [("d-12.1", 3, 61.5, 1000.25)], {}, ENDED),
-        (report_sizes, [("d-12.1", {"qcow2": 4096})], {}, [f"{BUILD}.qcow2.size:4096|g"]),
-        (
-            report_steps,
-            [("d-12.1", STEPS)],
-            {},
-            [
-                f"{BUILD}.step.{step}.duration:{n}000.000000|ms"
-                for step, n in (("root", 5), ("converting", 3), ("other", 2))
-            ],
-        ),
-    ],
-)
+@rows(__file__, "test_what_statsd_gets")
 def test_what_statsd_gets(
     statsd: StatsdServer,
     monkeypatch: pytest.MonkeyPatch,
-    report: Callable[..., None],
-    arguments: list[tuple[object, ...]],
+    report: str,
+    calls: Any,
     fields: dict[str, Any],
     lines: list[str],
 ) -> None:
     """Metrics 3, 4 and 7."""
     monkeypatch.setattr(socket, "gethostname", lambda: HOST)
-    for one in arguments:
-        report(*one, **(fields | {"provider": "eu.west"} if report is report_launch else fields))
+    for arguments in calls:
+        REPORTS[report](*arguments, **fields)
     assert sorted(statsd.drain()) == sorted(f"nodepool.{line}" for line in lines)
 
 
@@ -294,34 +258,6 @@ def test_bounds(caplog: pytest.LogCaptureFixture) -> None:
     assert len(metrics.snapshot()) == 2 * MAX_SERIES + 3
 
 
-def test_many_threads() -> None:
-    """No count is lost."""
-    metrics = Registry([])
-    with ThreadPoolExecutor(4) as threads:
-        for _ in range(4):
-            threads.map(metrics.count, [EVENTS.series("a")] * 500)
-    assert metrics.snapshot() == {EVENTS.series("a"): 2000}
-
-
-def test_catalog() -> None:
-    """Each declaration has a sentence for people, and a statsd name for each combination of labels, with each of them.
-
-    Some are for Prometheus alone: calls of drivers are too many for statsd, and Nodepool 11 has no such names.
-    """
-    alone = {REQUEST_WAIT, BOOT, SCAN, RELOADS, SPANS, INSTANCES_ENDED}
-    assert len({metric.name for metric in ALL}) == len(ALL)
-    for metric in ALL:
-        assert metric.help.endswith(".")
-        if metric in alone or metric.name.startswith("nodepool_driver_call"):
-            assert metric.statsd is None
-            continue
-        values = [f"value{number}" for number in range(len(metric.labels))]
-        names = statsd_names(metric.series(*values))
-        assert names
-        assert all(name.startswith("nodepool.") for name in names)
-        assert all(value in " ".join(names) for value in values)
-
-
 # -- statsd on a real socket
 
 
@@ -339,20 +275,11 @@ def client(server: StatsdServer) -> Iterator[StatsdClient]:
     made.close()
 
 
-@pytest.mark.parametrize(
-    ("environ", "place"),
-    [
-        *(({}, None), ({"STATSD_HOST": "", "STATSD_PORT": ""}, None)),
-        ({"STATSD_HOST": "127.0.0.9"}, ("127.0.0.9", 8125)),
-        ({"STATSD_PORT": "9999"}, ("localhost", 9999)),
-        ({"STATSD_HOST": "::1", "STATSD_PORT": "9"}, ("::1", 9)),
-        *(({"STATSD_PORT": port}, None) for port in ("statsd", "0", "65536", "-1", "٣")),
-    ],
-)
-def test_environment(environ: dict[str, str], place: tuple[str, int] | None, caplog: pytest.LogCaptureFixture) -> None:
+@rows(__file__, "test_environment")
+def test_environment(environ: dict[str, str], place: list[Any] | None, caplog: pytest.LogCaptureFixture) -> None:
     """The variable that is missing has a default; a port that is none is named in the log, and there are no metrics."""
     client = get_client(environ)
-    assert (None if client is None else (client.host, client.port)) == place
+    assert (client and [client.host, client.port]) == place
     assert ("STATSD_PORT" in caplog.text) is (place is None and bool(environ.get("STATSD_PORT")))
     if client is not None:
         client.close()

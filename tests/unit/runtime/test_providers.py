@@ -162,13 +162,6 @@ def test_start_that_fails(
     assert (providers.absent, driver.of("c")[-2:]) == ({}, ["idle", "stop"])
 
 
-def test_start_that_failed_very_often(providers: Providers, driver: Driver) -> None:
-    """G-9: a provider that cannot start for days stops neither the main loop nor the other providers."""
-    providers.apply(configs(a={"fails": "start"}, b={}))
-    wait_for("many attempts", lambda: turn(providers) and driver.of("a").count("start") > 20)
-    assert set(providers.running) == {"b"}
-
-
 def test_no_more_threads(providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """G-5, G-9: the machine has no room for another thread: every provider is started when there is one again."""
     providers.apply(configs(a={"priority": 1}))

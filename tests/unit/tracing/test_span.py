@@ -99,13 +99,6 @@ def kept() -> Iterator[Kept]:
     stop_using(sink.record)
 
 
-def test_nothing_without_a_sink() -> None:
-    """TR-1: and nothing is computed for the log."""
-    build_ended("debian", "b1", 10.0, "")
-    upload_ended("debian", "b1", "cloud", "1", 5.0, "ready", "")
-    assert (enabled(), log_id(request(SPAN_INFO))) == (False, None)
-
-
 def test_records(kept: Kept) -> None:
     """TR-2, TR-5: also when the clock went back; and what is not sampled is not recorded."""
     trace = Trace(5, 7)

@@ -12,7 +12,6 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from simulators.aws import AwsSimulator
-from simulators.aws.network import TINY
 from simulators.aws.simulator import SECRET_KEY
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
@@ -124,18 +123,6 @@ def test_life_of_an_instance(caller: Caller) -> None:
     assert caller.shown() == {}
 
 
-def test_several_instances(caller: Caller) -> None:
-    """MinCount and MaxCount: a part is an answer, too few is none; pages do not divide a reservation."""
-    caller.simulator.change(capacity=[{"zone": "us-east-1a", "room": 3}])
-    place: dict[str, Any] = {"Placement": {"AvailabilityZone": "us-east-1a"}, "MaxCount": 5}
-    assert len(caller.run(MinCount=1, **place)) == 3
-    assert refused(caller.run, **place) == "InsufficientInstanceCapacity"
-    assert len(caller.run(2)) == 2, "AWS chooses a zone with room"
-    assert [instance["AmiLaunchIndex"] for instance in caller.run(4)] == [0, 1, 2, 3]
-    pages = list(caller.ec2.get_paginator("describe_instances").paginate(MaxResults=5))
-    assert [len(reservation["Instances"]) for page in pages for reservation in page["Reservations"]] == [3, 2, 4]
-
-
 def test_a_token_makes_the_same_instances(caller: Caller) -> None:
     """A refused call is not remembered."""
     caller.simulator.change(capacity=[{}])
@@ -149,56 +136,12 @@ def test_a_token_makes_the_same_instances(caller: Caller) -> None:
     assert caller.run_id(ClientToken="a") == first
     caller.passes(5)
     assert refused(caller.run, ClientToken="a") == "IdempotentInstanceTerminated"
-    assert refused(caller.run, ClientToken="x" * 65) == "InvalidParameterValue"
+    for long in ({"ClientToken": "x" * 65}, {"UserData": "x" * 16385}):
+        assert refused(caller.run, **long) == "InvalidParameterValue"
 
 
-def test_what_is_not_there(caller: Caller) -> None:
-    """One unknown id fails the whole call; new instances are not there at once."""
-    known = caller.run_id()
-    assert refused(caller.end, known, "i-00", "i-01") == "InvalidInstanceID.NotFound"
-    assert caller.states() == ["pending"]
-    assert refused(caller.end, "server") == "InvalidInstanceID.Malformed"
-    caller.simulator.change(hidden_rate=1, hidden_seconds=3)
-    hidden = caller.run_id()
-    assert caller.shown(hidden) == {}
-    for call in (caller.ec2.describe_instances, caller.ec2.terminate_instances):
-        assert refused(call, InstanceIds=[hidden]) == "InvalidInstanceID.NotFound"
-    assert refused(caller.ec2.create_tags, Resources=[hidden], Tags=tags(a="b")) == "InvalidInstanceID.NotFound"
-    caller.passes(3)
-    assert set(caller.shown(hidden)) == {hidden}
-
-
-@rows(__file__, "test_limits")
-def test_limits(caller: Caller, settings: Any, arguments: Any, code: str) -> None:
-    """The first instance is taken, the second one is not; when the first has ended another one is."""
-    caller.simulator.change(**settings)
-    first = caller.run_id(**arguments)
-    assert refused(caller.run, **arguments) == code
-    caller.end(first)
-    caller.passes(5)
-    assert caller.run(**arguments)
-
-
-def test_what_is_refused(caller: Caller) -> None:
-    interface, disk = {"DeviceIndex": 0}, {"DeviceName": "/dev/xvda"}
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"ImageId": "ami-00"}, "InvalidAMIID.NotFound"),
-        ({"ImageId": "debian"}, "InvalidAMIID.Malformed"),
-        ({"InstanceType": "t9.small"}, "InvalidInstanceType"),
-        ({"InstanceType": "m6g.large"}, "InvalidParameterValue"),
-        ({"InstanceType": "g4dn.xlarge", "Placement": {"AvailabilityZone": "us-east-1b"}}, "Unsupported"),
-        ({"Placement": {"AvailabilityZone": "eu-west-1a"}}, "InvalidParameterValue"),
-        ({"KeyName": "nobody"}, "InvalidKeyPair.NotFound"),
-        ({"NetworkInterfaces": [{**interface, "SubnetId": "subnet-00"}]}, "InvalidSubnetID.NotFound"),
-        ({"NetworkInterfaces": [{**interface, "Groups": ["sg-00"]}]}, "InvalidGroup.NotFound"),
-        ({"NetworkInterfaces": [{**interface, "Groups": ["default"]}]}, "InvalidGroupId.Malformed"),
-        ({"NetworkInterfaces": [interface], "SubnetId": TINY}, "InvalidParameterCombination"),
-        ({"SubnetId": TINY, "Placement": {"AvailabilityZone": "us-east-1b"}}, "InvalidParameterValue"),
-        ({"MinCount": 2, "MaxCount": 1}, "InvalidParameterValue"),
-        ({"BlockDeviceMappings": [{**disk, "Ebs": {"VolumeSize": 4}}]}, "InvalidBlockDeviceMapping"),
-        ({"BlockDeviceMappings": [{**disk, "Ebs": {"Encrypted": True}}]}, "InvalidBlockDeviceMapping"),
-        ({"UserData": "x" * 16385}, "InvalidParameterValue"),
-        ({"DryRun": True}, "DryRunOperation"),
-    ]
-    assert [refused(caller.run, **arguments) for arguments, _ in cases] == [code for _, code in cases]
+@rows(__file__, "test_what_is_refused")
+def test_what_is_refused(caller: Caller, code: str, arguments: list[dict[str, Any]]) -> None:
+    """The same code for each of these."""
+    assert {refused(caller.run, **given) for given in arguments} == {code}
     assert caller.shown() == {}

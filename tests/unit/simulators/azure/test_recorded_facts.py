@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's answers have the shape of Azure's: `recorded_facts` has what recordings of it show."""
+"""The answers have the shape of those of Azure: ``recorded_facts.yaml`` has what recordings show, by call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import re
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from nodepool.config.loader import load_config
 from nodepool.driver.azure.facts import VmPlace
@@ -21,8 +22,10 @@ from simulators.azure.cloud import Subscription
 from simulators.azure.resources import GROUP, LOCATION, SUBSCRIPTION, TENANT, resource_id
 from simulators.base.messages import Answer, Request
 from tests.support.manual_clock import ManualClock
-from tests.unit.simulators.azure.recorded_facts import ALSO, RECORDED
 
+FACTS: Final[dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("recorded_facts.yaml").read_text(encoding="utf-8")
+)
 MIB = 1024 * 1024
 DISK = {"properties": {"creationData": {"createOption": "Upload", "uploadSizeBytes": MIB + 512}}}
 
@@ -168,30 +171,30 @@ def fields(answer: Answer) -> dict[str, list[Any]]:
     return collected
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", FACTS["recorded"])
 def test_answer(made: dict[str, Answer], name: str) -> None:
     """Each recorded header and field is there, with its type, and nothing else but what is said to be newer."""
-    assert made.keys() == RECORDED.keys()
-    answer, fact = made[name], RECORDED[name]
-    assert answer.status == fact.status, answer.body
+    assert made.keys() == FACTS["recorded"].keys()
+    answer, fact = made[name], FACTS["recorded"][name]
+    assert answer.status == fact["status"], answer.body
     told = {key.lower(): value for key, value in answer.headers.items()} | {"content-type": answer.content_type}
-    for header, wanted in fact.headers.items():
+    for header, wanted in fact.get("headers", {}).items():
         if wanted is None:
             assert header not in told, header
         else:
             assert re.fullmatch(wanted, told.get(header, "")), (header, told)
     collected = fields(answer)
     types = {path: {type(value).__name__ for value in values} for path, values in collected.items()}
-    recorded = {path: {kind} for kind, paths in fact.fields.items() for path in paths}
+    recorded = {path: {kind} for kind, paths in fact.get("fields", {}).items() for path in paths}
     assert {path: types.get(path) for path in recorded} == recorded
     known = {*recorded, *(path.rpartition("[]")[0] for path in recorded if "[]" in path)}
     known |= {path.split("[]")[0] for path in recorded}
-    stems = [prefix + also for also in ALSO for prefix in ("", "value[].", "properties.output.")]
+    stems = [prefix + also for also in FACTS["also"] for prefix in ("", "value[].", "properties.output.")]
     extra = {
         path
         for path in types
         if path not in known and not any(path == stem or path.startswith((f"{stem}.", f"{stem}[")) for stem in stems)
     }
     assert extra == set()
-    for path, value in fact.values.items():
+    for path, value in fact.get("values", {}).items():
         assert collected[path] == (value if "[]" in path else [value]), path

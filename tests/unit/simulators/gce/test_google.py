@@ -6,16 +6,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from importlib import resources
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import requests
-from google.api_core.exceptions import Forbidden, NotFound, TooManyRequests, Unauthorized
-from google.auth import compute_engine, identity_pool
-from google.auth.compute_engine import _metadata
-from google.auth.exceptions import RefreshError
-from google.auth.transport.requests import AuthorizedSession, Request
+from google.api_core.exceptions import NotFound
+from google.auth.transport.requests import AuthorizedSession
 from google.cloud import compute_v1
 from google.oauth2 import service_account
 
@@ -39,14 +34,14 @@ class Project:
         self._account: Any = service_account.Credentials
         self.instances = self.client("Instances")
 
-    def client(self, name: str, **key: str) -> Any:
-        """For example of ``Instances``.
-
-        :param key: changes of the account's key.
-        """
-        credentials = self._account.from_service_account_info(self.simulator.key | key, scopes=SCOPES)
+    def client(self, name: str) -> Any:
+        """For example of ``Instances``."""
         options = {"api_endpoint": self.simulator.url}
-        return getattr(compute_v1, f"{name}Client")(credentials=credentials, client_options=options)
+        return getattr(compute_v1, f"{name}Client")(credentials=self.credentials(), client_options=options)
+
+    def credentials(self) -> Any:
+        """Of the account's key."""
+        return self._account.from_service_account_info(self.simulator.key, scopes=SCOPES)
 
     def insert(self, name: str, **more: Any) -> Any:
         """Its operation. The types of the client refuse what does not have Google's shape."""
@@ -131,36 +126,6 @@ def test_failed_operation(project: Project) -> None:
     assert (done.http_error_status_code, reasons) == (503, ["resource_availability"])
 
 
-def test_lists(project: Project) -> None:
-    """The client goes through all pages, of one zone and of all."""
-    names = [f"np{number}" for number in range(5)]
-    for name in names:
-        project.insert(name)
-    project.passes(1.0)
-    assert [instance.name for instance in project.instances.list(**WHERE)] == names
-    request = compute_v1.AggregatedListInstancesRequest(project=PROJECT, filter="labels.nodepool_node_id=1")
-    found = [one.name for _scope, part in project.instances.aggregated_list(request) for one in part.instances]
-    assert found == names
-    assert len(list(project.client("Disks").list(**WHERE))) == 5
-    assert not list(project.client("Addresses").list(project=PROJECT, region="us-central1"))
-
-
-def test_errors(project: Project) -> None:
-    """The client knows them by status, and shows reason and domain; a key of another account is refused."""
-    rate = {"operation": "instances.list", "kind": "403", "reason": "rateLimitExceeded", "count": 1}
-    project.simulator.change(errors=[rate, {"operation": "instances.list", "kind": "429", "count": 1}])
-    with pytest.raises(Forbidden) as caught:
-        list(project.instances.list(**WHERE))
-    assert caught.value.errors[0]["reason"] == "rateLimitExceeded"
-    with pytest.raises(TooManyRequests):
-        list(project.instances.list(**WHERE))
-    project.simulator.change(denied=["instances.*"])
-    with pytest.raises(Forbidden, match=r"compute\.instances\.list"):
-        list(project.instances.list(**WHERE))
-    with pytest.raises(Unauthorized):
-        list(project.client("Instances", client_email="other@example.com").list(**WHERE))
-
-
 def description(name: str) -> Description:
     documents = resources.files("googleapiclient.discovery_cache") / "documents"
     found: Description = json.loads((documents / f"{name}.json").read_text(encoding="utf-8"))
@@ -235,7 +200,7 @@ def test_answers(compute: Description, project: Project) -> None:
     values = {"region": "us-central1", "machineType": "e2-micro", "network": "default", "subnetwork": "default"}
     values |= {"instance": "np1", "disk": "np1", "address": "a1", "image": "built", "family": "ours"}
     values |= {"zone": ZONE, "operation": operation.name, "project": PROJECT}
-    session = AuthorizedSession(account_of(project.simulator))  # type: ignore[no-untyped-call]
+    session = AuthorizedSession(project.credentials())  # type: ignore[no-untyped-call]
     with session:
         session.trust_env = False
         for name, (method, _template) in project.simulator.application.compute.table.items():
@@ -246,71 +211,3 @@ def test_answers(compute: Description, project: Project) -> None:
                 with session.get(f"{project.simulator.url}{PREFIX}{path}") as answer:
                     assert answer.status_code == 200, (name, answer.text)
                     assert faults(compute, described["response"], answer.json(), name) == []
-
-
-def account_of(simulator: GceSimulator, path: Path | None = None, **changes: Any) -> Any:
-    """Credentials of the account's key, or of a file."""
-    if path is None:
-        maker: Any = service_account.Credentials
-        return maker.from_service_account_info(simulator.key, scopes=SCOPES)
-    document = json.loads(path.read_text(encoding="utf-8")) | changes
-    path.write_text(json.dumps(document), encoding="utf-8")
-    kinds: dict[str, Any] = {
-        "service_account": service_account.Credentials.from_service_account_file,
-        "external_account": identity_pool.Credentials.from_file,
-    }
-    return kinds[document["type"]](str(path), scopes=SCOPES)
-
-
-def status(simulator: GceSimulator, credentials: Any) -> int:
-    """Of a list. Texts are sent as they are."""
-    where = f"{simulator.url}{PREFIX}projects/{PROJECT}/zones/{ZONE}/instances"
-    kind: Any = requests.Session() if isinstance(credentials, str) else None
-    if kind is None:
-        kind = AuthorizedSession(credentials, refresh_status_codes=())  # type: ignore[no-untyped-call]
-    with kind as session:
-        session.trust_env = False
-        headers = {"Authorization": credentials} if isinstance(credentials, str) else {}
-        with session.get(where, headers=headers) as answer:
-            assert answer.status_code == 200 or answer.json()["error"]["status"] == "UNAUTHENTICATED"
-            return int(answer.status_code)
-
-
-def test_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a key, for a token that ends; by workload identity, for another token; by the metadata server."""
-    with GceSimulator() as simulator:
-        path = simulator.write_key_file(tmp_path / "key.json")
-        credentials = account_of(simulator, path)
-        assert status(simulator, credentials) == 200
-        assert simulator.state()["calls"]["tokens.post"] == 1
-        with simulator.cloud() as cloud:
-            email = cloud.email
-            simulator.application.tokens.end_all()
-        assert status(simulator, credentials) == 401
-        subject, identity = tmp_path / "subject", tmp_path / "identity.json"
-        subject.write_text("foreign", encoding="utf-8")
-        account = f"{simulator.url}/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
-        document = {
-            "type": "external_account",
-            "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/x",
-            "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-            "token_url": f"{simulator.url}/v1/token",
-            "service_account_impersonation_url": account,
-            "credential_source": {"file": str(subject)},
-        }
-        identity.write_text(json.dumps(document), encoding="utf-8")
-        assert status(simulator, account_of(simulator, identity)) == 200
-        # Private: Google's library reads its variable once, when it is imported.
-        monkeypatch.setattr(_metadata, "_GCE_METADATA_HOST", simulator.url.removeprefix("http://"))
-        assert status(simulator, compute_engine.Credentials()) == 200  # type: ignore[no-untyped-call]
-        request = Request()
-        assert _metadata.get_project_id(request) == PROJECT  # type: ignore[no-untyped-call]
-        request.session.close()
-        for given in ("", "Bearer x", "Bearer a.b.c", "Basic x"):
-            assert status(simulator, given) == 401
-        with pytest.raises(RefreshError, match="account not found"):
-            status(simulator, account_of(simulator, path, client_email="other@example.com"))
-        simulator.change(errors=[{"operation": "tokens.post", "kind": "403", "message": "no"}])
-        with pytest.raises(RefreshError):
-            status(simulator, account_of(simulator, path, client_email=email))
-        assert not simulator.state()["bugs"]
