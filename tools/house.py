@@ -19,13 +19,13 @@ from typing import Final
 TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
-    "product code lines": 64_100,
-    "product files": 330,
+    "product code lines": 60_900,
+    "product files": 320,
     "product files below 60 code lines": 25,
-    "product files with one importer": 49,
-    "Protocol classes": 29,
-    "code lines of the longest product file": 650,
-    "test code lines": 73_000,
+    "product files with one importer": 47,
+    "Protocol classes": 17,
+    "code lines of the longest product file": 640,
+    "test code lines": 60_700,
     "lines of documentation": 18_300,
 }
 
