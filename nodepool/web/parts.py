@@ -191,7 +191,7 @@ class WebDaemon(ConnectedDaemon):
             Actions(self.zk, MaintenanceStore(self.client)),
             config.webapp_require_login,
             config.webapp_origins,
-            _browser_logins(config, tokens),
+            browser_logins(config, tokens),
         )
 
     def begin(self) -> None:
@@ -215,7 +215,7 @@ class WebDaemon(ConnectedDaemon):
         self.log.info("Stopped")
 
 
-def _browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
+def browser_logins(config: Config, tokens: Tokens) -> dict[str, BrowserLogin]:
     """The providers at which browsers can log in."""
     from nodepool.config.webapp import OPENID_CONNECT
     from nodepool.web.browser_login import EXTRA, BrowserLogin, is_installed

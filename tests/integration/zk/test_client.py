@@ -283,7 +283,7 @@ def test_connection_thread_that_ends(
         raise SystemExit
 
     # Kazoo's own: nothing of ours lets such an error through.
-    monkeypatch.setattr(client.kazoo._connection, "_read_response", broken)
+    monkeypatch.setattr(client.kazoo._connection, "_read_response", broken)  # noqa: SLF001
     with pytest.raises(ZKConnectionError):
         locks.contenders(client, STATS)
     assert not client.connected

@@ -183,8 +183,8 @@ def test_programs(program: str) -> None:
         assert section, f"{part.prog} has no section"
         assert all(len(text) > 3 for text in shown.values()), f"{part.prog} has an option without an explanation"
         # argparse has no public list of them.
-        for action in part._actions:
-            names = [name for name in action.option_strings if name not in parser._option_string_actions]
+        for action in part._actions:  # noqa: SLF001
+            names = [name for name in action.option_strings if name not in parser._option_string_actions]  # noqa: SLF001
             if names and action.help != argparse.SUPPRESS:
                 assert any(line.startswith(", ".join(names)) for line in shown), f"{part.prog} {names}"
 

@@ -27,7 +27,7 @@ from nodepool.web.browser_login import BrowserLogin, LoginFailed, LoginState
 from nodepool.web.changes import Access, Actions
 
 # What it makes of the configuration is seen only in a daemon with a connection to ZooKeeper.
-from nodepool.web.parts import _browser_logins
+from nodepool.web.parts import browser_logins
 from nodepool.web.tokens import REASON_LENGTH, BadTokenError, Tokens, claim, provider_json
 from tests.support.oidc_provider import CLIENT, OidcProvider
 from tests.support.tables import rows
@@ -349,8 +349,8 @@ def test_provider_is_away_or_the_extra_is_missing(
     found = Tokens([Authenticator(section)], [])
     config = cast(Any, SimpleNamespace(webapp_authenticators=[Authenticator(section)]))
     with pytest.raises(LoginFailed, match="cannot be reached"):
-        _browser_logins(config, found)["kc"].begin(BASE, "")
+        browser_logins(config, found)["kc"].begin(BASE, "")
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with caplog.at_level(logging.INFO):
-        assert _browser_logins(config, found) == {}
+        assert browser_logins(config, found) == {}
     assert "the extra web-login is not installed" in caplog.text

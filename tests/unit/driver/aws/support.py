@@ -251,8 +251,9 @@ class Rig:
         # Private: nothing takes an executor, and in threads of its own a step would have no observable end.
         self.executor = executor or ManualExecutor()
         others: ThreadPoolExecutor = self.executor  # type: ignore[assignment]
-        cloud.others = cloud._terminations._executor = cloud.batch_tags._calls._executor = others
-        cloud.creators = cloud.launches._executor = cloud.launches._orders._executor = self.executor
+        # The test runs the calls of its threads itself, one after the other.
+        cloud.others = cloud._terminations._executor = cloud.batch_tags._calls._executor = others  # noqa: SLF001
+        cloud.creators = cloud.launches._executor = cloud.launches._orders._executor = self.executor  # noqa: SLF001
 
     @property
     def label(self) -> Any:

@@ -258,7 +258,8 @@ MARKS = ("routes_externally", "routes_ipv4_externally")
 class SdkCloud:
     """What openstacksdk looks at when it chooses; asks no cloud, as its class for that would."""
 
-    _set_interesting_networks: Any = NetworkCommonCloudMixin._set_interesting_networks
+    # The look of openstacksdk has no public name.
+    _set_interesting_networks: Any = NetworkCommonCloudMixin._set_interesting_networks  # noqa: SLF001
     _external_ipv4_networks: Any = ()
     _internal_ipv4_networks: Any = ()
     _default_network_network: Any = None

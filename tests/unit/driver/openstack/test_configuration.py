@@ -119,7 +119,7 @@ def test_metrics(region_of: Any, monkeypatch: pytest.MonkeyPatch, environ: Any, 
         sdk.close()
         # Its client has no public name for the address.
         place = (found.host.replace("localhost", "127.0.0.1"), found.port)
-        assert (place, found.prefix) == (sdk._addr[:2], region.get_statsd_prefix())
+        assert (place, found.prefix) == (sdk._addr[:2], region.get_statsd_prefix())  # noqa: SLF001
 
 
 # -- what is not done, or cannot work --
