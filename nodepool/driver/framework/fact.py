@@ -215,9 +215,9 @@ class Known(Generic[T]):
         try:
             self._submit(self._run)
         except RuntimeError:
-            # The provider was stopped, or the system has no more threads just now. The next caller may try.
+            # The provider was stopped, or the system has no more threads just now.
             with self._condition:
-                self._asking, self._tried = False, True
+                self._end(self._pause)
             return False
         return True
 
@@ -239,6 +239,11 @@ class Known(Generic[T]):
             self._answer, self._error = (value,), None
             self._end(self._seconds)
 
+    @property
+    def _pause(self) -> float:
+        """After an error, in seconds."""
+        return ERROR_SECONDS if self._error_seconds is None else self._error_seconds
+
     def _end(self, seconds: float) -> None:
         """Called with the lock."""
         self._asking, self._tried = False, True
@@ -256,7 +261,7 @@ class Known(Generic[T]):
                 return
             with self._condition:
                 self._error = as_exception(error)
-                self._end(ERROR_SECONDS if self._error_seconds is None else self._error_seconds)
+                self._end(self._pause)
 
 
 # Limits how often a persistent error is logged.

@@ -343,8 +343,9 @@ class Batches(Generic[K]):
         """Orders that are never sent, because the executor was shut down, must not be waited for."""
         if run.cancelled():
             left: dict[K, Future[Any]] = {}
-            self._take(left, sys.maxsize)
-            self._go_on()
+            # Until there are none: more may be ordered while these are taken.
+            while self._go_on():
+                self._take(left, sys.maxsize)
             for future in left.values():
                 future.set_exception(_stopped())
 

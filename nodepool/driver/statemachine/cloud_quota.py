@@ -191,9 +191,12 @@ class StateMachineQuota(QuotaSupport):
         cache = None if self.zk is None else self.zk.cache
         if cache is not None and not cache.nodes.wait_settled(SETTLE_SECONDS):
             return False
-        if not self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
-            return True
-        return not self._overdrawn(pool, *self._used_up_to(pool, node))
+        try:
+            if self._overdrawn(pool, self.estimatedNodepoolQuotaUsed(pool), self.estimatedNodepoolQuotaUsed()):
+                return not self._overdrawn(pool, *self._used_up_to(pool, node))
+        except NotKnown:
+            return False
+        return True
 
     def estimatedNodepoolQuotaUsed(self, pool: ConfigPool | None = None) -> QuotaInformation:
         """What nodes use, in every state (Q-3), and what creations without an answer use whose nodes are gone."""

@@ -872,7 +872,8 @@ class Removal:
             if not self._try_again(error):
                 raise
             self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
-            self._driven = None
+            # It begins anew: what is sent next is the first of its kind.
+            self._driven, self._sent = None, 0
             self._failures += 1
             return RETRY.pause(self._failures)
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ipaddress
 import itertools
+import logging
 import os
 import socket
 import threading
@@ -21,8 +22,10 @@ from typing import Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.keyscan import SSH_CONNECTION_TYPES, ScanFailed
-from nodepool.guard import OnError
+from nodepool.guard import Guard, OnError
 from nodepool.plan.retries import Backoff
+
+log = logging.getLogger("nodepool.driver.statemachine.Scans")
 
 #: Hosts that are checked at once; others queue (K-4).
 MAX_SCANS: Final = 100
@@ -77,7 +80,9 @@ class Scans:
         """
         with self._lock:
             if self._stopped.is_set():
-                raise ScanFailed("the provider stops")
+                ended: Future[tuple[str, ...]] = Future()
+                ended.set_exception(ScanFailed("the provider stops"))
+                return ended
             scan = _Scan(host, port, timeout, (connection_type or "ssh") in SSH_CONNECTION_TYPES)
             loop = self._running_loop()
             return asyncio.run_coroutine_threadsafe(self._check(scan), loop)
@@ -134,8 +139,7 @@ class Scans:
                         if scan.left <= scan.slice_seconds or self._stopped.is_set():
                             raise
                         scan.slice_seconds *= 2
-        except (asyncio.CancelledError, CancelledError, RuntimeError):
-            # RuntimeError: the executor was shut down.
+        except (asyncio.CancelledError, CancelledError):
             raise ScanFailed("the provider stops") from None
 
     async def _attempt(self, scan: _Scan) -> tuple[str, ...]:
@@ -145,7 +149,12 @@ class Scans:
             if connected is not None and not scan.ssh:
                 return ()
             loop, submitted = asyncio.get_running_loop(), monotonic()
-            return await loop.run_in_executor(self._exchanges, self._exchange, scan, submitted, connected)
+            try:
+                exchange = loop.run_in_executor(self._exchanges, self._exchange, scan, submitted, connected)
+            except RuntimeError as error:
+                # The executor was shut down, or the system has no more threads.
+                raise ScanFailed("the provider stops" if self._stopped.is_set() else str(error)) from None
+            return await exchange
         finally:
             # Does nothing to a connection that the key scan has taken over.
             if connected is not None:
@@ -156,14 +165,17 @@ class Scans:
         # It has waited for one of our threads.
         scan.deadline += monotonic() - submitted
         scan.left = scan.deadline - monotonic()
-        return keyscan.scan(
-            scan.host,
-            scan.port,
-            timeout=max(0.1, min(scan.left, scan.slice_seconds)),
-            gather_keys=scan.ssh,
-            cancelled=self._stopped,
-            connected=connected,
-        ).host_keys
+        # An error that was not foreseen is one of this host: it must not end the loop, nor count against the cloud.
+        with Guard(log, "Error while scanning %s", scan.host, but=ScanFailed) as guard:
+            return keyscan.scan(
+                scan.host,
+                scan.port,
+                timeout=max(0.1, min(scan.left, scan.slice_seconds)),
+                gather_keys=scan.ssh,
+                cancelled=self._stopped,
+                connected=connected,
+            ).host_keys
+        raise ScanFailed(f"{scan.host}: {type(guard.error).__name__}: {guard.error}")
 
 
 async def _connect(scan: _Scan) -> socket.socket:
@@ -176,8 +188,9 @@ async def _connect(scan: _Scan) -> socket.socket:
     try:
         async with asyncio.timeout(scan.deadline - monotonic()):
             for failures in itertools.count(1):
-                sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
                 try:
+                    # Descriptors may be short for a moment: that is an attempt like others.
+                    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
                     with OnError(lambda _, sock=sock: sock.close()):  # type: ignore[misc]
                         async with asyncio.timeout(ATTEMPT_SECONDS):
                             await loop.sock_connect(sock, (host, scan.port))

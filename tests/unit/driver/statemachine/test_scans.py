@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from tests.support.odd_hosts import closes, odd_host
@@ -50,9 +54,40 @@ def test_queue(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
         assert second.result(60) == ()
     left = [scans.scan("127.0.0.1", port, 60.0, "winrm") for _ in range(2)]
     scans.stop()
+    left.append(scans.scan("127.0.0.1", port, 60.0, "winrm"))
     for future in left:
         with pytest.raises(ScanFailed, match="stops"):
             future.result(60)
+
+
+def test_descriptors_that_are_short(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K-3: an attempt without a socket is followed by another one: it is no failure of the cloud."""
+    made, lacks = socket.socket, [OSError(errno.EMFILE, "Too many open files")]
+
+    def make(*arguments: object, **more: object) -> socket.socket:
+        if lacks and threading.current_thread().name == "test-connect":
+            raise lacks.pop()
+        return made(*arguments, **more)  # type: ignore[arg-type]
+
+    with odd_host(closes) as host:
+        monkeypatch.setattr(socket, "socket", make)
+        assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
+    assert not lacks
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(3)])
+def test_error_that_was_not_foreseen(scans: Scans, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """J-8: it is one of this host, and the checks of others go on."""
+
+    def scan(*_: object, **__: object) -> None:
+        raise error
+
+    with odd_host(closes) as host:
+        with monkeypatch.context() as patched:
+            patched.setattr(keyscan, "scan", scan)
+            with pytest.raises(ScanFailed, match="RuntimeError"):
+                scans.scan("127.0.0.1", host.port, 0.3, "ssh").result(60)
+        assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
 
 
 # -- as part of a launch
