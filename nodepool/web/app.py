@@ -19,7 +19,7 @@ from nodepool.web.api import routes as api_routes
 from nodepool.web.logins import Logins
 from nodepool.web.pages import all_pages, overview
 from nodepool.web.pages.overview import History, sampling
-from nodepool.web.served import THREADS
+from nodepool.web.served import THREADS, Pieces
 from nodepool.web.server import ON_STOP
 from nodepool.web.stream import EventHub, running
 
@@ -104,4 +104,5 @@ def make_app(
             origins=access.origins,
         )
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(Pieces)
     return app

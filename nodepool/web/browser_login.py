@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import requests
 
+from nodepool.clock import monotonic
 from nodepool.config.webapp import wrong_provider_address
-from nodepool.web.tokens import PROVIDER_SECONDS, BadTokenError, Tokens, User, discovery
+from nodepool.web.tokens import KEYS_SECONDS, PROVIDER_SECONDS, BadTokenError, Tokens, User, discovery
 
 if TYPE_CHECKING:
     from nodepool.config.webapp import Authenticator
@@ -82,6 +83,8 @@ class BrowserLogin:
         self.name = settings.name
         self._settings = settings
         self._tokens = tokens
+        #: When the provider's configuration was read, in monotonic seconds, and what it is.
+        self._known: tuple[float, Mapping[str, Any]] = (0.0, {})
 
     def begin(self, redirect: str, target: str) -> tuple[str, LoginState]:
         """The address at the provider to send the browser to; blocks if its configuration is not known yet.
@@ -173,10 +176,15 @@ class BrowserLogin:
         return found
 
     def _configuration(self) -> Mapping[str, Any]:
+        # Any client can begin a login: the provider is not asked for each of them.
+        known_at, known = self._known
+        if known and monotonic() - known_at < KEYS_SECONDS:
+            return known
         try:
             found = discovery(self._settings.issuer_id)
         except (requests.RequestException, ValueError) as error:
             raise LoginFailed(f"{self.name} cannot be reached: {error}") from None
         if found.get("issuer") != self._settings.issuer_id:
             raise LoginFailed(f"{self.name} calls itself {found.get('issuer')!r}, and not as issuer_id says")
+        self._known = monotonic(), found
         return found

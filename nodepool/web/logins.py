@@ -89,8 +89,6 @@ class Logins:
             try:
                 request.scope[USER] = await self._verify(token)
             except BadTokenError as error:
-                # Any client can cause it as often as it likes.
-                log.debug("Refused a token: %s", error)
                 if not in_cookie:
                     return _unauthorized(f"The token is not accepted: {error}", "invalid_token")
         path = path_of(request)

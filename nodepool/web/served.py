@@ -26,10 +26,11 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nodepool.builder.image_files import all_logs, open_log
 from nodepool.clock import monotonic, wall_time
+from nodepool.config.webapp import wrong_host
 from nodepool.listing.images import build_table, image_status_table, upload_table
 from nodepool.listing.nodes import NodeFacts, node_table
 from nodepool.listing.requests import label_table, request_table
@@ -58,7 +59,33 @@ def make_app(routes: Sequence[BaseRoute]) -> Starlette:
     app = Starlette(routes=routes, lifespan=lifespan)
     # A path with a slash too many is another path, as in Nodepool 11.0.0.
     app.router.redirect_slashes = False
+    app.add_middleware(Pieces)
     return app
+
+
+# Parts of an answer that are sent one after the other, each when the client has read the one before.
+
+PIECE: Final = 64 * 1024
+_BODY: Final = "http.response.body"
+
+
+class Pieces:
+    """Middleware. All clients of one answer share its text; without pieces the server copies it for each of them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_pieces(message: Message) -> None:
+            body = message.get("body", b"") if message["type"] == _BODY else b""
+            if len(body) <= PIECE:
+                await send(message)
+                return
+            for begin in range(0, len(body), PIECE):
+                more = begin + PIECE < len(body) or message.get("more_body", False)
+                await send({"type": _BODY, "body": body[begin : begin + PIECE], "more_body": more})
+
+        await self._app(scope, receive, send_pieces if scope["type"] == "http" else send)
 
 
 # `AllowedHosts`: requests for a name that is not ours are refused: the defence against DNS rebinding (ADR 21).
@@ -70,12 +97,13 @@ OPEN_PATHS: Final = ("/health/", "/ready")
 class AllowedHosts(TrustedHostMiddleware):
     """Middleware.
 
-    :param hosts: names of these pages; ``*.example.org`` = all below it. Addresses and ``localhost`` are always
-        allowed: no attacker can make them mean another host.
+    :param hosts: names of these pages; ``*.example.org`` = all below it. What cannot be a name allows none. Addresses
+        and ``localhost`` are always allowed: no attacker can make them mean another host.
     """
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:
-        super().__init__(app, [*(host.lower() for host in hosts), "localhost"], www_redirect=False)
+        names = [host.lower().rstrip(".") for host in hosts if wrong_host(host) is None]
+        super().__init__(app, [*names, "localhost"], www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -7,6 +7,7 @@ First the thread, then its listening socket, which bounds the connections.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import threading
@@ -110,6 +111,8 @@ class WebServer(threading.Thread):
         except OSError as error:
             keys = f"webapp.listen_address, {address.port_key}"
             text = f"cannot listen on {address.host} port {address.port} ({keys}): {error}"
+            if error.errno == errno.EADDRINUSE:
+                text += "; nodepool-web beside another daemon needs a port of its own, webapp.pages-port"
             if text != self._logged:
                 self._logged = text
                 log.error("No web server: %s. Trying again every %g s", text, RETRY_SECONDS)

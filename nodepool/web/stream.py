@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -88,7 +88,9 @@ def routes() -> list[BaseRoute]:
         if hub is None:
             return _refused()
         try:
-            viewer, first = await hub.join(request.headers.get("last-event-id"))
+            viewer, first = await hub.join(
+                request.headers.get("last-event-id"), request.client.host if request.client else ""
+            )
         except TooManyViewers:
             return _refused()
         return EventStream(hub, viewer, first, _login_seconds(request))
@@ -149,11 +151,12 @@ class TooManyViewers(Exception):
 class Viewer:
     """One stream. For the event loop.
 
-    :param seq: of the last message that it has.
+    :param seq: of the last message that it has. ``client``: its address.
     """
 
-    def __init__(self, seq: int) -> None:
+    def __init__(self, seq: int, client: str = "") -> None:
         self.seq = seq
+        self.client = client
         #: Set when there are messages, or `ended` is.
         self.woken = asyncio.Event()
         #: It gets no more messages.
@@ -196,15 +199,16 @@ class EventHub:
         """How many there are."""
         return len(self._viewers)
 
-    async def join(self, last_id: str | None) -> tuple[Viewer, Sequence[Message]]:
+    async def join(self, last_id: str | None, client: str = "") -> tuple[Viewer, Sequence[Message]]:
         """A new viewer, and what it is told first. Whoever calls it calls `leave` at the end.
 
         :param last_id: of the last message that the viewer got, as it tells; None = it comes for the first time.
+        :param client: its address.
         :raises TooManyViewers: it is refused.
         """
-        if self._stopping or len(self._viewers) >= MOST_VIEWERS:
+        if self._stopping or (len(self._viewers) >= MOST_VIEWERS and not self._make_room(client)):
             raise TooManyViewers
-        viewer = Viewer(self._log.seq)
+        viewer = Viewer(self._log.seq, client)
         self._viewers[viewer] = None
         if not self._someone.is_set():
             # Nobody looked for some time. What happened meanwhile is for those who come back.
@@ -222,6 +226,15 @@ class EventHub:
         if last_id is not None and not resumes:
             first.append(Message(viewer.seq, RESET, {"seq": viewer.seq}))
         return viewer, first
+
+    def _make_room(self, client: str) -> bool:
+        """For a viewer of a client. A few addresses must not take the streams of all others."""
+        counts = Counter(viewer.client for viewer in self._viewers)
+        most, count = counts.most_common(1)[0]
+        if count <= counts[client] + 1:
+            return False
+        self.leave(next(viewer for viewer in self._viewers if viewer.client == most))
+        return True
 
     def leave(self, viewer: Viewer) -> None:
         """The viewer is gone; it may have been dropped already."""

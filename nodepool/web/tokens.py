@@ -7,7 +7,9 @@ of the issuer (RS256), or by an OpenID Connect provider. Last the calls to such 
 
 from __future__ import annotations
 
+import json
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ import requests
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-from nodepool.clock import wall_time
+from nodepool.clock import monotonic, wall_time
 from nodepool.config.webapp import HS256, OPENID_CONNECT, wrong_provider_address
 
 if TYPE_CHECKING:
@@ -28,8 +30,10 @@ log = logging.getLogger("nodepool.web.auth")
 
 #: Longer ones are refused unread.
 MOST_BYTES: Final = 16 * 1024
-#: Tokens are checked in so many threads at most.
-THREADS: Final = 4
+#: Tokens are checked in so many threads at most, for each limiter of `Tokens`.
+THREADS: Final = 2
+#: Lines about refused tokens within a minute; more are not logged.
+MOST_REFUSALS: Final = 30
 #: Keys of a provider are asked for again after this time.
 KEYS_SECONDS: Final = 3600
 #: Names in logs and records are cut.
@@ -145,21 +149,39 @@ class Tokens:
         self._issuers = [_Issuer(one) for one in authenticators]
         self._operators = operators
         self._now = now
-        #: Not those of pages. For all that may ask a provider.
-        self.threads = CapacityLimiter(THREADS)
+        #: Not those of pages. Tokens of a provider that hangs, and logins of anyone, hold up no other token.
+        self._threads = CapacityLimiter(THREADS)
+        self._provider_threads = CapacityLimiter(THREADS)
+        self.login_threads = CapacityLimiter(THREADS)
+        self._refusals: deque[float] = deque(maxlen=MOST_REFUSALS)
 
     async def checked(self, token: str) -> User:
-        """`user` for an event loop: in threads of its own, because an OpenID Connect provider may be slow."""
-        return await run_sync(self.user, token, limiter=self.threads)
+        """`user` for an event loop, in threads of its own. A refusal is logged."""
+        limiter = self._provider_threads if self._may_ask_provider(token) else self._threads
+        try:
+            return await run_sync(self.user, token, limiter=limiter)
+        except BadTokenError as error:
+            self.log_refusal("token", error)
+            raise
+
+    def log_refusal(self, what: str, error: Exception) -> None:
+        """A line for the log, unless there were many within a minute: any client can cause them. Any thread."""
+        now = self._now()
+        if len(self._refusals) < MOST_REFUSALS or not 0 <= now - self._refusals[0] < 60:
+            self._refusals.append(now)
+            log.info("Refused a %s: %s", what, error)
+
+    def _may_ask_provider(self, token: str) -> bool:
+        """Does a token say that an OpenID Connect provider made it? Does not block."""
+        try:
+            issuer = _unverified(token).get("iss")
+        except BadTokenError:
+            return False
+        return any(one.settings.issuer_id == issuer and one.settings.driver == OPENID_CONNECT for one in self._issuers)
 
     def user(self, token: str) -> User:
         """Who a token is of. Raises BadTokenError."""
-        if len(token) > MOST_BYTES or not token.isascii():
-            raise BadTokenError("no JSON Web Token, or a very long one")
-        try:
-            said = jwt.decode(token, options={"verify_signature": False})
-        except (jwt.PyJWTError, RecursionError):
-            raise BadTokenError("no JSON Web Token") from None
+        said = _unverified(token)
         known = [one for one in self._issuers if one.settings.issuer_id == said.get("iss")]
         if not known:
             raise BadTokenError(f"its issuer is {str(said.get('iss'))[:NAME_LENGTH]!r}, which is not configured")
@@ -192,6 +214,17 @@ class Tokens:
         return User("".join(filter(str.isprintable, name))[:NAME_LENGTH] or "?", operator, expires)
 
 
+def _unverified(token: str) -> Mapping[str, Any]:
+    """What a token claims, whoever made it. Raises BadTokenError: it is none."""
+    if len(token) > MOST_BYTES or not token.isascii():
+        raise BadTokenError("no JSON Web Token, or a very long one")
+    try:
+        claims: Mapping[str, Any] = jwt.decode(token, options={"verify_signature": False})
+    except (jwt.PyJWTError, RecursionError):
+        raise BadTokenError("no JSON Web Token") from None
+    return claims
+
+
 def claim(claims: Mapping[str, Any], name: str) -> Any:
     """A claim of a token; ``a.b`` is ``b`` in ``a``, unless there is one of just that name. None = there is none."""
     if name in claims:
@@ -209,8 +242,9 @@ def _holds(rule: OperatorRule, claims: Mapping[str, Any]) -> bool:
 
 # Calls to OpenID Connect providers: over HTTPS, and to no other address than asked.
 
-#: A connection, and each read of an answer, is waited for no longer.
+#: A connection, and each read of an answer, is waited for no longer; the whole answer for twice as long.
 PROVIDER_SECONDS: Final = 5.0
+MOST_ANSWER_BYTES: Final = 1024 * 1024
 
 
 def discovery(issuer: str) -> Mapping[str, Any]:
@@ -225,9 +259,14 @@ def provider_json(url: str) -> dict[str, Any]:
     """
     if (wrong := wrong_provider_address(url)) is not None:
         raise requests.exceptions.InvalidURL(wrong)
-    answer = requests.get(url, timeout=PROVIDER_SECONDS, allow_redirects=False)
-    answer.raise_for_status()
-    found = answer.json()
+    deadline, body = monotonic() + 2 * PROVIDER_SECONDS, b""
+    with requests.get(url, timeout=PROVIDER_SECONDS, allow_redirects=False, stream=True) as answer:
+        answer.raise_for_status()
+        for piece in answer.iter_content(1 << 14):
+            body += piece
+            if len(body) > MOST_ANSWER_BYTES or monotonic() > deadline:
+                raise ValueError(f"{url} answers with too much, or too slowly")
+    found = json.loads(body)
     if not isinstance(found, dict):
         raise ValueError(f"{url} is no JSON object")
     return found

@@ -121,7 +121,6 @@ class LoginPages:
             if len(token) > MOST_COOKIE:
                 raise BadTokenError("it is too long for a cookie; use it with the API")
         except BadTokenError as error:
-            log.debug("Refused a login: %s", error)
             text = f"The token is not accepted: {error}"
             return self._frame.page(request, _page(text, target, self._providers), HTTPStatus.FORBIDDEN)
         return self._logged_in(request, token, user, target)
@@ -139,7 +138,7 @@ class LoginPages:
             return self._refused(request, text, target, HTTPStatus.NOT_FOUND)
         redirect = f"{_origin(request, self._access.origins)}{request.scope.get('root_path', '')}/login/done"
         try:
-            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.tokens.threads)
+            url, begun = await run_sync(provider.begin, redirect, target, limiter=self._access.tokens.login_threads)
         except LoginFailed as error:
             return self._refused(request, error, target, HTTPStatus.BAD_GATEWAY)
         answer = RedirectResponse(url, HTTPStatus.SEE_OTHER)
@@ -162,7 +161,7 @@ class LoginPages:
             return self._refused(request, text, "", HTTPStatus.BAD_REQUEST)
         given = {name: value[:MOST_ANSWER] for name, value in request.query_params.items()}
         try:
-            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.tokens.threads)
+            token, user = await run_sync(provider.finish, begun, given, limiter=self._access.tokens.login_threads)
             if len(token) > MOST_COOKIE:
                 raise LoginFailed("the token is too long for a cookie; let the provider put fewer claims into it")
         except LoginFailed as error:
@@ -187,7 +186,7 @@ class LoginPages:
         return answer
 
     def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        log.debug("Refused a login: %s", error)
+        self._access.tokens.log_refusal("login", error)
         return self._frame.page(request, _page(f"{error}.", target, self._providers), status)
 
 
