@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kazoo.exceptions import BadVersionError, KazooException, NoNodeError
 
 from nodepool import log_names
-from nodepool.exceptions import ZKException
+from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.late_names import late_names
 from nodepool.model.component import Component, LauncherComponent, PoolComponent
 from nodepool.model.record import InvalidRecord
@@ -140,7 +140,7 @@ def _read(client: ZooKeeperClient, kind: str, make: Callable[[dict[str, Any], st
 
 
 def read_pools(client: ZooKeeperClient) -> list[PoolComponent]:
-    """All registered pools. Blocks for two round trips. Raises ZKException, also when the connection is lost."""
+    """All registered pools. Blocks for two round trips, and until there is a connection. Raises ZKException."""
     return _read(client, PoolComponent.kind, PoolComponent.from_dict)
 
 
@@ -188,9 +188,13 @@ def entry_id(data: bytes) -> Any:
 
 
 def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, Any, bytes]]:
-    """Name, stat and data of each, in two round trips."""
-    names = transactions.children(client, root)
-    answers = transactions.read_data(client, [f"{root}/{name}" for name in names])
+    """Name, stat and data of each, in two round trips. Blocks until there is a connection. Raises ZKException."""
+    while True:
+        # It waits for a connection, and raises when the client was closed.
+        names = transactions.children(client, root)
+        with contextlib.suppress(ZKConnectionError):
+            answers = transactions.read_data(client, [f"{root}/{name}" for name in names])
+            break
     return [(name, found[1], found[0]) for name, found in zip(names, answers, strict=True) if found is not None]
 
 

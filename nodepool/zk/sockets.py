@@ -76,6 +76,9 @@ class BufferedSocket:
         """:raises ssl.SSLWantReadError: nothing has come (the name under which Kazoo knows this)."""
         if not self.readable():
             self.fill()
+            # A record of TLS that has nothing for us, or a part of one, may be all that has come.
+            while not self.readable() and self._socket.gettimeout() != 0:
+                self.fill()
         begin, self._position = self._position, min(self._position + buflen, len(self._data))
         if begin < self._position:
             return self._data[begin : self._position]
@@ -122,6 +125,12 @@ class BufferedSocket:
                 poll.register(self._socket, select.POLLOUT)
                 if not poll.poll(_milliseconds(self._timeout)):
                     raise TimeoutError("the server takes nothing any more") from None
+
+    #: Kazoo's `command` calls these.
+    sendall = send
+
+    def getpeername(self) -> Any:
+        return self._socket.getpeername()
 
     def fileno(self) -> int:
         return self._socket.fileno()

@@ -221,7 +221,8 @@ class Transaction:
 
         def settle(results: Any, error: BaseException | None) -> None:
             self._settle(results, error)
-            if not resolved and error is not None and isinstance(translate(error), ZKConnectionError):
+            # Also after an answer that could not be read.
+            if not resolved and error is not None and not isinstance(translate(error), ZKConflict):
                 for prefix in self._contenders:
                     self._client.orphans.add(prefix)
             if on_done is not None:
