@@ -12,8 +12,8 @@ whatever it is bound to. So each has one launcher, the one that named it last, a
   It is its own `GRACE_SECONDS` later: until then a call of the other one may be under way.
 * Of a pool that keeps none no launcher uses any again, and each launcher deletes them.
 
-When the turn of a call has come, what is known must not be older than `LOOK_SECONDS`. So two launchers are never at the
-same one, unless one of them stops for that long between its look and its call.
+When the turn of a call has come, what is known must not be older than `LOOK_SECONDS`; else IBM is asked again. So two
+launchers are never at the same one, unless one of them stops for that long between its look and its call.
 """
 
 from __future__ import annotations
@@ -157,7 +157,13 @@ class IbmFloatingIps:
             permit()
             with self._lock:
                 known, age = self._known.get(chosen.id), self._clock() - self._listed_at
-            if known is None or not known.free or known.name != chosen.name or age > LOOK_SECONDS:
+            if known is not None and age > LOOK_SECONDS:
+                # The list of a large account takes longer.
+                try:
+                    known = self._client.floating_ip(chosen.id)
+                except CloudNotFound:
+                    known = None
+            if known is None or not known.free or known.name != chosen.name:
                 raise _Overtaken
 
         try:
