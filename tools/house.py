@@ -19,7 +19,7 @@ from typing import Final
 TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
-    "product code lines": 60_900,
+    "product code lines": 61_000,
     "product files": 320,
     "product files below 60 code lines": 25,
     "product files with one importer": 47,
