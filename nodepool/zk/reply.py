@@ -66,6 +66,11 @@ class Reply:
     def answered(self) -> bool:
         return self._answered
 
+    @property
+    def error(self) -> BaseException | None:
+        """What came instead of an answer."""
+        return self._error
+
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until there is an answer, at most ``timeout`` seconds; returns whether there is one."""
         if not self._done.acquire(timeout=-1 if timeout is None else timeout):

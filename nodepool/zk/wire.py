@@ -424,12 +424,16 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         pending = self.client._pending
         answering = pending[0][1] if pending else None
         try:
-            return super()._read_response(header, *arguments)
+            closed = super()._read_response(header, *arguments)
         except _MISTAKES:
             if answering is not None:
                 # Kazoo has forgotten who waits for it.
                 answering.set_exception(ConnectionLoss())
             raise
+        if isinstance(answering, Reply) and isinstance(answering.error, _MISTAKES):
+            # Kazoo has given it to the caller only. What was to be read is read anew with the next connection.
+            raise ConnectionDropped(f"an answer that makes no sense: {answering.error}")
+        return closed
 
     def _read_watch_event(self, buffer: bytes, offset: int) -> None:
         watch, _ = Watch.deserialize(buffer, offset)

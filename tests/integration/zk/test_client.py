@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.protocol.serialization import GetChildren
 
 from nodepool.cmd import tls
 from nodepool.config.zookeeper import ZooKeeperServer as Server
@@ -21,6 +22,7 @@ from nodepool.zk import locks
 from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connect_failure import TlsFiles
+from nodepool.zk.reply import Reply
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
@@ -295,6 +297,26 @@ def test_connection_thread_that_ends(
     wait_for("the cache knows the node", lambda: cache.nodes.get(node_id) is not None)
     client.look_after()
     assert client.session_epoch == lock.epoch + 1
+
+
+def test_answer_that_makes_no_sense(client: ZooKeeperClient, cache: NodepoolCache, znodes: PoolZnodes) -> None:
+    """The caller gets the error; in the same session there is a new connection, with which the caches are read anew."""
+    lost: list[str] = []
+
+    class Odd(GetChildren):  # type: ignore[misc]
+        @classmethod
+        def deserialize(cls, data: bytes, offset: int) -> Any:
+            raise ValueError("nonsense")
+
+    client.add_session_listener(lost.append)
+    reply = Reply()
+    client.kazoo.call(Odd("/", None), reply)
+    with pytest.raises(ValueError, match="nonsense"):
+        reply.get(30)
+    wait_for("the connection is another one", lambda: {"suspended", "connected"} <= {*lost})
+    node_id = znodes.add_node("ready", type=["small"])
+    wait_for("the cache knows the node", lambda: cache.nodes.get(node_id) is not None)
+    assert client.session_epoch == 0
 
 
 def test_other_hosts(shaky: ZooKeeperClient, proxy: TcpProxy, zookeeper: ZooKeeperServer, chroot: str) -> None:
