@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import itertools
 import logging
 import os
 import socket
@@ -185,27 +184,25 @@ async def _connect(scan: _Scan) -> socket.socket:
     """
     loop, host, reason = asyncio.get_running_loop(), scan.host, "no time left"
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        async with asyncio.timeout(scan.deadline - monotonic()):
-            for failures in itertools.count(1):
-                try:
-                    # Descriptors may be short for a moment: that is an attempt like others.
-                    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-                    with OnError(lambda _, sock=sock: sock.close()):  # type: ignore[misc]
-                        async with asyncio.timeout(ATTEMPT_SECONDS):
-                            await loop.sock_connect(sock, (host, scan.port))
-                    return sock
-                except TimeoutError:
-                    reason = "no answer"
-                except (OSError, OverflowError) as error:
-                    errno = getattr(error, "errno", None)
-                    reason = os.strerror(errno) if errno and errno > 0 else str(error)
-                await asyncio.sleep(RETRY.pause(failures))
-    except TimeoutError:
-        where = f"[{host}]:{scan.port}" if ":" in host else f"{host}:{scan.port}"
-        scan.left = 0.0
-        raise ScanFailed(f"cannot connect to {where}: {reason} (gave up after {scan.timeout:g} s)") from None
-    raise AssertionError("it counts without an end")
+    failures = 0
+    while (left := scan.deadline - monotonic()) > 0:
+        try:
+            # Descriptors may be short for a moment: that is an attempt like others.
+            sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            with OnError(lambda _, sock=sock: sock.close()):  # type: ignore[misc]
+                async with asyncio.timeout(min(left, ATTEMPT_SECONDS)):
+                    await loop.sock_connect(sock, (host, scan.port))
+            return sock
+        except TimeoutError:
+            reason = "no answer"
+        except (OSError, OverflowError) as error:
+            errno = getattr(error, "errno", None)
+            reason = os.strerror(errno) if errno and errno > 0 else str(error)
+        failures += 1
+        await asyncio.sleep(max(0.0, min(RETRY.pause(failures), scan.deadline - monotonic())))
+    where = f"[{host}]:{scan.port}" if ":" in host else f"{host}:{scan.port}"
+    scan.left = 0.0
+    raise ScanFailed(f"cannot connect to {where}: {reason} (gave up after {scan.timeout:g} s)")
 
 
 def _is_address(host: str) -> bool:

@@ -132,8 +132,9 @@ def test_cloud_answers_again(deletion: Deletion) -> None:
     assert deletion.run() == CHECK_SECONDS, "it looks again soon enough to see the end of it"
     deletion.cloud.set(down=False)
     deletion.patch.setattr(FakeProvider, "pausedReason", lambda _: None)
-    deletion.run(CHECK_SECONDS)
-    assert len(deletion.begun) == 2
+    back = deletion.clock()
+    deletion.until("it has begun again", lambda: len(deletion.begun) == 2)
+    assert deletion.clock() - back < 5000, "before the time of the next attempt"
     deletion.gone(node_id)
 
 
