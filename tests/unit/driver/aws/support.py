@@ -29,7 +29,7 @@ from nodepool.driver.statemachine.instance import for_node
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 
 PROVIDER = "north"
 BUILD = "b" * 32
@@ -89,7 +89,7 @@ def error(code: str, message: str = "it says", status: int = 400) -> ClientError
 
 def rows(name: str) -> Any:
     """A table of ``tables.yaml``; see there for errors. Tags are a mapping, and ``<build>`` is `BUILD`."""
-    return [read(row) for row in table("aws", name)]
+    return [read(row) for row in driver_table("aws", name)]
 
 
 def read(cell: Any) -> Any:

@@ -11,10 +11,10 @@ import pytest
 
 from nodepool.config.objects import Config, DiskImage
 from tests.support.provider_sections import problems_of_section
+from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import load, rows, section
-from tests.unit.driver.azure.tables import table
 
-EVERYTHING: dict[str, Any] = table("aws", "everything")
+EVERYTHING: dict[str, Any] = driver_table("aws", "everything")
 LEAST = {"name": "north", "driver": "aws", "region-name": "r", "pools": [{"name": "main"}]}
 
 
@@ -26,7 +26,7 @@ def test_every_key(data: dict[str, Any], expected: str) -> None:
         image = whole.diskimages[name] = DiskImage(name)
         image.username, image.python_path = "builder", "/top"
     config = load(copy.deepcopy(data), whole)
-    for path, values in table("aws", expected).items():
+    for path, values in driver_table("aws", expected).items():
         found: Any = config
         for step in filter(None, path.split(".")):
             found = found[step] if isinstance(found, dict) else getattr(found, step)

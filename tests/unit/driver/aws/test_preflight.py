@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from nodepool.driver.framework.checks import CheckResult
+from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import LIMITS, ImageRig, Rig, error, quotas, rows, section
-from tests.unit.driver.azure.tables import table
 
 #: All that the section names.
-THERE: dict[str, Any] = table("aws", "there")
+THERE: dict[str, Any] = driver_table("aws", "there")
 POLICY = "allow it in the IAM policy of the credentials"
 
 

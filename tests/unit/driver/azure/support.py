@@ -18,7 +18,7 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer, PlainHttp
 from nodepool.driver.statemachine import instance
 from simulators.azure import AzureSettings, AzureSimulator
 from tests.support.provider_sections import load_section, section_with
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
@@ -27,7 +27,7 @@ Here: TypeAlias = SimulatedAdapter[AzureSimulator, AzureAdapter]
 #: Status, and a value that becomes JSON, unless it is the content itself; headers.
 Recording: TypeAlias = Sequence[Any]
 
-_SECTION: dict[str, Any] = table("azure", "section")
+_SECTION: dict[str, Any] = driver_table("azure", "section")
 
 
 def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:

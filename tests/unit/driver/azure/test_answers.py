@@ -38,8 +38,8 @@ from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.exceptions import ImageCreateException
 from nodepool.model.quota import QuotaInformation
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import driver_table
 from tests.unit.driver.azure.support import METADATA, Recording, arm, has, load, section
-from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import LOG
 
 
@@ -53,7 +53,7 @@ MISSING: Recording = (404, error("ResourceNotFound"))
 # -- lists and records --
 
 
-@pytest.mark.parametrize(("entries", "more"), table("azure", "pages"))
+@pytest.mark.parametrize(("entries", "more"), driver_table("azure", "pages"))
 def test_pages(entries: list[str], more: dict[str, Any]) -> None:
     """CM-4: lists come in pages."""
     client, http = arm((200, {"value": [{"name": one} for one in entries], **more}), (200, {"value": [{"name": "z"}]}))
@@ -62,7 +62,7 @@ def test_pages(entries: list[str], more: dict[str, Any]) -> None:
     assert http.asked[1:] == ([f"GET {link}"] if link else [])
 
 
-@pytest.mark.parametrize(("kind", "data", "expected"), table("azure", "records"))
+@pytest.mark.parametrize(("kind", "data", "expected"), driver_table("azure", "records"))
 def test_records(kind: str, data: Any, expected: dict[str, Any]) -> None:
     """AZ-7: null and absent are the same; names, ids and the names of tags ignore case."""
     # SDK azure-core, ContentDecodePolicy: texts may begin with a byte order mark
@@ -75,7 +75,7 @@ def test_records(kind: str, data: Any, expected: dict[str, Any]) -> None:
 # restrictions: a zone that is closed for the subscription is in locationInfo all the same.
 def test_sizes_and_quota() -> None:
     """AZ-9: numbers are texts in the one, and numbers in the other."""
-    client, _ = arm((200, {"value": table("azure", "sizes")}))
+    client, _ = arm((200, {"value": driver_table("azure", "sizes")}))
     assert client.sizes() == {
         "standard_d4s_v5": VmSize("Standard_D4s_v5", "standardDSv5Family", 4, 3584, ("1", "3"), ""),
         "y": VmSize("Y", "", 0, 0, (), "NotAvailableForSubscription"),
@@ -89,7 +89,7 @@ def test_sizes_and_quota() -> None:
     assert "/locations/northeurope/usages" in http.asked[0]
 
 
-@pytest.mark.parametrize(("configurations", "public", "found"), table("azure", "addresses"))
+@pytest.mark.parametrize(("configurations", "public", "found"), driver_table("azure", "addresses"))
 def test_addresses(configurations: list[Any], public: dict[str, str | None], found: tuple[Any, ...] | None) -> None:
     """AZ-7: each configuration has a private address, and each public address is there."""
     entries = [
@@ -128,7 +128,7 @@ def test_why_a_vm_failed() -> None:
 # -- errors --
 
 
-@pytest.mark.parametrize(("code", "message", "status", "kind"), table("azure", "kinds"))
+@pytest.mark.parametrize(("code", "message", "status", "kind"), driver_table("azure", "kinds"))
 def test_kinds(code: str, message: str, status: int, kind: type[Exception]) -> None:
     """AZ-10 (not repeated), CM-5, CM-6: the words of Azure, and what has no mapping is counted as unknown."""
     found = meaning("here", [AzureError(code, message)], status)
@@ -150,7 +150,7 @@ def test_details_say_more() -> None:
     assert len(errors_in(endless)) == 5
 
 
-@pytest.mark.parametrize(("status", "data", "kind"), table("azure", "answers"))
+@pytest.mark.parametrize(("status", "data", "kind"), driver_table("azure", "answers"))
 def test_answers(status: int, data: Any, kind: type[Exception]) -> None:
     """CM-6, CM-7: what the next step is, and what proves that something is absent."""
     client, http = arm((status, data))
@@ -160,7 +160,9 @@ def test_answers(status: int, data: Any, kind: type[Exception]) -> None:
     assert not any("elsewhere" in url for url in http.asked), "no other host sees the token"
 
 
-@pytest.mark.parametrize(("status", "code", "message", "detail", "kind", "again"), table("azure", "refused_midway"))
+@pytest.mark.parametrize(
+    ("status", "code", "message", "detail", "kind", "again"), driver_table("azure", "refused_midway")
+)
 def test_refused_midway(status: int, code: str, message: str, detail: str, kind: type[Exception], again: bool) -> None:
     """AZ-11, CM-6: while something else is under way a deletion is repeated; a creation only if that has an end."""
     client, http = arm((status, error(code, message, details=[{"code": detail, "message": "m"}] if detail else [])))
@@ -179,7 +181,7 @@ def test_refused_midway(status: int, code: str, message: str, detail: str, kind:
     assert kind is not CloudBusy or sum(pause or 0.0 for pause in pauses) > 120.0
 
 
-@pytest.mark.parametrize(("headers", "seconds"), table("azure", "pause_before_throttling"))
+@pytest.mark.parametrize(("headers", "seconds"), driver_table("azure", "pause_before_throttling"))
 def test_pause_before_throttling(headers: dict[str, str], seconds: float | None) -> None:
     """CM-5: the class slows down before Azure refuses calls."""
     assert ArmApi().seconds_left_alone("write", HttpAnswer(200, headers, b"")) == seconds
@@ -191,7 +193,7 @@ OPERATION = "https://management.azure.com:443/subscriptions/s/providers/Microsof
 RESULT = f"{OPERATION}?monitor=true"
 
 
-@pytest.mark.parametrize(("headers", "answers", "seconds", "output", "words"), table("azure", "operation"))
+@pytest.mark.parametrize(("headers", "answers", "seconds", "output", "words"), driver_table("azure", "operation"))
 def test_operation(
     headers: Mapping[str, str], answers: list[Recording], seconds: float | None, output: Any, words: str
 ) -> None:
@@ -246,7 +248,7 @@ def test_operations_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- is a VM absent? --
 
 
-@pytest.mark.parametrize(("names", "answer", "absent", "kind", "asked"), table("azure", "proof_of_absence"))
+@pytest.mark.parametrize(("names", "answer", "absent", "kind", "asked"), driver_table("azure", "proof_of_absence"))
 def test_proof_of_absence(
     names: list[str], answer: Recording, absent: list[str] | None, kind: type[Exception], asked: str
 ) -> None:

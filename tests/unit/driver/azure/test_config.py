@@ -14,17 +14,17 @@ from nodepool.driver.azure.facts import VmPlace, places_of
 from nodepool.driver.azure.machines import disk_metadata, disk_name, vm_body, vm_tags
 from nodepool.driver.statemachine.instance import know_installation, node_id_of
 from tests.support.provider_sections import problems_of_section
+from tests.support.tables import driver_table
 from tests.unit.driver.azure.support import METADATA, PROVIDER, changed, has, label_of, load, parts, section
-from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import HOST, LOG
 
-EVERYTHING: dict[str, Any] = table("azure", "everything")
+EVERYTHING: dict[str, Any] = driver_table("azure", "everything")
 
 
 def test_every_key() -> None:
     """reference/configuration: all keys are read; what a pool does not say is the provider's."""
     found = parts(load(EVERYTHING))
-    for name, expected in table("azure", "loaded").items():
+    for name, expected in driver_table("azure", "loaded").items():
         has(found[name], **expected)
     assert (found["small"].diskimage, found["large"].cloud_image) == (found["fedora"], found["market"])
 
@@ -34,21 +34,21 @@ def test_images() -> None:
     images = load(EVERYTHING).cloud_images
     assert [name for name, image in images.items() if image.has_filter] == ["filter"]
     found = {name: image.reference() for name, image in images.items() if not image.has_filter}
-    assert found == table("azure", "references")
+    assert found == driver_table("azure", "references")
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """reference/configuration: those of Nodepool 11.0.0; AZ-1: the path may be in the environment."""
     monkeypatch.setenv("AZURE_AUTH_LOCATION", "/from/environment")
     config = load(section())
-    for name, expected in table("azure", "defaults").items():
+    for name, expected in driver_table("azure", "defaults").items():
         has(parts(config)[name], **expected)
     data = section(subnet_id="/subscriptions/s/subnets/x")
     del data["network"]
     has(load(data), subnet=None, subnet_id="/subscriptions/s/subnets/x")
 
 
-@pytest.mark.parametrize(("data", "problem"), table("azure", "checked"))
+@pytest.mark.parametrize(("data", "problem"), driver_table("azure", "checked"))
 def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
     """reference/configuration: each problem with file, line, and what is allowed."""
     problems = problems_of_section(tmp_path, changed(data))
@@ -60,7 +60,7 @@ def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> N
 SUBNET = "/subscriptions/s/subnet"
 
 
-@pytest.mark.parametrize(("changes", "place", "name", "expected"), table("azure", "bodies"))
+@pytest.mark.parametrize(("changes", "place", "name", "expected"), driver_table("azure", "bodies"))
 def test_bodies(changes: dict[str, Any], place: list[Any], name: str, expected: dict[str, Any]) -> None:
     """AZ-4, AZ-5, L-2: what makes a VM, with all that belongs to it."""
     label = label_of(load(changed(changes)))
@@ -91,7 +91,7 @@ def test_tags(caplog: pytest.LogCaptureFixture) -> None:
     assert "dynamic-tags: bad" in caplog.text
 
 
-@pytest.mark.parametrize(("label", "zones", "names"), table("azure", "places"))
+@pytest.mark.parametrize(("label", "zones", "names"), driver_table("azure", "places"))
 def test_places(label: dict[str, Any], zones: list[str], names: list[str]) -> None:
     """AZ-10 (not repeated): the first size in all zones, then the next one; regular VMs only in the end."""
     config = load(section(label, {"availability-zones": zones}))

@@ -16,9 +16,9 @@ from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.framework.uploads import UploadGivenUp, watched
 from nodepool.exceptions import ImageCreateException
 from simulators.azure import ArmErrorRule
+from tests.support.tables import driver_table
 from tests.support.vhd import fixed_footer
 from tests.unit.driver.azure.support import PROVIDER, Here, at_simulator, section
-from tests.unit.driver.azure.tables import table
 
 SIZE = 9 * MIB
 #: Two of three segments have something in them.
@@ -136,7 +136,7 @@ def test_upload_that_did_not_end(here: Here) -> None:
     assert left(here) == (0, 0)
 
 
-@pytest.mark.parametrize(("disk", "size", "at", "changed", "anew", "problem"), table("azure", "footers"))
+@pytest.mark.parametrize(("disk", "size", "at", "changed", "anew", "problem"), driver_table("azure", "footers"))
 def test_footer(disk: int, size: int, at: int, changed: str, anew: bool, problem: str | None) -> None:
     """AZ-12: a fixed VHD of whole MiB."""
     footer, value = fixed_footer(disk), bytes.fromhex(changed)

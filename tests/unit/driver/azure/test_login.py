@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from nodepool.driver.azure.login import AzureLogin, read_auth_file
 from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 
 ACCOUNT = {"subscriptionId": "sub", "tenantId": "tenant", "clientId": "client", "clientSecret": "swordfish"}
 PUBLIC = "https://login.microsoftonline.com/tenant/oauth2/v2.0/token"
@@ -52,7 +52,7 @@ def login(directory: Path, http: Any, **changes: Any) -> AzureLogin:
     return AzureLogin("north", write(directory, **changes), http)
 
 
-@pytest.mark.parametrize(("changes", "method", "url", "headers", "form"), table("azure", "ways"))
+@pytest.mark.parametrize(("changes", "method", "url", "headers", "form"), driver_table("azure", "ways"))
 def test_ways(
     tmp_path: Path, changes: dict[str, Any], method: str, url: str, headers: dict[str, str], form: dict[str, str]
 ) -> None:
@@ -80,7 +80,7 @@ def test_new_secret(tmp_path: Path) -> None:
     assert "new" not in repr(read_auth_file(write(tmp_path, clientSecret="new")))
 
 
-@pytest.mark.parametrize(("changes", "status", "content", "kind", "words"), table("azure", "logins_that_fail"))
+@pytest.mark.parametrize(("changes", "status", "content", "kind", "words"), driver_table("azure", "logins_that_fail"))
 def test_logins_that_fail(
     tmp_path: Path, changes: dict[str, Any], status: int, content: str, kind: type[CloudAway], words: str
 ) -> None:
@@ -115,7 +115,7 @@ def test_certificate(tmp_path: Path) -> None:
     assert claims["jti"]
 
 
-@pytest.mark.parametrize(("content", "problem"), table("azure", "bad_file"))
+@pytest.mark.parametrize(("content", "problem"), driver_table("azure", "bad_file"))
 def test_bad_file(tmp_path: Path, content: dict[str, Any] | str | None, problem: str) -> None:
     """AZ-1: the error names the file and what is missing, and nothing is sent."""
     path, http = tmp_path / "auth.json", Http()

@@ -21,9 +21,9 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.exceptions import LaunchStatusException
 from simulators.azure import ArmErrorRule, SizeCapacity, VmBootRule
+from tests.support.tables import driver_table
 from tests.support.vhd import fixed_footer
 from tests.unit.driver.azure.support import Here, at_simulator, changed, label_of, section
-from tests.unit.driver.azure.tables import table
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
 
 # -- launches --
@@ -159,7 +159,7 @@ def test_check(here: Here) -> None:
     assert found == {"resource group nodepool": "ok", "network": "ok", LABEL: "ok", "quota": "warning"}
 
 
-@pytest.mark.parametrize(("data", "settings", "subject", "words"), table("azure", "check_finds"))
+@pytest.mark.parametrize(("data", "settings", "subject", "words"), driver_table("azure", "check_finds"))
 def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str) -> None:
     """reference/commands: what is missing, and what to do."""
     with at_simulator(tmp_path, changed(data)) as here:
@@ -198,7 +198,7 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
         here.adapter.deleteImage(here.adapter.uploadImage(here.adapter.config.diskimages["fedora"], "f-1", str(file)))
         calls = dict(here.simulator.state()["calls"])
         assert here.contents() == {}
-    rights = table("azure", "rights")
+    rights = driver_table("azure", "rights")
     needed = [*rights["demanded"], *(right for call in calls for right in rights["calls"][call])]
     assert set(re.findall(r'^        "(Microsoft\.[\w/]+)"', PAGE, re.MULTILINE)) == set(needed)
 

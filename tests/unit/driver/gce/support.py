@@ -20,7 +20,7 @@ from nodepool.driver.statemachine import instance
 from simulators.gce import GceSettings, GceSimulator
 from simulators.gce.cloud import BUCKET
 from tests.support.provider_sections import load_section, section_with
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
@@ -29,7 +29,7 @@ METADATA = instance.for_node(NODE, "main", PROVIDER)
 ZONES = ["us-central1-a", "us-central1-b"]
 Here: TypeAlias = SimulatedAdapter[GceSimulator, GceAdapter]
 
-_SECTION: dict[str, Any] = table("gce", "section")
+_SECTION: dict[str, Any] = driver_table("gce", "section")
 
 
 def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
 from nodepool.driver.gce.images import GceImageCalls
 from nodepool.driver.gce.types import COMING, ENDING, RUNNING, GceImage, GceQuota, LabelReader
 from nodepool.plan.retries import Backoff
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, has, recorded
 
 HEAD = "Provider north: creating an instance failed"
 
 
-@pytest.mark.parametrize(("given", "expected", "words"), table("gce", "kinds"))
+@pytest.mark.parametrize(("given", "expected", "words"), driver_table("gce", "kinds"))
 def test_kinds(given: dict[str, Any], expected: type[Exception], words: str) -> None:
     """CM-5, CM-6, GC-5 (not repeated): what the launcher does next; what Google put off was surely not done.
 
@@ -46,13 +46,13 @@ def test_kinds(given: dict[str, Any], expected: type[Exception], words: str) -> 
     assert operation_failure(HEAD, {"status": "DONE"}) is None
 
 
-@pytest.mark.parametrize("data", table("gce", "no_errors_of_google"))
+@pytest.mark.parametrize("data", driver_table("gce", "no_errors_of_google"))
 def test_no_errors_of_google(data: Any) -> None:
     """Nothing in them is believed."""
     assert [error.message for error in errors_in(data)] in ([], [""])
 
 
-@pytest.mark.parametrize(("status", "body", "kind", "words"), table("gce", "answers_to_a_deletion"))
+@pytest.mark.parametrize(("status", "body", "kind", "words"), driver_table("gce", "answers_to_a_deletion"))
 def test_answers_to_a_deletion(status: int, body: Any, kind: type[Exception], words: str) -> None:
     """CM-7: a page is no proof that an instance is absent."""
     client, _ = recorded((status, body), (status, body))
@@ -90,7 +90,7 @@ ROOT = "https://www.googleapis.com/compute/v1/projects/p"
 INSTANCE: dict[str, Any] = {"name": "np1", "zone": f"{ROOT}/zones/us-central1-a", "status": "RUNNING"}
 
 
-@pytest.mark.parametrize(("zones", "pages", "names", "silent"), table("gce", "lists"))
+@pytest.mark.parametrize(("zones", "pages", "names", "silent"), driver_table("gce", "lists"))
 def test_lists(zones: int, pages: list[Any], names: list[str], silent: list[str]) -> None:
     """A zone that does not answer has not lost its instances."""
     client, left = recorded(*[(200, page) for page in pages], zone=ZONES[:zones])
@@ -141,7 +141,7 @@ def test_operation_that_is_not_there_yet(deletion: bool, looks: int, monkeypatch
             act()
 
 
-@pytest.mark.parametrize(("endpoint", "source"), table("gce", "source_of_an_image"))
+@pytest.mark.parametrize(("endpoint", "source"), driver_table("gce", "source_of_an_image"))
 def test_source_of_an_image(endpoint: str, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute Engine reads the object where it was uploaded to."""
     client, _ = recorded((200, {"name": "operation-1", "status": "DONE"}))

@@ -19,16 +19,16 @@ from nodepool.driver.gce.types import LabelReader, MachineType, image_name, labe
 from nodepool.driver.statemachine import CreationKey
 from nodepool.driver.statemachine.instance import for_node
 from tests.support.provider_sections import problems_of_section
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.gce.support import METADATA, ZONES, changed, has, label_of, load, parts, section
 
-EVERYTHING: dict[str, Any] = table("gce", "everything")
+EVERYTHING: dict[str, Any] = driver_table("gce", "everything")
 
 
 def test_every_key() -> None:
     """GC-4, reference/configuration: all keys are read; what a pool does not say is the provider's."""
     found = parts(load(EVERYTHING))
-    for name, expected in table("gce", "loaded").items():
+    for name, expected in driver_table("gce", "loaded").items():
         has(found[name], **expected)
     assert (found["small"].diskimage, found["large"].cloud_image) == (found["fedora"], found["debian"])
 
@@ -36,11 +36,11 @@ def test_every_key() -> None:
 def test_defaults() -> None:
     """reference/configuration: those of Nodepool 11.0.0."""
     config = load({name: value for name, value in section().items() if name != "rate"})
-    for name, expected in table("gce", "defaults").items():
+    for name, expected in driver_table("gce", "defaults").items():
         has(parts(config)[name], **expected)
 
 
-@pytest.mark.parametrize(("data", "problem"), table("gce", "checked"))
+@pytest.mark.parametrize(("data", "problem"), driver_table("gce", "checked"))
 def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
     """reference/configuration: each problem with file, line, and what is allowed."""
     problems = problems_of_section(tmp_path, changed(data))
@@ -52,7 +52,7 @@ def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> N
 IMAGE = "projects/debian-cloud/global/images/debian-12"
 
 
-@pytest.mark.parametrize(("changes", "expected"), table("gce", "bodies"))
+@pytest.mark.parametrize(("changes", "expected"), driver_table("gce", "bodies"))
 def test_bodies(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """GC-2, GC-3, CM-1: what makes an instance. Google's own model of it knows all fields."""
     label = label_of(load(changed(changes)))
@@ -124,7 +124,7 @@ def test_request_id() -> None:
     assert request_id(key, "a") == request_id(CreationKey("north", "0000000042", 1), "a")
 
 
-@pytest.mark.parametrize(("name", "expected"), table("gce", "quota_of_cores"))
+@pytest.mark.parametrize(("name", "expected"), driver_table("gce", "quota_of_cores"))
 def test_quota_of_cores(name: str, expected: set[str]) -> None:
     """GC-7: a series without a quota of its own counts against that of all regions only."""
     known = {"CPUS", "N2_CPUS", "CPUS_ALL_REGIONS"}

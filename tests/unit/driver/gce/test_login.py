@@ -17,7 +17,7 @@ from nodepool.driver.framework.cloud_errors import CloudAway, LoginRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.gce.client import GoogleLogin
 from tests.support.manual_clock import ManualClock
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 
 
 class Http:
@@ -150,7 +150,7 @@ def test_metadata_server_is_away(on_a_machine: Http) -> None:
         bearer(on_a_machine.login(None))
 
 
-@pytest.mark.parametrize(("content", "words"), table("gce", "files_that_are_refused"))
+@pytest.mark.parametrize(("content", "words"), driver_table("gce", "files_that_are_refused"))
 def test_files_that_are_refused(tmp_path: Path, http: Http, content: Any, words: str) -> None:
     """GC-1: none runs a program."""
     with pytest.raises(LoginRefused, match=words):

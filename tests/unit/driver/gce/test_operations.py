@@ -21,7 +21,7 @@ from nodepool.driver.gce.instances import (
 )
 from nodepool.driver.gce.types import GceRecord, Operation
 from tests.support.manual_clock import ManualClock
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 
 STOCKOUT: dict[str, Any] = {"error": {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "none left"}]}}
 NO_ANSWER = CloudAway("no answer")
@@ -139,7 +139,9 @@ def test_zone_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
 # -- deletions --
 
 
-@pytest.mark.parametrize(("itself", "listed", "ids", "absent", "zones", "read"), table("gce", "proof_of_absence"))
+@pytest.mark.parametrize(
+    ("itself", "listed", "ids", "absent", "zones", "read"), driver_table("gce", "proof_of_absence")
+)
 def test_proof_of_absence(
     itself: bool, listed: dict[str, Any], ids: list[str], absent: list[str], zones: list[str], read: int
 ) -> None:

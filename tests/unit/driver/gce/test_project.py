@@ -24,7 +24,7 @@ from nodepool.driver.statemachine.instance import node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from nodepool.plan.retries import Backoff
 from simulators.gce import GceBootRule, GceErrorRule, ZoneCapacity
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, changed, label_of, section
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
 
@@ -219,7 +219,7 @@ def check(here: Here) -> dict[str, str]:
     return {result.subject: f"{result.status}: {result.text}; {result.remedy}" for result in here.adapter.preflight()}
 
 
-@pytest.mark.parametrize(("data", "settings", "subject", "words"), table("gce", "check_finds"))
+@pytest.mark.parametrize(("data", "settings", "subject", "words"), driver_table("gce", "check_finds"))
 def test_check_finds(tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], subject: str, words: str) -> None:
     """reference/commands: what is missing, and what to do."""
     with at_simulator(tmp_path, changed(data), **settings) as here:

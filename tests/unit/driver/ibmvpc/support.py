@@ -26,7 +26,7 @@ from simulators.ibmvpc import (
 )
 from tests.support.manual_clock import ManualClock
 from tests.support.provider_sections import load_section, section_with
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "south"
@@ -34,7 +34,7 @@ GROUP = f"np_{PROVIDER}_main"
 METADATA = instance.for_node(NODE, "main", PROVIDER)
 Here: TypeAlias = SimulatedAdapter[IbmVpcSimulator, IbmAdapter]
 
-_SECTION: dict[str, Any] = table("ibmvpc", "section")
+_SECTION: dict[str, Any] = driver_table("ibmvpc", "section")
 
 
 def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:

@@ -22,13 +22,13 @@ from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmInstance, IbmMachines
 from nodepool.driver.ibmvpc.types import IbmProfile, IbmRecord
 from nodepool.plan.retries import Backoff
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, has, load, section
 from tests.unit.driver.simulated_adapter import HOST
 
 BASE = "https://us-south.iaas.cloud.ibm.com/v1"
 COMMON = {"version": VERSION, "generation": 2}
-INSTANCE: dict[str, Any] = table("ibmvpc", "instance")
+INSTANCE: dict[str, Any] = driver_table("ibmvpc", "instance")
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_rates() -> None:
 # -- answers --
 
 
-@pytest.mark.parametrize(("method", "given", "what", "answers", "expected"), table("ibmvpc", "answers"))
+@pytest.mark.parametrize(("method", "given", "what", "answers", "expected"), driver_table("ibmvpc", "answers"))
 def test_answers(
     client: IbmVpc, http: Http, method: str, given: list[Any], what: str | None, answers: list[Any], expected: Any
 ) -> None:
@@ -174,7 +174,7 @@ def test_odd_answer_of_a_creation(client: IbmVpc, http: Http) -> None:
     assert caught.value.maybe_done
 
 
-@pytest.mark.parametrize(("status", "body", "kind", "words"), table("ibmvpc", "errors"))
+@pytest.mark.parametrize(("status", "body", "kind", "words"), driver_table("ibmvpc", "errors"))
 def test_errors(client: IbmVpc, http: Http, status: int, body: Any, kind: type[Exception], words: str) -> None:
     """CM-7: a page is no proof that something is absent, and no reason to correct anything."""
     for _ in range(2):
@@ -184,7 +184,7 @@ def test_errors(client: IbmVpc, http: Http, status: int, body: Any, kind: type[E
     assert (type(caught.value), words in str(caught.value)) == (kind, True)
 
 
-@pytest.mark.parametrize(("code", "status", "kind", "passes", "words"), table("ibmvpc", "kinds"))
+@pytest.mark.parametrize(("code", "status", "kind", "passes", "words"), driver_table("ibmvpc", "kinds"))
 def test_kinds(code: str, status: int, kind: type[Exception], passes: bool, words: str) -> None:
     """CM-5, CM-6, IV-3: what the launcher does next, in the words of IBM. 409 is not always for now only."""
     error: Any = meaning("here", [IbmError(code, "it says so")], status)
@@ -194,7 +194,7 @@ def test_kinds(code: str, status: int, kind: type[Exception], passes: bool, word
     assert error.maybe_done is (status != 429) if kind is CloudAway else error.code == code
 
 
-@pytest.mark.parametrize(("data", "found"), table("ibmvpc", "errors_in"))
+@pytest.mark.parametrize(("data", "found"), driver_table("ibmvpc", "errors_in"))
 def test_errors_in(data: Any, found: list[tuple[str, str]]) -> None:
     """CM-6: of any shape."""
     assert errors_in(data) == [IbmError(*one) for one in found]
@@ -227,7 +227,7 @@ def test_records() -> None:
     assert IbmInstance(found, "us-south").interface_ip == "10.0.0.5"
 
 
-@pytest.mark.parametrize(("form", "number"), table("ibmvpc", "numbers_of_profiles"))
+@pytest.mark.parametrize(("form", "number"), driver_table("ibmvpc", "numbers_of_profiles"))
 def test_numbers_of_profiles(form: dict[str, Any], number: int) -> None:
     """IV-7: cores and memory."""
     has(IbmProfile({"name": "p", "vcpu_count": form, "memory": form}), name="p", cores=number, ram_gib=number)

@@ -26,17 +26,17 @@ from nodepool.driver.ibmvpc.types import (
 )
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY, for_node, foreign, know_installation, look_for
 from tests.support.provider_sections import problems_of_section
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.ibmvpc.support import METADATA, changed, has, label_of, load, parts, section
 from tests.unit.driver.simulated_adapter import HOST
 
-EVERYTHING: dict[str, Any] = table("ibmvpc", "everything")
+EVERYTHING: dict[str, Any] = driver_table("ibmvpc", "everything")
 
 
 def test_every_key() -> None:
     """reference/configuration: all keys are read; what a pool does not say is the provider's; one value or several."""
     found = parts(load(EVERYTHING))
-    for name, expected in table("ibmvpc", "loaded").items():
+    for name, expected in driver_table("ibmvpc", "loaded").items():
         has(found[name], **expected)
     assert (found["small"].diskimage, found["large"].cloud_image) == (found["fedora"], found["id"])
 
@@ -44,7 +44,7 @@ def test_every_key() -> None:
 def test_defaults() -> None:
     """reference/configuration: those of Nodepool 11.0.0, but for ``rate``: IBM's answers set the pace."""
     config = load({name: value for name, value in section().items() if name != "rate"})
-    for name, expected in table("ibmvpc", "defaults").items():
+    for name, expected in driver_table("ibmvpc", "defaults").items():
         has(parts(config)[name], **expected)
 
 
@@ -56,7 +56,7 @@ def test_equal_when_loaded_twice() -> None:
     assert load(EVERYTHING) != load(changed)
 
 
-@pytest.mark.parametrize(("data", "problem"), table("ibmvpc", "checked"))
+@pytest.mark.parametrize(("data", "problem"), driver_table("ibmvpc", "checked"))
 def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
     """reference/configuration: each problem with file, line, and what is allowed."""
     problems = problems_of_section(tmp_path, changed(data))
@@ -66,7 +66,7 @@ def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> N
 # -- what is sent --
 
 
-@pytest.mark.parametrize(("label", "spot", "expected"), table("ibmvpc", "bodies"))
+@pytest.mark.parametrize(("label", "spot", "expected"), driver_table("ibmvpc", "bodies"))
 def test_bodies(label: dict[str, Any], spot: bool, expected: dict[str, Any]) -> None:
     """IV-5: all that makes an instance. It is what IBM's SDK takes for one."""
     names = {"ci": "vpc-id", "zuul": "key-1"}
@@ -100,7 +100,7 @@ def test_places() -> None:
 # -- names --
 
 
-@pytest.mark.parametrize(("name", "group", "found"), table("ibmvpc", "whose_an_instance_is"))
+@pytest.mark.parametrize(("name", "group", "found"), driver_table("ibmvpc", "whose_an_instance_is"))
 def test_whose_an_instance_is(name: str, group: str, found: tuple[str, str, str] | None) -> None:
     """IV-2, IV-3: node by its name, provider and pool by its group; later orders have numbers of their own."""
     assert node_metadata(name, group) == ({} if found is None else for_node(*found))

@@ -15,8 +15,8 @@ from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, 
 from nodepool.driver.ibmvpc.images import CosUpload
 from nodepool.driver.statemachine.instance import upload_of
 from simulators.ibmvpc import VpcErrorRule
+from tests.support.tables import driver_table
 from tests.support.wait import wait_for
-from tests.unit.driver.azure.tables import table
 from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, goes_wrong, in_region
 from tests.unit.driver.simulated_adapter import HOST
 
@@ -108,7 +108,7 @@ def test_lost_answers(here: Here, file: Path, operation: str, kind: str) -> None
     assert {**left(here), "uploads": 0} == {"images": 1, "uploads": 0}
 
 
-@pytest.mark.parametrize(("settings", "sha256", "kind", "words"), table("ibmvpc", "uploads_that_fail"))
+@pytest.mark.parametrize(("settings", "sha256", "kind", "words"), driver_table("ibmvpc", "uploads_that_fail"))
 def test_upload_that_fails(
     here: Here, file: Path, settings: dict[str, Any], sha256: str | None, kind: type[Exception], words: str
 ) -> None:

@@ -18,7 +18,7 @@ from ibm_cloud_sdk_core.utils import read_external_sources
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
 from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, account_of, authenticator_of, read_credentials
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.ibmvpc.support import Http
 
 FILES = ("home", "here", "else")
@@ -53,7 +53,7 @@ def as_the_sdk() -> None:
         assert first == second
 
 
-VCAP: dict[str, Any] = table("ibmvpc", "vcap")
+VCAP: dict[str, Any] = driver_table("ibmvpc", "vcap")
 
 
 @pytest.mark.parametrize("kinds", VCAP.values(), ids=VCAP)
@@ -83,7 +83,7 @@ def test_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: tuple[str
             as_the_sdk()
 
 
-@pytest.mark.parametrize("variables", table("ibmvpc", "kind_of_login"))
+@pytest.mark.parametrize("variables", driver_table("ibmvpc", "kind_of_login"))
 def test_kind_of_login(monkeypatch: pytest.MonkeyPatch, variables: str) -> None:
     """IV-1: the same variables, the same way to log in."""
     for variable in variables.split():
@@ -129,7 +129,7 @@ def login(directory: Path, http: Http, *lines: str) -> IbmLogin:
     return IbmLogin("south", write(directory, *lines), http, http.clock)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("lines", "sent"), table("ibmvpc", "ways"))
+@pytest.mark.parametrize(("lines", "sent"), driver_table("ibmvpc", "ways"))
 def test_ways(tmp_path: Path, lines: str, sent: list[tuple[str, str, dict[str, str], Any]]) -> None:
     """IV-1: what each kind asks for; the last token counts."""
     Path("token").write_text("a.b.c", encoding="utf-8")
@@ -157,7 +157,7 @@ def test_token_of_another_program(tmp_path: Path) -> None:
     assert (made.account_id(), http.sent) == ("two", [])
 
 
-@pytest.mark.parametrize(("lines", "status", "data", "kind", "words"), table("ibmvpc", "refused"))
+@pytest.mark.parametrize(("lines", "status", "data", "kind", "words"), driver_table("ibmvpc", "refused"))
 def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind: type[Exception], words: str) -> None:
     """IV-1: with the words of IBM, without the key."""
     http = Http()
@@ -173,7 +173,7 @@ def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind
     assert len(http.sent) == (status is not None)
 
 
-@pytest.mark.parametrize(("file", "vcap", "words"), table("ibmvpc", "no_credentials"))
+@pytest.mark.parametrize(("file", "vcap", "words"), driver_table("ibmvpc", "no_credentials"))
 def test_no_credentials(file: str | None, vcap: str | None, words: str) -> None:
     """IV-1: the SDK fails with an error of JSON or of Python; here it says what to do."""
     with pytest.raises(LoginRefused, match=words):

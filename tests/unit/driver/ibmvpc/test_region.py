@@ -20,8 +20,8 @@ from nodepool.driver.statemachine.instance import know_installation, node_id_of,
 from nodepool.exceptions import RuntimeConfigurationException
 from simulators.ibmvpc import VpcErrorRule
 from tests.support.manual_clock import ManualClock
+from tests.support.tables import driver_table
 from tests.support.wait import wait_for
-from tests.unit.driver.azure.tables import table
 from tests.unit.driver.ibmvpc.support import (
     GROUP,
     PROVIDER,
@@ -48,7 +48,7 @@ class Region:
         self.asked: list[str] = []
         self.known_groups = Fact(lambda: self.ids("groups"), self.clock)
         self.of: dict[str, Any] = {"vpcs": {"ci": "vpc-1"}, "keys": {"zuul": "key-1"}, "groups": {"Default": "g0"}}
-        self.of |= {"images": [{"name": "ibm-debian-12"}], "subnets": table("ibmvpc", "subnets_of_a_region")}
+        self.of |= {"images": [{"name": "ibm-debian-12"}], "subnets": driver_table("ibmvpc", "subnets_of_a_region")}
         self.refusal: Exception | None = None
         self.made_by_others = False
         self.when_made: Callable[[], None] = lambda: None
@@ -135,7 +135,7 @@ def test_what_is_missing() -> None:
         region.facts.profile("x")
 
 
-@pytest.mark.parametrize(("zones", "subnets", "found"), table("ibmvpc", "subnets"))
+@pytest.mark.parametrize(("zones", "subnets", "found"), driver_table("ibmvpc", "subnets"))
 def test_subnets(zones: list[str], subnets: list[str], found: list[str] | str) -> None:
     """IV-2: names are those of the VPC; each zone needs a subnet."""
     region = Region(zone=zones, subnet=subnets)
@@ -146,7 +146,7 @@ def test_subnets(zones: list[str], subnets: list[str], found: list[str] | str) -
         assert [subnet.id for subnet in region.facts.subnets(region.label.pool)] == found
 
 
-@pytest.mark.parametrize(("keys", "images", "found", "asked"), table("ibmvpc", "images"))
+@pytest.mark.parametrize(("keys", "images", "found", "asked"), driver_table("ibmvpc", "images"))
 def test_images(keys: dict[str, Any], images: list[dict[str, Any]], found: Any, asked: list[str] | None) -> None:
     """IV-8: which image a launch takes."""
     region = Region(cloud_images=[{"name": "debian", "username": "root", **keys}])
@@ -161,7 +161,7 @@ def test_images(keys: dict[str, Any], images: list[dict[str, Any]], found: Any, 
 # -- launches --
 
 
-@pytest.mark.parametrize(("data", "settings", "kind", "words"), table("ibmvpc", "launches_that_fail"))
+@pytest.mark.parametrize(("data", "settings", "kind", "words"), driver_table("ibmvpc", "launches_that_fail"))
 def test_launch_that_fails(
     tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], kind: type[Exception], words: str
 ) -> None:
@@ -173,7 +173,7 @@ def test_launch_that_fails(
         assert here.contents() == {}
 
 
-@pytest.mark.parametrize(("data", "settings", "orders", "place"), table("ibmvpc", "other_places"))
+@pytest.mark.parametrize(("data", "settings", "orders", "place"), driver_table("ibmvpc", "other_places"))
 def test_other_places(
     tmp_path: Path, data: dict[str, Any], settings: dict[str, Any], orders: int, place: list[Any]
 ) -> None:
@@ -271,14 +271,14 @@ def test_check(tmp_path: Path) -> None:
     images += [{"name": name, "operating-system": "nothing", "pause": name == "paused"} for name in ("other", "paused")]
     with at_simulator(tmp_path, in_region(object_storage=storage, diskimages=images)) as here:
         found = {result.subject: result.status for result in here.adapter.preflight()}
-        assert found == table("ibmvpc", "check")
+        assert found == driver_table("ibmvpc", "check")
         assert here.calls("platform.create_resource_group") == 0
         here.simulator.change(buckets=["others"])
         (bad,) = (result for result in here.adapter.preflight() if result.subject == "object storage")
         assert "NoSuchBucket" in bad.text
 
 
-@pytest.mark.parametrize(("data", "words"), table("ibmvpc", "check_finds"))
+@pytest.mark.parametrize(("data", "words"), driver_table("ibmvpc", "check_finds"))
 def test_check_finds(tmp_path: Path, data: dict[str, Any], words: str) -> None:
     """reference/commands: one line each with cause and remedy."""
     with at_simulator(tmp_path, changed(data, in_region)) as here:

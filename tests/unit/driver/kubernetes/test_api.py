@@ -34,8 +34,7 @@ from nodepool.exceptions import LaunchError
 from nodepool.plan.launch import classify
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import RecordingServer, Sent
-from tests.support.tables import rows
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table, rows
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 POD = {"metadata": {"name": "a", "namespace": "n", "uid": "1"}}
@@ -123,7 +122,7 @@ def answer_of(row: Any) -> bytes:
     return raw(200, {"kind": "PodList", "metadata": row, "items": found})
 
 
-@pytest.mark.parametrize(("answers", "names", "version"), table("kubernetes", "lists"))
+@pytest.mark.parametrize(("answers", "names", "version"), driver_table("kubernetes", "lists"))
 def test_lists(cluster: Cluster, answers: list[Any], names: str | None, version: str) -> None:
     """KU-10: what is a list, and what is none."""
     cluster.answers(*map(answer_of, answers))
@@ -138,7 +137,7 @@ def test_lists(cluster: Cluster, answers: list[Any], names: str | None, version:
         assert cluster.sent[-1].first == "GET /api/v1/pods HTTP/1.1"
 
 
-@pytest.mark.parametrize(("answer", "kind"), table("kubernetes", "deletions"))
+@pytest.mark.parametrize(("answer", "kind"), driver_table("kubernetes", "deletions"))
 def test_deletions(cluster: Cluster, answer: dict[str, Any], kind: type[Exception] | None) -> None:
     cluster.answers(answer_of(answer))
     if kind is None:
@@ -209,7 +208,7 @@ def test_errors(status: int, reason: str, message: str, kind: str, follows: str 
     assert "Bad Gateway here" in str(error_of("head", 502, b"<html>Bad\nGateway here"))
 
 
-@pytest.mark.parametrize(("model", "fields"), table("kubernetes", "fields"))
+@pytest.mark.parametrize(("model", "fields"), driver_table("kubernetes", "fields"))
 def test_fields_are_those_of_the_api(model: str, fields: str) -> None:
     """What the driver reads, in the words of the package ``kubernetes``, which is made of the API's own description."""
     assert set(fields.split()) <= set(getattr(models, model).attribute_map.values())

@@ -34,7 +34,7 @@ from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.logconfig import ContextLogger
 from nodepool.model.quota import QuotaInformation
 from tests.support.provider_sections import load_section, problems_of_section
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import label_of
 
 LOG = ContextLogger(logging.getLogger("test"))
@@ -45,7 +45,7 @@ DRIVERS: dict[str, Any] = {
 }
 every_driver = pytest.mark.parametrize("driver", DRIVERS)
 #: A section with every key that 11.0.0 takes.
-PROVIDER, POOL, DEFAULTS, LABEL, TEXTS = table("kubernetes", "everything").values()
+PROVIDER, POOL, DEFAULTS, LABEL, TEXTS = driver_table("kubernetes", "everything").values()
 
 
 def everything(driver: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def test_every_key(tmp_path: Path, driver: str) -> None:
     assert config == load(everything(driver)) != load(changed)
 
 
-@pytest.mark.parametrize(("driver", "provider", "pool", "limit"), table("kubernetes", "limits_of_nodes"))
+@pytest.mark.parametrize(("driver", "provider", "pool", "limit"), driver_table("kubernetes", "limits_of_nodes"))
 def test_limit_of_nodes(driver: str, provider: Any, pool: Any, limit: float) -> None:
     """reference/configuration: ``max-projects`` and ``max-pods`` are other names; defaults are those of 11.0.0."""
     config = load({"name": "o", "driver": driver, "context": "c", **provider, "pools": [{"name": "main", **pool}]})
@@ -118,7 +118,7 @@ def test_limit_of_nodes(driver: str, provider: Any, pool: Any, limit: float) -> 
     assert (found.max_cores, found.max_ram, found.max_resources) == (None, None, {})
 
 
-@pytest.mark.parametrize(("label", "pool", "expected"), table("kubernetes", "order_of_limits"))
+@pytest.mark.parametrize(("label", "pool", "expected"), driver_table("kubernetes", "order_of_limits"))
 def test_order_of_limits(label: dict[str, Any], pool: dict[str, int], expected: list[int | None]) -> None:
     """reference/configuration: label's limit, pool's limit, label's request, pool's request, none."""
     found = label_of(pool, **label)
@@ -134,7 +134,7 @@ def put(section: Any, path: list[Any], keys: dict[str, Any]) -> None:
         del section[name]
 
 
-@pytest.mark.parametrize(("driver", "change", "key", "text"), table("kubernetes", "wrong"))
+@pytest.mark.parametrize(("driver", "change", "key", "text"), driver_table("kubernetes", "wrong"))
 def test_what_is_wrong(tmp_path: Path, driver: str, change: Any, key: str, text: str) -> None:
     """reference/configuration: refused with file, line, key and what is allowed."""
     section = everything(driver)
@@ -233,14 +233,14 @@ def test_requests_of_a_pod() -> None:
     assert requests_of(made) == {"instances": 1, "cores": 1.5, "ram": 128}
 
 
-@pytest.mark.parametrize(("nodes", "pods", "of_ours", "room"), table("kubernetes", "room_of_clusters"))
+@pytest.mark.parametrize(("nodes", "pods", "of_ours", "room"), driver_table("kubernetes", "room_of_clusters"))
 def test_room_of_a_cluster(nodes: list[Any], pods: list[Any], of_ours: Any, room: dict[str, float]) -> None:
     """KU-13."""
     found = of_cluster([machine(**one) for one in nodes], [running(**one) for one in pods], lambda _: of_ours)
     assert room.items() <= compute(found).items()
 
 
-@pytest.mark.parametrize(("quotas", "pods", "room"), table("kubernetes", "quotas"))
+@pytest.mark.parametrize(("quotas", "pods", "room"), driver_table("kubernetes", "quotas"))
 def test_quota_of_a_namespace(quotas: list[Any], pods: list[Any], room: dict[str, float]) -> None:
     """KU-13: several namespaces together; what one of them does not limit is not limited."""
     own = of_quotas([quota(**one) for one in quotas], [running(**one) for one in pods])

@@ -36,7 +36,7 @@ from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, NotFound
 from nodepool.logconfig import ContextLogger
 from tests.support.manual_clock import ManualClock
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import METADATA, StandIn, label_of
 
 LOG = ContextLogger(logging.getLogger("test"))
@@ -98,7 +98,7 @@ def waiting(reason: str, message: str = "") -> list[dict[str, Any]]:
     return [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
 
 
-@pytest.mark.parametrize(("steps", "uid", "gone"), table("kubernetes", "known_namespaces"))
+@pytest.mark.parametrize(("steps", "uid", "gone"), driver_table("kubernetes", "known_namespaces"))
 def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: list[list[Any]], uid: str | None, gone: bool) -> None:
     """KU-10, KU-11, KU-12: no call is made to know that a namespace is there, or is not."""
     begun = 0.0
@@ -468,7 +468,7 @@ def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, err
 # -- what the status of a pod means --
 
 
-@pytest.mark.parametrize(("status", "verdict"), table("kubernetes", "verdicts"))
+@pytest.mark.parametrize(("status", "verdict"), driver_table("kubernetes", "verdicts"))
 def test_verdicts(status: Any, verdict: dict[str, Any] | str) -> None:
     """KU-4, KU-9, KU-10: a pod that runs is a node; else the cluster's own words."""
     found = of_pod({"spec": {"restartPolicy": "Never"}, "status": status})

@@ -17,7 +17,7 @@ from nodepool.driver.metastatic import MetastaticDriver
 from nodepool.driver.metastatic.slots import BackingData, driver_data, owner_of, place_of
 from nodepool.exceptions import ConfigError
 from nodepool.model.node import Node
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 
 NAMES = ("a", "b", "c", "d")
 
@@ -43,7 +43,7 @@ def problems(path: Path, *providers: dict[str, Any]) -> list[str]:
     return [str(problem).removeprefix(f"{file}:") for problem in validate(str(file))]
 
 
-@pytest.mark.parametrize(("labels", "key", "text"), table("metastatic", "checked"))
+@pytest.mark.parametrize(("labels", "key", "text"), driver_table("metastatic", "checked"))
 @pytest.mark.parametrize("pools", [1, 2])
 def test_what_is_wrong(tmp_path: Path, labels: list[dict[str, Any]], key: str, text: str, pools: int) -> None:
     """10: line, key, and what is allowed; also if the labels are of several pools."""
@@ -77,7 +77,7 @@ def test_circle_of_several_providers(tmp_path: Path) -> None:
 DATA = BackingData(owner_of("shared"), "small", 3, False, 12.5, ("0000000001", None, None))
 
 
-@pytest.mark.parametrize(("changes", "expected"), table("metastatic", "broken_values"), ids=str)
+@pytest.mark.parametrize(("changes", "expected"), driver_table("metastatic", "broken_values"), ids=str)
 def test_values(changes: dict[str, Any], expected: dict[str, Any]) -> None:
     """5.6: broken ones become harmless. What is read is written again."""
     wanted: dict[str, Any] = {

@@ -14,7 +14,7 @@ from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter, PodCloud
 from nodepool.exceptions import NotFound
 from tests.support.provider_sections import load_section
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 FORBIDDEN, MISSING = CloudSetup("forbidden", 403), CloudNotFound("no", 404)
@@ -52,7 +52,7 @@ def test_project_of_a_pod(cloud: PodCloud, client: StandIn) -> None:
     assert (path, body["preconditions"]) == ("/api/v1/namespaces/a/pods/b-pod-7", {"uid": "u"})
 
 
-@pytest.mark.parametrize(("steps", "uid", "gone"), table("openshiftpods", "known_pods"))
+@pytest.mark.parametrize(("steps", "uid", "gone"), driver_table("openshiftpods", "known_pods"))
 def test_what_is_known(cloud: PodCloud, client: StandIn, steps: list[Any], uid: str | None, gone: bool) -> None:
     """OS-6, KU-10: of the pod p-1 of project a."""
     begun = None

@@ -25,7 +25,7 @@ from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.recording_server import RecordingServer, Sent
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 
 LOG = logging.LoggerAdapter(logging.getLogger("test"), {})
 METADATA = {"nodepool_node_id": "0000000042", "nodepool_pool_name": "main", "nodepool_provider_name": "cloud-a"}
@@ -53,7 +53,7 @@ def label_section(**more: Any) -> dict[str, Any]:
 def section(label: dict[str, Any] | None = None, *, pool: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """A provider section with one pool and one label."""
     pools = [{"name": "main", "labels": [label or label_section()], **(pool or {})}]
-    return copy.deepcopy({**table("openstack", "things")["section"], "pools": pools, **more})
+    return copy.deepcopy({**driver_table("openstack", "things")["section"], "pools": pools, **more})
 
 
 def load(data: dict[str, Any], clouds: Clouds | None = None) -> tuple[OpenStackProviderConfig, Config]:
@@ -90,7 +90,7 @@ class StubTransport:
     def __init__(self) -> None:
         self.stopped = threading.Event()
         self.services = {"compute", "network", "image", "block-storage"}
-        shown = copy.deepcopy(table("openstack", "things")["answers"])
+        shown = copy.deepcopy(driver_table("openstack", "things")["answers"])
         self.answers: dict[tuple[str, str], Any] = {tuple(call.split()): answer for call, answer in shown.items()}
         images = self.answers["GET", "/images"]
         self.answers["GET", "/images"] = lambda body, query: images if query.get("name") == "debian" else {"images": []}
@@ -164,7 +164,13 @@ class StubCloud(OpenStackCloud):
 
 def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[str, Any]:
     """A server as Nova shows it."""
-    return {**table("openstack", "things")["server"], "id": server_id, "status": status, "metadata": METADATA, **more}
+    return {
+        **driver_table("openstack", "things")["server"],
+        "id": server_id,
+        "status": status,
+        "metadata": METADATA,
+        **more,
+    }
 
 
 class Stopped(threading.Event):

@@ -31,13 +31,13 @@ from nodepool.driver.openstack.cloud import CloudNetworks, classify
 from nodepool.driver.openstack.clouds import settings_of
 from nodepool.driver.openstack.transport import ServiceAbsent
 from nodepool.exceptions import LaunchError
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import FastTransport, Response, StubTransport, server
 
 NGINX = b"<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<h1>404 Not Found</h1>\r\n</body></html>\r\n"
 
 
-@pytest.mark.parametrize(("status", "body", "headers", "kind", "text"), table("openstack", "errors"))
+@pytest.mark.parametrize(("status", "body", "headers", "kind", "text"), driver_table("openstack", "errors"))
 def test_errors(status: int, body: Any, headers: dict[str, str], kind: type[Exception], text: str) -> None:
     """reference/driver 13, O-3: each kind of trouble has its class; the text says whose it is and what was done."""
     transport = FastTransport(Response(status, body.encode("latin-1") if isinstance(body, str) else body, **headers))
@@ -53,7 +53,7 @@ def test_errors(status: int, body: Any, headers: dict[str, str], kind: type[Exce
 # -- lists --
 
 
-@pytest.mark.parametrize(("pages", "ids", "markers"), table("openstack", "pages"))
+@pytest.mark.parametrize(("pages", "ids", "markers"), driver_table("openstack", "pages"))
 def test_pages(pages: list[dict[str, Any]], ids: str, markers: str) -> None:
     """Nova says where the next page is; the filter stays."""
     transport = FastTransport(*(Response(200, page) for page in pages))
@@ -97,7 +97,7 @@ def test_changes_that_were_listed_before() -> None:
     assert listed(server("b"))[0] is not b
 
 
-@pytest.mark.parametrize(("what", "arguments", "missing", "nothing"), table("openstack", "absent"))
+@pytest.mark.parametrize(("what", "arguments", "missing", "nothing"), driver_table("openstack", "absent"))
 @pytest.mark.parametrize("in_catalog", [True, False])
 def test_what_a_cloud_does_not_have(
     what: str, arguments: list[str], missing: str, nothing: Any, in_catalog: bool
@@ -122,7 +122,7 @@ def test_ids_cannot_leave_their_place() -> None:
 # -- things --
 
 
-@pytest.mark.parametrize("data", table("openstack", "servers"))
+@pytest.mark.parametrize("data", driver_table("openstack", "servers"))
 def test_servers(data: dict[str, Any]) -> None:
     """The same as openstacksdk reads, with what is absent or null made empty."""
     found, sdk = Server.of(data), SdkServer.existing(**data)
@@ -133,7 +133,7 @@ def test_servers(data: dict[str, Any]) -> None:
     assert (found.cores, found.ram) == (((flavor.vcpus or 0), (flavor.ram or 0)) if flavor else (0, 0))
 
 
-@pytest.mark.parametrize(("written", "read"), table("openstack", "times"))
+@pytest.mark.parametrize(("written", "read"), driver_table("openstack", "times"))
 def test_times(written: str | None, read: str) -> None:
     """They are compared as texts: those with and without fractions would be in the wrong order."""
     assert Server.of({"id": "s", "updated": written}).updated == read
@@ -142,7 +142,7 @@ def test_times(written: str | None, read: str) -> None:
 PORT = Port("a", "n", "ACTIVE", "compute:nova", "s", ("10.0.0.3",))
 
 
-@pytest.mark.parametrize(("data", "parts"), table("openstack", "floating_ips"))
+@pytest.mark.parametrize(("data", "parts"), driver_table("openstack", "floating_ips"))
 def test_floating_ips(data: dict[str, Any], parts: list[Any]) -> None:
     data, wanted = {"id": "a", **data}, FloatingIp(*parts)
     sdk = SdkFloatingIP.existing(**data)
@@ -152,7 +152,7 @@ def test_floating_ips(data: dict[str, Any], parts: list[Any]) -> None:
     assert (wanted.address, wanted.port, wanted.fixed_address) == read
 
 
-@pytest.mark.parametrize(("data", "parts"), table("openstack", "ports"))
+@pytest.mark.parametrize(("data", "parts"), driver_table("openstack", "ports"))
 def test_ports(data: dict[str, Any], parts: list[Any]) -> None:
     data, wanted = {"id": "a", **data}, Port._make([*parts[:5], tuple(parts[5])])
     sdk = SdkPort.existing(**data)
@@ -161,7 +161,7 @@ def test_ports(data: dict[str, Any], parts: list[Any]) -> None:
     assert [wanted.network, wanted.status, wanted.owner, wanted.device] == read
 
 
-@pytest.mark.parametrize("data", table("openstack", "volumes"))
+@pytest.mark.parametrize("data", driver_table("openstack", "volumes"))
 def test_volumes(data: dict[str, Any]) -> None:
     data = {"id": "v", **data}
     sdk = SdkVolume.existing(**data)
@@ -173,7 +173,7 @@ def test_volumes(data: dict[str, Any]) -> None:
     assert found.deleting is (data["status"] == "deleting")
 
 
-@pytest.mark.parametrize(("value", "most"), table("openstack", "limits"))
+@pytest.mark.parametrize(("value", "most"), driver_table("openstack", "limits"))
 def test_limits(value: Any, most: float) -> None:
     """Cinder's have the same form: cinder, api-ref/source/v3/samples/limits/limits-show-response.json."""
     assert limit(value) == most
@@ -195,7 +195,7 @@ CALLS: list[Callable[[Api], Any]] = [
     lambda api: api.create_floating_ip("n1", PORT, "10.0.0.1", "note"),
 ]
 #: Of answers: where things are; and keys of things, so that odd values get where they hurt.
-TOPS, KEYS = (st.sampled_from(names) for names in table("openstack", "odd"))
+TOPS, KEYS = (st.sampled_from(names) for names in driver_table("openstack", "odd"))
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 ODD = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=12
@@ -249,9 +249,9 @@ def test_what_goes_into_a_node(access4: Any, access6: Any, host: Any, zone: Any,
     assert isinstance(found.host_id, str | None)
 
 
-NETWORKS: list[dict[str, Any]] = table("openstack", "networks")
+NETWORKS: list[dict[str, Any]] = driver_table("openstack", "networks")
 #: Each with how often it is set.
-SETTINGS: list[tuple[str, Any, float]] = table("openstack", "odds")
+SETTINGS: list[tuple[str, Any, float]] = driver_table("openstack", "odds")
 MARKS = ("routes_externally", "routes_ipv4_externally")
 
 

@@ -30,11 +30,13 @@ from nodepool.exceptions import LaunchStatusException
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, Sent
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import FastTransport, MakeSite, Response, Site
 
 
-@pytest.mark.parametrize(("name", "said", "status", "kind", "maybe_done", "text"), table("openstack", "no_answer"))
+@pytest.mark.parametrize(
+    ("name", "said", "status", "kind", "maybe_done", "text"), driver_table("openstack", "no_answer")
+)
 def test_no_answer(
     name: str, said: str, status: int | None, kind: type[Exception], maybe_done: bool, text: str
 ) -> None:
@@ -72,7 +74,7 @@ def answer(status: int, seconds: str = "") -> Response:
     return Response(status, {"a": 1} if status == 200 else {}, **({"Retry_After": seconds} if seconds else {}))
 
 
-@pytest.mark.parametrize(("answers", "interval", "calls", "results", "pauses"), table("openstack", "pace"))
+@pytest.mark.parametrize(("answers", "interval", "calls", "results", "pauses"), driver_table("openstack", "pace"))
 def test_pace(answers: list[Any], interval: float, calls: str, results: list[Any], pauses: list[Any]) -> None:
     """O-14, reference/configuration 7"""
     transport = FastTransport(*(answer(*one) for one in answers), interval=interval)
@@ -242,7 +244,7 @@ def make(service: str = "compute") -> Any:
     return make_http_client(Clouds().region(CLOUD_NAME, None), service)
 
 
-@pytest.mark.parametrize(("service", "paths"), table("openstack", "metrics"))
+@pytest.mark.parametrize(("service", "paths"), driver_table("openstack", "metrics"))
 def test_names_of_calls(service: str, paths: list[str]) -> None:
     """As openstacksdk makes them of the address of a call, for which it has no public function."""
     proxy: Any = Proxy(Session())

@@ -29,7 +29,7 @@ from nodepool.driver.openstack.clouds import CloudProblem, Clouds, settings_of, 
 from nodepool.driver.openstack.transport import Transport, close, make_http_client
 from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.recording_server import Sent
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import MakeSite, load, section
 
 Settings = dict[str, Any]
@@ -60,7 +60,7 @@ def region_of(clouds_yaml: Path) -> Callable[..., Any]:
 DOCUMENT = {"id": "v2.1", "status": "CURRENT", "version": "2.93", "min_version": "2.1"}
 
 
-@pytest.mark.parametrize(("path", "settings", "version"), table("openstack", "versions"))
+@pytest.mark.parametrize(("path", "settings", "version"), driver_table("openstack", "versions"))
 def test_calls(make_site: MakeSite, path: str, settings: Settings, version: str | None) -> None:
     """Twice as keystoneauth makes it, which looks whether the service has the version, then quickly."""
 
@@ -79,7 +79,7 @@ def test_calls(make_site: MakeSite, path: str, settings: Settings, version: str 
         assert {(sent.first, sent.headers.get("openstack-api-version")) for sent in calls} == {(first, version)}
 
 
-@pytest.mark.parametrize(("settings", "found"), table("openstack", "catalog"))
+@pytest.mark.parametrize(("settings", "found"), driver_table("openstack", "catalog"))
 def test_catalog(clouds_yaml: Path, settings: Settings, found: str) -> None:
     """Which endpoint of the catalog is used; "" = there is none."""
     with OpenStackSimulator() as cloud:
@@ -98,15 +98,15 @@ def test_catalog(clouds_yaml: Path, settings: Settings, found: str) -> None:
         transport.close()
 
 
-@pytest.mark.parametrize(("settings", "name", "wanted"), table("openstack", "networks_of_clouds_yaml"))
+@pytest.mark.parametrize(("settings", "name", "wanted"), driver_table("openstack", "networks_of_clouds_yaml"))
 def test_networks(region_of: Callable[..., Any], settings: Settings, name: str, wanted: Any) -> None:
     """O-12, O-13"""
     assert getattr(CloudNetworks.of(settings_of(region_of(settings))), name) == wanted
     assert getattr(CloudNetworks.of({}), name) != wanted
 
 
-@pytest.mark.parametrize("general", table("openstack", "statsd"))
-@pytest.mark.parametrize("own", table("openstack", "statsd"))
+@pytest.mark.parametrize("general", driver_table("openstack", "statsd"))
+@pytest.mark.parametrize("own", driver_table("openstack", "statsd"))
 @pytest.mark.parametrize("environ", [{}, {"HOST": "127.0.0.4", "PORT": "8128"}, {"PREFIX": "of.environment"}])
 def test_metrics(region_of: Any, monkeypatch: pytest.MonkeyPatch, environ: Any, own: Any, general: Any) -> None:
     """``metrics.statsd`` of the cloud, the environment, ``metrics.statsd`` of the file: as openstacksdk puts them."""
@@ -126,7 +126,7 @@ def test_metrics(region_of: Any, monkeypatch: pytest.MonkeyPatch, environ: Any, 
 
 
 @pytest.mark.filterwarnings("ignore:Support for InfluxDB")
-@pytest.mark.parametrize(("settings", "ok", "text"), table("openstack", "unheeded"))
+@pytest.mark.parametrize(("settings", "ok", "text"), driver_table("openstack", "unheeded"))
 def test_what_is_not_done_is_told(
     region_of: Callable[..., Any], caplog: pytest.LogCaptureFixture, settings: Settings, ok: bool | None, text: str
 ) -> None:
@@ -142,7 +142,7 @@ def test_what_is_not_done_is_told(
         assert [line.partition(": ")[2]] == [f"{one.text}; {one.remedy}" for one in found] or ok is None
 
 
-@pytest.mark.parametrize(("settings", "text"), table("openstack", "bad_settings"))
+@pytest.mark.parametrize(("settings", "text"), driver_table("openstack", "bad_settings"))
 def test_settings_that_cannot_work(clouds_yaml: Path, settings: Settings, text: str | None) -> None:
     """Bad input: what is missing is named when the provider is started, not an hour later by each call."""
     write(clouds_yaml, settings)
@@ -163,7 +163,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
 LONG = {"too deep": "[" * 500, "too many values": f"{BOMB}clouds: {{one: {{auth: {{auth_url: 'https://x'}}, x: *i}}}}"}
 
 
-@pytest.mark.parametrize(("content", "wanted"), table("openstack", "bad_files"))
+@pytest.mark.parametrize(("content", "wanted"), driver_table("openstack", "bad_files"))
 def test_a_file_that_cannot_be_used(
     clouds_yaml: Path, caplog: pytest.LogCaptureFixture, content: str | None, wanted: str
 ) -> None:
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_used(
     assert SECRET not in caplog.text
 
 
-@pytest.mark.parametrize("change", table("openstack", "reloads"))
+@pytest.mark.parametrize("change", driver_table("openstack", "reloads"))
 def test_reload(clouds_yaml: Path, change: Settings) -> None:
     """reference/driver 1, 6: after `reset` a change makes another provider; what makes no difference does not."""
     write(clouds_yaml, {})
@@ -211,11 +211,11 @@ def test_no_key_is_forgotten() -> None:
         r"(?:_get_config|_get_service_config|config(?:_dict|_settings)?\.(?:get|pop))\(\s*'(\w+)'|config\['(\w+)'\]"
     )
     found = {name for file in files for names in read.findall(file.read_text("utf-8")) for name in names}
-    known = {name for names in table("openstack", "keys").values() for name in names}
+    known = {name for names in driver_table("openstack", "keys").values() for name in names}
     assert found - {""} - known == set()
 
 
-@pytest.mark.parametrize(("change", "text"), table("openstack", "bad_sections"))
+@pytest.mark.parametrize(("change", "text"), driver_table("openstack", "bad_sections"))
 def test_schema_refuses(change: dict[str, Any], text: str) -> None:
     """reference/configuration 7: what cannot work is refused when the file is read."""
     more = {"pools": [{"name": "p", "labels": [change]}]} if change.get("name") == "small" else change

@@ -25,7 +25,7 @@ from nodepool.exceptions import (
 from nodepool.plan.launch import Failure, classify
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import (
     LOG,
     StubCloud,
@@ -48,7 +48,7 @@ ATTACHED: dict[str, Any] = {"os-extended-volumes:volumes_attached": [{"id": "v1"
 # -- launches --
 
 
-@pytest.mark.parametrize(("settings", "networks"), table("openstack", "networks_that_are_sent"))
+@pytest.mark.parametrize(("settings", "networks"), driver_table("openstack", "networks_that_are_sent"))
 def test_what_is_not_configured_is_not_sent(make_cloud: MakeCloud, settings: dict[str, Any], networks: Any) -> None:
     cloud = make_cloud(settings=settings)
     cloud.creation("upload-1", None)
@@ -58,7 +58,7 @@ def test_what_is_not_configured_is_not_sent(make_cloud: MakeCloud, settings: dic
 
 
 @pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize(("fault", "kind", "failure", "key"), table("openstack", "faults"))
+@pytest.mark.parametrize(("fault", "kind", "failure", "key"), driver_table("openstack", "faults"))
 def test_error_status(
     cloud: StubCloud, fault: str, kind: type[Exception], failure: str, key: str, listed: bool
 ) -> None:
@@ -84,7 +84,7 @@ def test_error_status_that_passes(cloud: StubCloud) -> None:
     assert launch.advance() is not None
 
 
-@pytest.mark.parametrize(("text", "status", "wanted"), table("openstack", "refusals"))
+@pytest.mark.parametrize(("text", "status", "wanted"), driver_table("openstack", "refusals"))
 def test_refusals(make_cloud: MakeCloud, text: str, status: int, wanted: str) -> None:
     """O-2, O-3: the setting is named, as it stands in the file; what was believed in is asked for again."""
     settings = {"key-name": "mine", "networks": ["internal"]}
@@ -120,7 +120,7 @@ def with_floating_ips(cloud: StubCloud) -> StubCloud:
 V6 = {"addresses": {"internal": [{"addr": one, "OS-EXT-IPS:type": "fixed"} for one in ("10.0.0.5", "fd00::5")]}}
 
 
-@pytest.mark.parametrize("row", table("openstack", "floating_ip_made"))
+@pytest.mark.parametrize("row", driver_table("openstack", "floating_ip_made"))
 def test_floating_ip(make_cloud: MakeCloud, monkeypatch: pytest.MonkeyPatch, row: tuple[Any, ...]) -> None:
     """O-5, O-12: made only if the server cannot be reached; it says whose it is."""
     settings, pool, more, interface, made = row
@@ -139,7 +139,7 @@ def test_floating_ip(make_cloud: MakeCloud, monkeypatch: pytest.MonkeyPatch, row
         assert sent == {"floating_network_id": source, "port_id": "p1", "fixed_ip_address": "10.0.0.5"}
 
 
-@pytest.mark.parametrize(("error", "kind", "asked"), table("openstack", "no_floating_ip"))
+@pytest.mark.parametrize(("error", "kind", "asked"), driver_table("openstack", "no_floating_ip"))
 def test_no_floating_ip(cloud: StubCloud, error: list[Any], kind: type[Exception] | None, asked: list[int]) -> None:
     """O-5"""
     with_floating_ips(cloud).stub.answers["POST", "/floatingips"] = answer_of(error)
@@ -154,7 +154,7 @@ def test_no_floating_ip(cloud: StubCloud, error: list[Any], kind: type[Exception
         cloud.show()
 
 
-@pytest.mark.parametrize(("mark", "gateways", "ports", "result"), table("openstack", "several_ports"))
+@pytest.mark.parametrize(("mark", "gateways", "ports", "result"), driver_table("openstack", "several_ports"))
 def test_several_ports(
     make_cloud: MakeCloud, mark: str | None, gateways: tuple[str, ...], ports: tuple[str, ...], result: str
 ) -> None:
@@ -195,7 +195,7 @@ def fips(cloud: StubCloud) -> StubCloud:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-@pytest.mark.parametrize(("seen", "port", "wanted"), table("openstack", "floating_ip_deleted"))
+@pytest.mark.parametrize(("seen", "port", "wanted"), driver_table("openstack", "floating_ip_deleted"))
 def test_deletion_of_a_floating_ip(
     cloud: StubCloud, seen: dict[str, Any] | None, port: str, wanted: bool | None, listed: bool
 ) -> None:
@@ -221,7 +221,7 @@ SIZES = {"gpu-big": 8192, "std-b": 4096, "std-a": 4096, "std-big": 8192, "tiny":
 FLAVORS = [Flavor(str(number), name, 1, ram) for number, (name, ram) in enumerate(SIZES.items())]
 
 
-@pytest.mark.parametrize(("name", "min_ram", "wanted"), table("openstack", "flavors_of_labels"))
+@pytest.mark.parametrize(("name", "min_ram", "wanted"), driver_table("openstack", "flavors_of_labels"))
 def test_choose_flavor(make_cloud: MakeCloud, name: str | None, min_ram: int, wanted: str) -> None:
     """O-1: by (ram, name) with a part of the name; without min-ram exactly the name, or the id. The text says so."""
     found = choose_flavor(FLAVORS, name, min_ram)
@@ -279,7 +279,7 @@ def test_wide_and_narrow_lists(lists: ServerLists, cloud: StubCloud, latest: str
 
 
 @pytest.mark.parametrize("since", [None, at(25)])
-@pytest.mark.parametrize(("answer", "kind"), table("openstack", "lists_after_another"))
+@pytest.mark.parametrize(("answer", "kind"), driver_table("openstack", "lists_after_another"))
 def test_list_after_another(
     lists: ServerLists, cloud: StubCloud, since: str | None, answer: Any, kind: type[Exception] | None
 ) -> None:
@@ -295,7 +295,7 @@ def test_list_after_another(
     assert lists.changes_since(at(30)) == at(29 if since and kind is None else 25)
 
 
-@pytest.mark.parametrize(("listed", "late"), table("openstack", "late_changes"))
+@pytest.mark.parametrize(("listed", "late"), driver_table("openstack", "late_changes"))
 def test_change_that_a_narrow_list_does_not_show(
     lists: ServerLists, cloud: StubCloud, listed: list[dict[str, Any]], late: bool
 ) -> None:

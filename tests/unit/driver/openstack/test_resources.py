@@ -19,7 +19,7 @@ from nodepool.driver.openstack.adapter import OLD_VOLUMES_SECONDS, Leaks
 from nodepool.driver.openstack.api import Api, Image
 from nodepool.driver.openstack.images import Content, OpenStackImages, wrong
 from nodepool.exceptions import ImageCreateException
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import METADATA, StubCloud, StubTransport, answer_of, label_section, server
 
 MakeCloud = Callable[..., StubCloud]
@@ -31,7 +31,7 @@ QCOW2 = b"QFI\xfb" + bytes(20) + (5_000_000).to_bytes(8) + bytes(968)
 SUMS = {name: hashlib.new(name, SMALL).hexdigest() for name in ("md5", "sha256", "sha512")}
 
 
-@pytest.mark.parametrize(("shown", "known", "text"), table("openstack", "stored_images"))
+@pytest.mark.parametrize(("shown", "known", "text"), driver_table("openstack", "stored_images"))
 def test_stored_images(tmp_path: Path, shown: dict[str, Any], known: list[str] | None, text: str | None) -> None:
     """U-14, O-16: size and checksum are compared with what the cloud says it has."""
     path = tmp_path / "file"
@@ -147,7 +147,7 @@ def cloud(request: pytest.FixtureRequest, make_cloud: MakeCloud) -> StubCloud:
     return made
 
 
-@pytest.mark.parametrize(("first", "marks"), table("openstack", "marks"))
+@pytest.mark.parametrize(("first", "marks"), driver_table("openstack", "marks"))
 def test_marks(cloud: StubCloud, first: Any, marks: int) -> None:
     """O-6: it is marked before its server is deleted, unless that was done; once."""
     if first is not None:
@@ -191,7 +191,7 @@ def test_a_server_that_is_in_no_list(make_cloud: MakeCloud, known: bool) -> None
     assert (cloud.stub.count(*MARK), cloud.stub.sent("DELETE")) == (int(known), ["/servers/s1"])
 
 
-@pytest.mark.parametrize(("answer", "ours", "lists"), table("openstack", "earlier_volumes"))
+@pytest.mark.parametrize(("answer", "ours", "lists"), driver_table("openstack", "earlier_volumes"))
 def test_volumes_of_earlier_labels(make_cloud: MakeCloud, answer: Any, ours: bool, lists: int) -> None:
     """D-2: what their servers left is found, in two looks in a row; for nothing it is not looked for often."""
     cloud = make_cloud()

@@ -13,14 +13,14 @@ from nodepool.config.objects import Config
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.plan.static import HostId, HostSpec
-from tests.unit.driver.azure.tables import table
+from tests.support.tables import driver_table
 from tests.unit.driver.static.conftest import load
 
 ID = HostId("127.0.0.1", "zuul", 22)
 DEFAULT = HostSpec(ID, "main", ("small",), connection_type="ssh", check=True, keys_wanted=True)
 
 
-@pytest.mark.parametrize(("keys", "expected"), table("static", "keys"))
+@pytest.mark.parametrize(("keys", "expected"), driver_table("static", "keys"))
 def test_keys(keys: dict[str, Any], expected: dict[str, Any]) -> None:
     """reference/configuration 8, S-6: only name and labels are required; of the pool come attributes."""
     (host,) = load(keys, pool={"node-attributes": {"a": "b"}}, quarantine_after=3).hosts().values()
@@ -57,7 +57,7 @@ def test_ports(port: int, refused: bool) -> None:
     assert all(path[-1] == "connection-port" and f"no port {port}" in text for path, text in found)
 
 
-@pytest.mark.parametrize("keys", [keys for (keys,) in table("static", "refused")])
+@pytest.mark.parametrize("keys", [keys for (keys,) in driver_table("static", "refused")])
 def test_schema_refuses(keys: dict[str, Any]) -> None:
     """reference/configuration 8: types, ranges and unknown keys; None = it is missing."""
     node = {key: value for key, value in {"name": "h", "labels": "small", **keys}.items() if value is not None}

@@ -25,8 +25,8 @@ from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.failing_zk import FailingZooKeeper
 from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
+from tests.support.tables import driver_table
 from tests.support.wait import wait_for
-from tests.unit.driver.azure.tables import table
 from tests.unit.driver.static.conftest import OFF, Hosts, Lab, load
 
 TWO = {"max-parallel-jobs": 2}
@@ -129,7 +129,7 @@ def test_checks_of_a_host_are_joined(hosts: Hosts, caplog: pytest.LogCaptureFixt
         checker.join()
 
 
-@pytest.mark.parametrize(("host", "error", "text", "remedy"), table("static", "checks"))
+@pytest.mark.parametrize(("host", "error", "text", "remedy"), driver_table("static", "checks"))
 def test_preflight(hosts: Hosts, host: dict[str, Any], error: list[Any] | None, text: str, remedy: str) -> None:
     """``nodepool check``: cause and remedy; a host that does not answer keeps no other from being shown."""
     if error is not None:
@@ -395,7 +395,7 @@ def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPat
 # -- requests --
 
 
-@pytest.mark.parametrize(("labels", "requestor", "pool", "reason"), table("static", "declines"))
+@pytest.mark.parametrize(("labels", "requestor", "pool", "reason"), driver_table("static", "declines"))
 def test_declines(lab: Lab, hosts: Hosts, labels: list[str], requestor: str, pool: dict[str, Any], reason: str) -> None:
     """S-14, S-15, A-13: and nothing is ever launched (S-11); ready nodes are checked (S-9)."""
     provider = lab.provider({**OFF, **TWO}, pool=pool, settled=True)
