@@ -25,7 +25,7 @@ def make_parser() -> argparse.ArgumentParser:
     from nodepool.cmd import app, daemon
 
     parser = app.make_parser(
-        PROG, "Serves the web pages without a launcher. Goes into the background unless -d or -f is given."
+        PROG, "Serves the web pages, the API and logins. Goes into the background unless -d or -f is given."
     )
     daemon.add_options(parser, PIDFILE)
     return parser

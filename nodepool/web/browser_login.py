@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`BrowserLogin`: a browser logs in at an OpenID Connect provider: authorization code flow with PKCE (RFC 6749, 7636).
 
-What must come back with the answer of the provider stands in a cookie of the browser, so that any launcher behind a
-load balancer can go on. The only place that imports the extra ``web-login``.
+What must come back with the answer of the provider stands in a cookie of the browser, so that any ``nodepool-web``
+behind a load balancer can go on. The only place that imports the extra ``web-login``.
 """
 
 from __future__ import annotations

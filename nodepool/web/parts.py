@@ -104,7 +104,8 @@ def _guarded(app: ASGIApp, config: Config, *names: str) -> ASGIApp:
         from nodepool.web.logins import Logins
         from nodepool.web.tokens import Tokens
 
-        app = Logins(app, Tokens(config.webapp_authenticators, ()).checked, require_login=True, has_pages=False)
+        tokens = Tokens(config.webapp_authenticators, config.webapp_operators)
+        app = Logins(app, tokens.checked, require_login=True, has_pages=False)
     return _only_for(app, config, *names)
 
 

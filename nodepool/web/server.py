@@ -111,7 +111,7 @@ class WebServer(threading.Thread):
         except OSError as error:
             keys = f"webapp.listen_address, {address.port_key}"
             text = f"cannot listen on {address.host} port {address.port} ({keys}): {error}"
-            if error.errno == errno.EADDRINUSE:
+            if error.errno == errno.EADDRINUSE and address.port_key != "webapp.builder-port":
                 text += "; nodepool-web beside another daemon needs a port of its own, webapp.pages-port"
             if text != self._logged:
                 self._logged = text

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jwt
 import requests
+import urllib3
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
@@ -262,10 +263,16 @@ def provider_json(url: str) -> dict[str, Any]:
     deadline, body = monotonic() + 2 * PROVIDER_SECONDS, b""
     with requests.get(url, timeout=PROVIDER_SECONDS, allow_redirects=False, stream=True) as answer:
         answer.raise_for_status()
-        for piece in answer.iter_content(1 << 14):
-            body += piece
-            if len(body) > MOST_ANSWER_BYTES or monotonic() > deadline:
-                raise ValueError(f"{url} answers with too much, or too slowly")
+        if answer.is_redirect:
+            raise requests.TooManyRedirects(f"{url} leads to another address")
+        try:
+            # Not `iter_content`: it waits until a piece is full, byte by byte.
+            while piece := answer.raw.read1(1 << 14, decode_content=True):
+                body += piece
+                if len(body) > MOST_ANSWER_BYTES or monotonic() > deadline:
+                    raise ValueError(f"{url} answers with too much, or too slowly")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise requests.ConnectionError(f"the answer is not complete: {error}") from error
     found = json.loads(body)
     if not isinstance(found, dict):
         raise ValueError(f"{url} is no JSON object")

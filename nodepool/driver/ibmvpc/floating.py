@@ -96,7 +96,10 @@ class IbmFloatingIps:
         found = self._client.floating_ips()
         with self._lock:
             self._listed_at = started
-            self._known = {floating.id: floating for floating in found if self._is_ours(floating)}
+            # What was bound or made while the list was under way may not be in it yet.
+            own, known = self._own.items(), self._known
+            late = {key: known[key] for key, (_, since) in own if since >= started and key in known}
+            self._known = {floating.id: floating for floating in found if self._is_ours(floating)} | late
             before, self._free = self._free, {}
             for one in self._known.values():
                 if one.free:

@@ -156,13 +156,14 @@ def test_algorithm_that_is_not_for_the_key(provider: OidcProvider, algorithm: st
 
 
 class Elsewhere(BaseHTTPRequestHandler):
-    """Sends its clients to another address."""
+    """A provider that sends its clients to another address, or no object, or too much, or a byte and no more."""
 
     def do_GET(self) -> None:
-        self.send_response(302)
-        self.send_header("Location", "/object")
+        self.send_response(302 if self.path == "/elsewhere" else 200)
+        self.send_header("Location", "/list")
+        self.send_header("Content-Length", "9" if self.path == "/part" else "2000000" if self.path == "/long" else "2")
         self.end_headers()
-        self.wfile.write(b"[]" if self.path == "/list" else b"{}" if self.path == "/object" else b"")
+        self.wfile.write({"/part": b"{", "/long": b" " * 2_000_000}.get(self.path, b"[]"))
 
     def log_message(self, *_: object) -> None:
         return
@@ -172,21 +173,25 @@ class Elsewhere(BaseHTTPRequestHandler):
     ("path", "error", "text"),
     [
         ("/list", ValueError, "no JSON object"),
-        ("/elsewhere", ValueError, "Expecting value"),
+        ("/elsewhere", requests.TooManyRedirects, "leads to another address"),
+        ("/long", ValueError, "too much"),
+        ("/part", requests.ConnectionError, "not complete"),
         ("http://192.0.2.1/", requests.RequestException, "must begin with https"),
         ("http://keycloak.example/x", requests.RequestException, "must begin with https"),
         ("file:///etc/passwd", requests.RequestException, "must begin with https"),
     ],
 )
 def test_answers_of_providers(path: str, error: type[Exception], text: str) -> None:
-    """WP-103: only the address is asked that the configuration names, with HTTPS; redirects are not followed."""
+    """WP-103: only the address is asked that the configuration names, with HTTPS; what is odd has an end."""
     with HTTPServer(("127.0.0.1", 0), Elsewhere) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        with pytest.raises(error, match=text):
-            provider_json(f"http://127.0.0.1:{server.server_port}{path}" if path.startswith("/") else path)
-        server.shutdown()
-        thread.join()
+        try:
+            with pytest.raises(error, match=text):
+                provider_json(f"http://127.0.0.1:{server.server_port}{path}" if path.startswith("/") else path)
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 class LoginSite(GuardedSite):
