@@ -193,7 +193,7 @@ def _entries(client: ZooKeeperClient, root: str) -> list[tuple[str, Any, bytes]]
         # It waits for a connection, and raises when the client was closed.
         names = transactions.children(client, root)
         with contextlib.suppress(ZKConnectionError):
-            answers = transactions.read_data(client, [f"{root}/{name}" for name in names])
+            answers = list(transactions.read_data(client, [f"{root}/{name}" for name in names]))
             break
     return [(name, found[1], found[0]) for name, found in zip(names, answers, strict=True) if found is not None]
 

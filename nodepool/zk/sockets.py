@@ -13,6 +13,7 @@ First the connections, then what wakes the connection thread, then the handler.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import logging
 import math
@@ -124,7 +125,7 @@ class BufferedSocket:
                 poll = select.poll()
                 poll.register(self._socket, select.POLLOUT)
                 if not poll.poll(_milliseconds(self._timeout)):
-                    raise TimeoutError("the server takes nothing any more") from None
+                    raise TimeoutError(errno.ETIMEDOUT, "the server takes nothing any more") from None
 
     #: Kazoo's `command` calls these.
     sendall = send

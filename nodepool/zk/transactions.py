@@ -221,8 +221,10 @@ class Transaction:
 
         def settle(results: Any, error: BaseException | None) -> None:
             self._settle(results, error)
-            # Also after an answer that could not be read.
-            if not resolved and error is not None and not isinstance(translate(error), ZKConflict):
+            lost = None if error is None else translate(error)
+            # Also after an answer that could not be read: then the caller asks nothing.
+            asks = resolved and isinstance(lost, ZKConnectionError)
+            if lost is not None and not isinstance(lost, ZKConflict) and not asks:
                 for prefix in self._contenders:
                     self._client.orphans.add(prefix)
             if on_done is not None:

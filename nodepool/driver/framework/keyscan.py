@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.exceptions import LaunchKeyscanException
+from nodepool.guard import OnError
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
@@ -171,14 +172,14 @@ class _Attempt:
             left = attempt_end - monotonic()
             if left <= 0:
                 break
-            sock = socket.socket(family, socket.SOCK_STREAM)
             try:
-                # An address that swallows packets must leave time for the next one.
-                sock.settimeout(left / (len(addresses.targets) - index))
-                sock.connect(address)
+                sock = socket.socket(family, socket.SOCK_STREAM)
+                with OnError(lambda _, sock=sock: sock.close()):  # type: ignore[misc]
+                    # An address that swallows packets must leave time for the next one.
+                    sock.settimeout(left / (len(addresses.targets) - index))
+                    sock.connect(address)
                 return sock
             except OSError as error:
-                sock.close()
                 reason = "no answer" if isinstance(error, TimeoutError) else (error.strerror or str(error))
         raise ScanFailed(f"cannot connect to {self._where}: {reason}")
 

@@ -308,8 +308,12 @@ class Batches(Generic[K]):
             begin, self._running = not self._running, True
         if begin:
             # For all that order.
-            with working_for(()):
-                self._executor.submit(self._run).add_done_callback(self._ended)
+            try:
+                with working_for(()):
+                    self._executor.submit(self._run).add_done_callback(self._ended)
+            except RuntimeError:
+                # It was shut down, or the system has no more threads.
+                self._fail_left()
         return future
 
     def _run(self) -> None:
@@ -342,12 +346,15 @@ class Batches(Generic[K]):
     def _ended(self, run: Future[None]) -> None:
         """Orders that are never sent, because the executor was shut down, must not be waited for."""
         if run.cancelled():
-            left: dict[K, Future[Any]] = {}
-            # Until there are none: more may be ordered while these are taken.
-            while self._go_on():
-                self._take(left, sys.maxsize)
-            for future in left.values():
-                future.set_exception(_stopped())
+            self._fail_left()
+
+    def _fail_left(self) -> None:
+        left: dict[K, Future[Any]] = {}
+        # Until there are none: more may be ordered while these are taken.
+        while self._go_on():
+            self._take(left, sys.maxsize)
+        for future in left.values():
+            _tell(future, _stopped())
 
 
 # `CallSpacing`: time between calls in which more orders gather.

@@ -174,6 +174,8 @@ class Scans:
                 cancelled=self._stopped,
                 connected=connected,
             ).host_keys
+        # Another slice of time would not help.
+        scan.left = 0.0
         raise ScanFailed(f"{scan.host}: {type(guard.error).__name__}: {guard.error}")
 
 
