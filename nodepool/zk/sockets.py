@@ -64,6 +64,8 @@ class BufferedSocket:
         self._position = 0
         #: Why nothing more can be read: b"" = the other end closed the connection.
         self._end: bytes | Exception | None = None
+        #: Until this time, in monotonic seconds, what comes is left to the system, so that more can come.
+        self.gathers_until = -math.inf
 
     def readable(self) -> bool:
         """Does `recv` return, or raise, something without asking the system?"""
@@ -330,8 +332,17 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def _wait(self, connection: BufferedSocket, wake: WakeReader | None, deadline: float) -> None:
         """Wait until there is something to read, and take what the system has."""
+        if wake is not None and monotonic() < connection.gathers_until:
+            # Only a call ends this time.
+            self._poll(None, wake, min(deadline, connection.gathers_until))
+            if wake.readable():
+                return
+        self._poll(connection, wake, deadline)
+
+    def _poll(self, connection: BufferedSocket | None, wake: WakeReader | None, deadline: float) -> None:
         poll = select.poll()
-        poll.register(connection, select.POLLIN)
+        if connection is not None:
+            poll.register(connection, select.POLLIN)
         if wake is not None:
             poll.register(wake, select.POLLIN)
         while True:
@@ -345,9 +356,11 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
             for number, _ in found:
                 if wake is not None and number == wake.fileno():
                     wake.drain()
-                else:
+                elif connection is not None:
                     connection.fill()
-            if connection.readable() or (wake is not None and wake.readable()) or monotonic() >= deadline:
+            if connection is not None and connection.readable():
+                return
+            if (wake is not None and wake.readable()) or monotonic() >= deadline:
                 return
 
     def create_connection(self, address: tuple[str, int], **options: Any) -> BufferedSocket:

@@ -230,6 +230,9 @@ def make_client(
 # No error ends its thread, which Kazoo would not replace: an odd server costs its connection, and what cannot be sent
 # is answered with the error.
 
+#: Events that come so soon after the last ones are handled together, unless an answer is waited for: their records are
+#: read with one packet, and to wake for each costs more than the event.
+GATHER_SECONDS: Final = 0.01
 #: What data raises that is not as it should be, ours or the server's.
 _MISTAKES: Final = (AttributeError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError, struct.error)
 
@@ -397,6 +400,8 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
 
     def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
         begun = monotonic()
+        # The answer is not to wait.
+        self._socket.gathers_until = -math.inf
         super()._submit(request, timeout, xid)
         # Pings have negative numbers, what begins a session has none.
         if xid is not None and xid > 0 and request.type in PASSED_ON:
@@ -410,11 +415,17 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         super()._write(msg, timeout)
 
     def _read_socket(self, *arguments: Any) -> Any:
+        pending = self.client._pending
+        # Caches read many znodes at once, and have nothing to ask after that. Others may, and soon.
+        awaited = bool(pending) and not isinstance(pending[0][0], MultiRead)
         try:
-            return super()._read_socket(*arguments)
+            answer = super()._read_socket(*arguments)
         except _MISTAKES as error:
             # The next connection may be better.
             raise ConnectionDropped(f"an answer that makes no sense: {error}") from error
+        if not (awaited or pending or self.client._queue or self._socket.pending()):
+            self._socket.gathers_until = monotonic() + GATHER_SECONDS
+        return answer
 
     def _read_response(self, header: Any, *arguments: Any) -> Any:
         if self._sent and self._sent[0][0] == header.xid:

@@ -10,15 +10,18 @@ import struct
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import kazoo.client
 import kazoo.protocol.connection
 import kazoo.protocol.serialization
 import pytest
 from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.states import WatchedEvent
 
 import nodepool.zk
 from nodepool.exceptions import ZKException, ZKTooLarge
+from nodepool.zk import wire
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.paths import MOST_BYTES
 from nodepool.zk.reply import Reply
@@ -194,6 +197,26 @@ def test_call_that_cannot_be_sent(client: WatchedClient, connection: socket.sock
             client.call(request, Reply()).get(DEADLINE_SECONDS)
     client.call(client.operations.get("/a"), Reply())
     assert b"/a" in connection.recv(1000)
+
+
+def test_events_do_not_delay_calls(
+    client: WatchedClient, connection: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that come one after the other are handled together; a call ends that wait, and is answered."""
+    monkeypatch.setattr(wire, "GATHER_SECONDS", 100 * DEADLINE_SECONDS)
+    events: SimpleQueue[WatchedEvent] = SimpleQueue()
+    for path in ("/a", "/b"):
+        reply = client.exists_async(path, watch=events.put)
+        _, xid = struct.unpack("!ii", connection.recv(1000)[:8])
+        connection.sendall(struct.pack("!iiqi", 16, xid, 1, -101))
+        assert reply.get(DEADLINE_SECONDS) is None
+    for path in ("/a", "/b"):
+        connection.sendall(struct.pack("!iiqiiii2s", 30, -1, 1, 0, 3, 3, 2, path.encode()))
+        assert events.get(timeout=DEADLINE_SECONDS).path == path
+        call = client.call(client.operations.sync("/"), Reply())
+        _, xid = struct.unpack("!ii", connection.recv(1000)[:8])
+        connection.sendall(struct.pack("!iiqii1s", 21, xid, 1, 0, 1, b"/"))
+        assert call.get(DEADLINE_SECONDS) == "/"
 
 
 @pytest.mark.parametrize("name", ["zk2..example.com", f"{'a' * 64}.example.com", "zk\0"])
