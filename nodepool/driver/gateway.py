@@ -92,6 +92,9 @@ label_ready: ProviderHook[[Any], bool] = ProviderHook(
 id_in_advance: ProviderHook[[Any], Any] = ProviderHook(
     "idInAdvance", Otherwise("logged; the launch stores the id of the instance", lambda: None), AT_ONCE
 )
+can_resume: ProviderHook[[Any], bool] = ProviderHook(
+    "canResume", Otherwise("logged; the node is deleted", lambda: False), AT_ONCE
+)
 replacement_for: ProviderHook[[Any], Any] = ProviderHook("replacementFor", _DELETED_LATER, AT_ONCE)
 start_node_cleanup: ProviderHook[[Any], Any] = ProviderHook("startNodeCleanup", _DELETED_LATER, AT_ONCE)
 cleanup_node: ProviderHook[[Any], None] = ProviderHook("cleanupNode", _DELETED_LATER)
@@ -165,6 +168,9 @@ launch: HandlerHook[[Any], Any] = HandlerHook(
     "launch", Raises("the node gets the final state of the table of errors (L-6, L-7)"), OF_THE_POOL
 )
 let_go_of_aborted: HandlerHook[[Any], None] = HandlerHook("let_go_of_aborted", _DECLINED, OF_THE_POOL)
+resume: HandlerHook[[Any], None] = HandlerHook(
+    "resume", Raises("the node gets the final state of the table of errors (L-6, L-7)"), OF_THE_POOL
+)
 launches_complete: HandlerHook[[], bool] = HandlerHook(
     "launchesComplete", Raises("asked again in the next pass"), OF_THE_POOL
 )

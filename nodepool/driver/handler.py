@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from logging import DEBUG, WARNING
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
@@ -375,14 +375,16 @@ class NodeRequestHandler(HandlerHooks):
         """Hand the request on, and free its ready nodes, in one write.
 
         The other nodes are written, too: what their launches write after that is refused, so that none becomes ready
-        for a request that another launcher serves.
+        for a request that another launcher serves. Where launches can be gone on with the request stays as it is.
 
         :raises ZKConflict: a launch was faster, or another process took the request or a node.
         """
-        self.request.state = states.REQUESTED
+        resumed = self.manager.RESUMES
+        if not resumed:
+            self.request.state = states.REQUESTED
         nodes = [node.copy() for node in self.nodeset]
         for node in nodes:
-            if node.state == states.READY:
+            if node.state == states.READY and not resumed:
                 node.free()
             else:
                 node.lock = None
@@ -470,6 +472,8 @@ class NodeSet:
     def __init__(self, hooks: HandlerHooks) -> None:
         self._hooks = hooks
         self._nodes: list[Node | None] = [None] * len(hooks.request.node_types)
+        #: Nodes that another launcher has made for the request, or begun to launch.
+        self.interrupted: list[Node] = []
         #: The node of a set of one, on its way already.
         self._ahead: NodeAhead | None = None
 
@@ -520,6 +524,7 @@ class NodeSet:
 
         :raises NoPlace: the request is to be given back.
         """
+        self._resume()
         if self._hooks.request.reuse:
             self._reuse()
         for position in self._missing():
@@ -659,6 +664,28 @@ class NodeSet:
         lock = self._hooks.request.lock
         return lock if isinstance(lock, ZkLock) else None
 
+    def _resume(self) -> None:
+        """Take what another launcher has left of the request, and go on with its launches. That has its room."""
+        hooks, interrupted, self.interrupted = self._hooks, self.interrupted, []
+        for cached in interrupted:
+            wanted = hooks.request.node_types
+            position = next((place for place in self._missing() if wanted[place] in cached.type), None)
+            if position is None:
+                continue
+            node = cached.copy()
+            node.launcher = hooks.launcher_id
+            try:
+                hooks.zk.nodes.lock_and_save(node, under=self._request_lock())
+            except ZKConnectionError:
+                raise
+            except ZKConflict as conflict:
+                hooks.log.debug("Node %s was taken by another process: %s", node.id, conflict)
+                continue
+            self._nodes[position] = node
+            if node.state == states.BUILDING:
+                hooks.log.info("Going on with the launch of node %s", node.id)
+                self._launch(node, gateway.resume)
+
     # -- new nodes --
 
     def _make(self, position: int, label: str) -> None:
@@ -679,8 +706,12 @@ class NodeSet:
             hooks.zk.deleteNode(node)
             raise NoPlace(node.tenant_name)
         hooks.log.info("Launching node %s for %s", node.id, label)
+        self._launch(node, gateway.launch)
+
+    def _launch(self, node: Node, begin: Callable[[HandlerHooks, Node], Any]) -> None:
+        hooks = self._hooks
         try:
-            gateway.launch(hooks, node)
+            begin(hooks, node)
         except Exception as error:
             # Whatever a driver raises, the node has an outcome, and the request goes on with that.
             if hooks.pw.provider_replaced():

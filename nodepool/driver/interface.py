@@ -89,6 +89,9 @@ class Provider(ProviderNotifications, abc.ABC):
     #: False: the provider never makes machines; a request waits until all its nodes are ready (A-7).
     LAUNCHES: ClassVar[bool] = True
 
+    #: Does a pool go on with launches of a launcher that has ended (`canResume`)? Released Nodepool does not.
+    RESUMES: bool = False
+
     #: That of the section, unless the driver sets it.
     name: str = cast("str", _NameOfSection())
     provider: ProviderConfig
@@ -122,6 +125,13 @@ class Provider(ProviderNotifications, abc.ABC):
         instance. None = that is not known. Must not do I/O. Released Nodepool does not call it.
         """
         return None
+
+    def canResume(self, node: Node) -> bool:
+        """Can `HandlerHooks.resume` go on with the launch of a node that is `building`, and that nobody has locked?
+
+        Else the node is deleted. Must not do I/O. Released Nodepool does not call it.
+        """
+        return False
 
     def replacementFor(self, node: Node) -> Node | None:
         """A node record to put in place of a released one at once, or None for the ordinary deletion.

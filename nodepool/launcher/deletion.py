@@ -29,6 +29,8 @@ from nodepool.launcher.pool.intake import START_SECONDS
 from nodepool.model import states
 from nodepool.model.event import What
 from nodepool.plan.nodes import (
+    OPEN_REQUEST_STATES,
+    RESUME_SECONDS,
     Deallocate,
     Delete,
     is_of_holder,
@@ -111,6 +113,8 @@ class DeletedNodeWorker(Worker):
         self._attempts: dict[str, int] = {}
         #: node id -> when to look at it again; until then nothing is done about it.
         self._due: dict[str, float] = {}
+        #: Nodes whose launch was interrupted -> since when another launch may go on with them.
+        self._interrupted: dict[str, float] = {}
         #: Providers that said that their cloud does not answer.
         self._not_answering: set[str] = set()
         #: Nodes without data that were seen once.
@@ -231,6 +235,7 @@ class DeletedNodeWorker(Worker):
             self._next_full = now + IDLE_SECONDS
             found = dict.fromkeys([*nodes.ids(), *nodes.empty_ids()])
             self._attempts = {node_id: count for node_id, count in self._attempts.items() if node_id in found}
+            self._interrupted = {node_id: since for node_id, since in self._interrupted.items() if node_id in found}
         for node_id in [node_id for node_id, when in self._due.items() if when <= now]:
             # Whatever becomes of it now: a look that leads to nothing must not be due for ever.
             del self._due[node_id]
@@ -255,7 +260,10 @@ class DeletedNodeWorker(Worker):
             self._consider_empty(node_id, now)
         else:
             self._empty.discard(node_id)
-        if cached is None or nodes.is_locked(node_id) or node_id in self._deletions or node_id in self._due:
+        if cached is None or nodes.is_locked(node_id):
+            self._interrupted.pop(node_id, None)
+            return
+        if node_id in self._deletions or (node_id in self._due and node_id not in self._interrupted):
             return
         if nodes.is_reading(node_id):
             # Released just now, with changes: the node as it is comes with the answer, and then we hear of it again.
@@ -270,10 +278,24 @@ class DeletedNodeWorker(Worker):
             node.free()
             self._zk.nodes.save_unlocked(node)
             log.info("Unallocated ready node: %s", action.reason)
-        elif isinstance(action, Delete):
+        elif isinstance(action, Delete) and not self._is_left_to_resume(cached):
             sent = self._send(cached.copy(), action.reason, log)
             if sent is not None:
                 pending.append(sent)
+
+    def _is_left_to_resume(self, node: Node) -> bool:
+        """Does its pool, here or in another launcher, get the time to go on with its launch?"""
+        provider = self._providers.get(node.provider)
+        if node.state != states.BUILDING or provider is None or not gateway.can_resume(provider, node):
+            return False
+        request = None if node.allocated_to is None else self._request(node.allocated_to)
+        if request is None or request.state not in OPEN_REQUEST_STATES:
+            return False
+        now = monotonic()
+        until = self._interrupted.setdefault(node.key, now) + RESUME_SECONDS
+        if until > now:
+            self._due[node.key] = until
+        return until > now
 
     def _consider_empty(self, node_id: str, now: float) -> None:
         """C-8: a moment later, because whoever has just made it is about to lock it. The sweep comes, too."""
@@ -505,6 +527,8 @@ class CleanupWorker(Worker):
         self._begun = monotonic()
         #: Each provider that still looks for leaks, with its thread.
         self._leaks: list[tuple[Provider, threading.Thread]] = []
+        #: Requests whose launches another launcher may go on with -> since when.
+        self._interrupted: dict[str | None, float] = {}
         #: Nodes that seem to be lost, as they are: id and version.
         self._orphans: SeenTwice[tuple[str, int | None]] = SeenTwice(SOON_SECONDS)
         #: When to look at these again. Of a burst of new nodes some always seem to be lost, and a sweep costs more.
@@ -582,12 +606,34 @@ class CleanupWorker(Worker):
         pending = [request for request in self._cache.requests.values() if request.state == states.PENDING]
         lost = {request.id: request for request in pending if request.id not in own}
         nodes: dict[str | None, list[Node]] = {}
-        if lost:
-            for node in self._cache.nodes.values():
-                if node.allocated_to in lost and not self._cache.nodes.is_locked(node.key):
-                    nodes.setdefault(node.allocated_to, []).append(node.copy())
+        #: Request -> has the launcher of its launches ended?
+        launching: dict[str | None, bool] = {}
+        registered = {pool.id for pool in self._pools.registered()} if lost else set()
+        for node in self._cache.nodes.values() if lost else ():
+            if node.allocated_to not in lost:
+                continue
+            locked = self._cache.nodes.is_locked(node.key)
+            if not locked:
+                nodes.setdefault(node.allocated_to, []).append(node.copy())
+            if node.state == states.BUILDING and self._is_resumed(node):
+                ended = not locked or node.launcher not in registered
+                launching[node.allocated_to] = launching.get(node.allocated_to, False) or ended
+        self._interrupted = {
+            request_id: self._interrupted.get(request_id, now) for request_id, ended in launching.items() if ended
+        }
         for request in lost.values():
-            self._reset(request.copy(), nodes.get(request.id, []))
+            if now - self._interrupted.get(request.id, -math.inf) < RESUME_SECONDS:
+                self._lost_due = min(self._lost_due, now + SOON_SECONDS)
+            elif launching.get(request.id, True):
+                self._reset(request.copy(), nodes.get(request.id, []))
+
+    def _is_resumed(self, node: Node) -> bool:
+        """Is there a pool that goes on with the launch of a node whose launcher ended, as far as known?"""
+        provider = self._providers.get(node.provider)
+        if provider is not None or node.provider in self._config().providers:
+            return provider is None or provider.RESUMES
+        place = (node.provider, node.pool)
+        return any((pool.provider_name, pool.name) == place for pool in self._pools.registered())
 
     def _reset(self, request: NodeRequest, nodes: list[Node]) -> None:
         reset_lost_request(request, nodes)

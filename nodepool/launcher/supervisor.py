@@ -365,7 +365,10 @@ class Router:
                     self._cleanup.current.reset_soon()
         if key is not None:
             owner = self._threads.get(*key)
-            if node is None:
+            if node is not None and owner is not None and node.state == states.BUILDING:
+                # The pool may go on with its launch.
+                owner.node_changed(node_id, wake=not self._cache.nodes.is_locked(node_id))
+            elif node is None:
                 if owner is not None:
                     owner.node_gone(node_id)
                 self._room(key[0], owner)

@@ -166,6 +166,10 @@ def _augment(
 
 #: A launcher of an old release that has not locked its node for so long has lost it, whoever holds the request.
 STALLED_SECONDS: Final = 300.0
+#: So long the launches of a launcher that ended are left to one that goes on with them, in seconds.
+RESUME_SECONDS: Final = 30.0
+#: States of requests that wait, or that a launcher serves.
+OPEN_REQUEST_STATES: Final = (states.REQUESTED, states.PENDING)
 #: States of requests that are answered. They get no further node.
 ANSWERED_REQUEST_STATES = (states.FULFILLED, states.FAILED)
 
@@ -218,7 +222,7 @@ def is_orphan(node: Node, request: Callable[[str], NodeRequest | None]) -> bool:
     if node.allocated_to is None or node.state not in (states.READY, states.INIT):
         return False
     wanted_by = request(node.allocated_to)
-    return wanted_by is not None and wanted_by.state in (states.REQUESTED, states.PENDING)
+    return wanted_by is not None and wanted_by.state in OPEN_REQUEST_STATES
 
 
 def is_of_holder(written: int, held_since: int | None, unchanged_seconds: float) -> bool:
@@ -254,8 +258,10 @@ def judge_age(node: Node, now: float, max_ready_age: Callable[[str], float], max
 
 
 def reset_lost_request(request: NodeRequest, nodes: list[Node]) -> None:
-    """Change the copies of a lost request and of its nodes to what C-4 wants."""
+    """Change the copies of a lost request and of its nodes to what C-4 wants. Launches are not ended by it."""
     for node in nodes:
+        if node.state == states.BUILDING:
+            continue
         if node.state == states.INIT:
             node.state = states.DELETING
         node.free()

@@ -11,8 +11,8 @@ from tests.clouds.site import Site
 
 #: A launcher that was killed holds its locks for that long.
 SESSION_SECONDS = 4.0
-#: Longer than any test.
-NEVER = 1e7
+#: Until all that is ordered is there, and the launcher has ended.
+BOOT_SECONDS = 60.0
 
 
 def _asked_for(site: Site, before: int) -> bool:
@@ -29,7 +29,7 @@ def _until_ordered(site: Site, after: bool) -> str:
 
 
 def _until_boots(site: Site) -> str:
-    site.cloud.boots_take(NEVER)
+    site.cloud.boots_take(BOOT_SECONDS)
     request = site.submit()
     site.wait("it boots", site.cloud.instances)
     return request
@@ -94,7 +94,7 @@ def test_killed_with_all_in_progress(site: Site) -> None:
     (held,) = site.fulfilled(used)
     site.fulfilled(given_back)
     site.use(held)
-    site.cloud.boots_take(NEVER)
+    site.cloud.boots_take(BOOT_SECONDS)
     site.cloud.fail("delete", "hang", seconds=60.0)
     site.give_back(given_back)
     site.wait("one is deleted", lambda: site.cloud.calls("delete"))
@@ -108,7 +108,7 @@ def test_killed_with_all_in_progress(site: Site) -> None:
     site.cloud.heal()
     site.cloud.boots_take(0.1)
     site.launch()
-    site.fulfilled(*waiting)
+    site.fulfilled(*waiting, hurry=0.5)
     assert held in site.cloud.instances()
     assert (site.znodes.node(held) or {})["state"] == "in-use"
     site.give_back(used, *waiting)
@@ -128,3 +128,27 @@ def test_two_launchers(site: Site) -> None:
     site.serve_all([site.submit() for _ in range(10)])
     site.wait_empty(hurry=0.5)
     assert site.cloud.most_instances <= (6 if site.cloud.name == "kubernetes" else 4)
+
+
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_goes_on_with_launches(site: Site, how: str) -> None:
+    """L-18: what was ordered is not ordered again. An order without an answer is found, or sent again with its key."""
+    if site.cloud.name == "kubernetes":
+        pytest.skip("pods start in seconds: their launches are begun anew")
+    launcher = site.launch_process(SESSION_SECONDS) if how == "killed" else None
+    if launcher is None:
+        site.launch()
+    site.cloud.boots_take(BOOT_SECONDS)
+    requests = [site.submit(count) for count in (1, 1, 2, 3)]
+    site.wait("they boot", lambda: len(site.cloud.instances()) == 7)
+    if launcher is None:
+        site.stop()
+    else:
+        launcher.kill()
+    before = {node["launcher"] for node in site.znodes.nodes().values()}
+    site.launch()
+    site.wait("it has taken them", lambda: before.isdisjoint(n["launcher"] for n in site.znodes.nodes().values()))
+    site.fulfilled(*requests, hurry=0.5)
+    site.give_back(*requests)
+    site.wait_empty(hurry=0.5)
+    assert site.cloud.made == 7

@@ -70,6 +70,7 @@ class AwsInstances(InstanceCloud[AwsRecord]):
     # What an answer has told may be missing in lists for some seconds.
     lag_seconds = 5.0
     new_may_be_unknown = True
+    resumes_launches = True
     call_seconds = CONNECT_SECONDS + READ_SECONDS
 
     def __init__(self, config: AwsProviderConfig, client: Ec2, facts: AwsFacts, limits: AccountLimits) -> None:

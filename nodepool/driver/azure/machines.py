@@ -94,6 +94,7 @@ class AzureMachines(InstanceCloud[VmRecord]):
     list_price = 0.3
     looks_singly = 2
     absence_is_proved = True
+    resumes_launches = True
 
     def __init__(self, config: AzureProviderConfig, client: Arm, facts: AzureFacts) -> None:
         super().__init__(config.name)
@@ -419,7 +420,7 @@ class AzureCreation(CreationMachine[VmRecord]):
 
     def begin_anew(self, error: LaunchError) -> float | None:
         # What shows at once `create` has looked at.
-        if not isinstance(error, CloudNoCapacityLater) or not self._another_place(error):
+        if not isinstance(error, CloudNoCapacityLater) or not self._places or not self._another_place(error):
             return None
         self._operation = self._why = None
         return 0.0

@@ -96,6 +96,10 @@ class HandlerHooks(NodeRequestHandlerNotifications, abc.ABC):
         The outcome goes to ``node.state`` (`ready`, `failed` or `aborted`, stored), then ``self.pw.wake()``.
         """
 
+    def resume(self, node: Node) -> None:
+        """Go on with a launch that another launcher has begun, as `launch`; only for a node of `Provider.canResume`."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def launchesComplete(self) -> bool:
         """Has every node of the set a final outcome?"""

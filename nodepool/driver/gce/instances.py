@@ -71,6 +71,7 @@ class GceInstances(InstanceCloud[GceRecord]):
     create_threads = 40
     most_threads = 56
     absence_is_proved = True
+    resumes_launches = True
     # An instance takes some 20 s to boot, and a list of many is a large answer.
     shortest_list_pause = 1.0
 
@@ -631,7 +632,7 @@ class GceCreation(CreationMachine[GceRecord]):
         pause = self.put_off(error)
         if pause is not None:
             return pause
-        if not isinstance(error, CapacityException):
+        if not isinstance(error, CapacityException) or not self._places:
             return None
         if not self.cloud.places.try_another(self._places, self._request, error, self.log):
             return None
@@ -653,7 +654,8 @@ class GceCreation(CreationMachine[GceRecord]):
     def seen(self, record: GceRecord) -> Instance | bool:
         if self._is_up(record):
             self._insert = None
-            self.cloud.places.made(self._places[0], self._request)
+            if self._places:
+                self.cloud.places.made(self._places[0], self._request)
             used = self.cloud.limits.use_of(record, self._label)
             return GceInstance(record, self.stored_id(record.id), used)
         self._raise_failure()

@@ -57,6 +57,7 @@ class IbmMachines(InstanceCloud[t.IbmRecord]):
     to ask for one costs as much as a list.
     """
 
+    resumes_launches = True
     # No lag of lists is documented.
     lag_seconds = 1.0
     # An instance takes some 20 s to boot, and 300 instances are three calls.

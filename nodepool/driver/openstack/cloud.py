@@ -54,6 +54,7 @@ class OpenStackCloud(InstanceCloud[Server]):
     """
 
     lists_changes = True
+    resumes_launches = True
 
     def __init__(
         self, config: OpenStackProviderConfig, transport: Transport, settings: Mapping[str, object] | None = None

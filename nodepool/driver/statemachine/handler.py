@@ -124,16 +124,22 @@ class StateMachineHandler(NodeRequestHandler):
 
     def launch(self, node: Node) -> None:
         if self.manager.hasPlace(self.pool, node):
-            launch = NodeLaunch(self.manager, self, node)
-            self.manager.learned_limits.begun(self.pool.name, node.type[0], node.key)
-            self.manager.begin_launch(launch)
-            self._launches[node.key] = launch
+            self._begin(NodeLaunch(self.manager, self, node))
             return
         self.log.info("No room for node %s: another launcher used it at the same time", node.id)
         self._outpaced.add(node.key)
         # Not stored: it is removed at the next look.
         node.state = states.ABORTED
         self.pw.wake()
+
+    def resume(self, node: Node) -> None:
+        self._begin(NodeLaunch(self.manager, self, node, resumed=True))
+
+    def _begin(self, launch: NodeLaunch) -> None:
+        node = launch.node
+        self.manager.learned_limits.begun(self.pool.name, node.type[0], node.key)
+        self.manager.begin_launch(launch)
+        self._launches[node.key] = launch
 
     def let_go_of_aborted(self, node: Node) -> None:
         """A node for which nothing was made need not be searched for in the cloud, and shall not take up quota."""

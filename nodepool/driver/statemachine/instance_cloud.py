@@ -57,6 +57,8 @@ class InstanceCloud(abc.ABC, Generic[R]):
     looks_singly: ClassVar[int] = 0
     #: Does `begin_proof` tell the truth at once, however late lists are? Then nobody waits for ``lag_seconds`` with it.
     absence_is_proved: ClassVar[bool] = False
+    #: Can creations be resumed (`CreationMachine.adopt`) that another launcher has begun?
+    resumes_launches: ClassVar[bool] = False
     #: `WatchedInventory` for a cloud that tells what changes.
     inventory_class: ClassVar[type[Inventory[Any]]] = Inventory
     #: The longest time that one call takes, in seconds.

@@ -10,6 +10,8 @@ that launches share with deletions. What follows what::
       |       look for instances whose creation has no answer
       |         |                 |
       +- clean -+-----------------+
+
+A launch that another launcher has begun is resumed: it begins with the look, and goes on with what is found.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -32,6 +34,7 @@ from nodepool.driver.statemachine.instance import for_node, hostname, take_insta
 from nodepool.driver.statemachine.lost_creations import Search
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
 from nodepool.exceptions import (
+    CloudUnavailableException,
     LaunchError,
     LaunchKeyscanException,
     LaunchNetworkException,
@@ -185,10 +188,15 @@ class CloudProviderView(Protocol):
 _OF_THE_PLACE: Final = (Failure.SETUP, Failure.CAPACITY, Failure.INSTANCE, Failure.UNKNOWN)
 
 
+#: That many seconds at least has a launch that is resumed until ``launch-timeout``: its instance may be up already.
+RESUMED_SECONDS: Final = 60.0
+
+
 class NodeLaunch:
     """A task of the scheduler. Everything belongs to the step that runs; others read ``outcome`` and call `abandon`.
 
     :param node: locked by us, `building`, stored.
+    :param resumed: another launcher has begun it, and may have made an instance.
     """
 
     def __init__(
@@ -197,14 +205,20 @@ class NodeLaunch:
         handler: NodeRequestHandler,
         node: Node,
         clock: Callable[[], float] = monotonic,
+        *,
+        resumed: bool = False,
     ) -> None:
         self.provider = provider
         self._handler = handler
         # Looked up now: a reload replaces what the handler refers to, and this launch shall finish (L-17).
         self.pool, self.settings, self.request = handler.pool, provider.provider, handler.request
         self.label = handler.pool.labels[node.type[0]]
-        # Nothing is made yet, and perhaps nothing will be: the name is only for those who find the node after a crash.
-        self._id_in_advance, node.external_id = node.external_id, None
+        self._id_in_advance: Any = None
+        if not resumed:
+            # Nothing is made yet, and perhaps nothing will be: the name is for those who find the node after a crash.
+            self._id_in_advance, node.external_id = node.external_id, None
+        #: The instance that another launcher has ordered, as lists call it.
+        self._ordered: str | None = None
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
@@ -228,6 +242,8 @@ class NodeLaunch:
         self._abandoned = False
         self._begun = clock()
         self._attempt = 1
+        #: Attempts of other launchers: none of ours has the key of one of theirs. Each has written the node.
+        self._earlier = (node.version or 0) if resumed else 0
         self._attempt_begun = self._begun
         self.held = HeldTime(clock)
         #: Of the attempt.
@@ -243,7 +259,10 @@ class NodeLaunch:
         self._phase: Phase
         #: What follows the phase.
         self._then: Callable[[], float | None]
-        self._begin()
+        if resumed:
+            self._resume(wall_time() - (node.state_time or wall_time()))
+        else:
+            self._begin()
 
     # Drivers written for 11.0.0 may have no such keys; then the defaults of all others hold.
 
@@ -329,6 +348,31 @@ class NodeLaunch:
 
     # -- what follows which --
 
+    def _resume(self, age: float) -> None:
+        """The first phase of a launch that another launcher has begun that many seconds ago."""
+        self.limit = TimeLimit(max(self.launch_timeout - age, RESUMED_SECONDS), self.held, self._clock)
+        # Its answer may have been lost with that launcher.
+        look = LookPhase(self, self.provider.finder.search(self.node.key, self.wake, may_be_late=True))
+        self._phase, self._then = look, lambda: self._resumed(look)
+
+    def _resumed(self, look: LookPhase) -> float | None:
+        """Go on with what is there; what is named and not there is made sure to be gone, and the launch begins."""
+        node, cloud = self.node, self.provider.adapter.instance_cloud
+        if look.cloud_away or cloud is None:
+            raise CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
+        if look.named or look.found:
+            if not look.named:
+                node.external_id = look.found.pop(0)
+                self.zk.storeNode(node)
+            self._ordered = cloud.record_id(node.external_id)
+            self.log.info("Going on with instance %s, which another launcher has ordered", node.external_id)
+            for external_id in look.found:
+                self.provider.delete_orphan(external_id, self.log)
+        elif node.external_id is not None:
+            return self._enter(CleanPhase(self), self._cleaned)
+        self._begin()
+        return 0.0
+
     def _begin(self) -> None:
         """The first phase of an attempt, with the next step."""
         phase = BeginPhase(self)
@@ -336,8 +380,11 @@ class NodeLaunch:
 
     def _create(self, machine: StateMachine) -> float | None:
         machine.wanted = lambda: self._wants(machine)
-        machine.attempt = self._attempt
+        machine.attempt = self._earlier + self._attempt
         self._machine = machine
+        if self._ordered is not None:
+            cast("Any", machine).adopt(self._ordered)
+            self._ordered = None
         # A later attempt may have stored something else meanwhile, and has another name.
         stored = self._id_in_advance if self._attempt == 1 else None
         return self._enter(CreatePhase(self, machine, stored), self._created)
@@ -419,6 +466,8 @@ class NodeLaunch:
             self.log.error(text, exc_info=error)
 
     def _looked(self, phase: LookPhase) -> float | None:
+        for external_id in phase.found:
+            self.log.warning("The creation gave no answer, but there is instance %s", external_id)
         self.others.extend(phase.found)
         return self._decide(phase.cloud_away)
 
@@ -721,7 +770,10 @@ class ScanPhase(Phase):
 
 
 class LookPhase(Phase):
-    """Results: ``found``, external ids of instances whose creation had no answer; ``cloud_away``, it does not answer.
+    """Looks for the instances of a node.
+
+    Results: ``found``, external ids of those whose creation had no answer; ``named``: is the one there that the node
+    names? ``cloud_away``: the cloud does not answer.
 
     Two instances for one node must never be. And it shows whether the cloud is there at all.
 
@@ -734,6 +786,7 @@ class LookPhase(Phase):
         super().__init__(launch)
         self._search = search
         self.found: list[Any] = []
+        self.named = False
         self.cloud_away = False
 
     def step(self) -> float | None:
@@ -750,8 +803,7 @@ class LookPhase(Phase):
         if wait is not None:
             return wait
         self.found = [external_id for external_id in self._search.found if external_id != launch.node.external_id]
-        for external_id in self.found:
-            launch.log.warning("The creation gave no answer, but there is instance %s", external_id)
+        self.named = len(self.found) < len(self._search.found)
         return None
 
 

@@ -257,6 +257,7 @@ class CreationMachine(InventoryMachine[R]):
     CLEARING: ClassVar[str] = "clearing"
     PAUSING: ClassVar[str] = "pausing"
 
+    _resumed: str | None = None
     _creation: Creation | None = None
     _lost: Exception | None = None
     _repeats = 0
@@ -357,7 +358,7 @@ class CreationMachine(InventoryMachine[R]):
         return False
 
     def found(self) -> None:
-        """An instance was adopted whose creation gave no answer."""
+        """An instance was adopted whose creation gave no answer, or was another launcher's."""
 
     def gone(self) -> Exception:
         """What it means that the cloud says that the instance does not exist any more."""
@@ -383,6 +384,10 @@ class CreationMachine(InventoryMachine[R]):
         """The key of the creation that begins now, or has begun."""
         return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
 
+    def adopt(self, record_id: str) -> None:
+        """Go on with an instance of the node that another launcher has ordered; before the first `advance`."""
+        self._resumed = record_id
+
     # -- steps --
 
     def steps(self) -> Mapping[str, Step]:
@@ -397,6 +402,13 @@ class CreationMachine(InventoryMachine[R]):
         }
 
     def _start(self) -> bool:
+        pool = str(self.metadata.get(tags.POOL_KEY, ""))
+        if self._resumed is not None:
+            self._creation = self.cloud.creations.begin(self.key(), pool, self._label_name)
+            self.cloud.creations.answered(self._creation, self._resumed)
+            self.found()
+            record_id, self._resumed = self._resumed, None
+            return self._created(record_id)
         announced = self.id_in_advance()
         if announced is not None and self.external_id is None:
             self.external_id = self.stored_id(announced)
@@ -404,7 +416,6 @@ class CreationMachine(InventoryMachine[R]):
             # The framework stores it before the next step.
             self.next_advance_seconds = 0.0
             return False
-        pool = str(self.metadata.get(tags.POOL_KEY, ""))
         self._creation = self.cloud.creations.begin(self.key(), pool, self._label_name)
         return self._submit()
 

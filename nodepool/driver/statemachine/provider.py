@@ -229,6 +229,8 @@ class StateMachineProvider(StateMachineQuota, Provider):
         self._zk: ZooKeeper | None = None
         self.log = get_annotated_logger(logging.getLogger(log_names.state_machine_provider(self.name)))
         self.make_create_machine = create_machine_of(self.name, adapter)
+        cloud = getattr(adapter, "instance_cloud", None)
+        self.RESUMES = cloud is not None and cloud.resumes_launches
         self._lock = threading.Lock()
         self._launches: dict[str, NodeLaunch] = {}
         #: Nodes whose launches failed before anything was made; in the order of their ends.
@@ -406,6 +408,11 @@ class StateMachineProvider(StateMachineQuota, Provider):
         tags = instance.for_node(node.key, pool.name, self.name)
         hostname, label = instance.hostname(node.id), pool.labels[node.type[0]]
         return gateway.id_in_advance_in_cloud(self.name, self.adapter, hostname, label, tags)
+
+    def canResume(self, node: Node) -> bool:
+        pool = self.provider.pools.get(str(node.pool))
+        known = pool is not None and any(label in pool.labels for label in node.type)
+        return self.RESUMES and known and self.launch_of(node.key) is None
 
     def begin_launch(self, launch: NodeLaunch) -> None:
         """Take on a launch. Raises RuntimeError when the provider has ended."""

@@ -90,6 +90,7 @@ class Intake:
         self._fulfilled = self._launched = 0
         self._more = False
         self._put_back()
+        self._launched += self._batch.resume_launches()
         self._pool.desk.explanations.begin_pass()
         candidates: list[Bucket] = []
         for bucket in self._pool.queue.buckets():
@@ -253,6 +254,25 @@ class Batch:
             self._let_go_unlocked(handlers)
         for _ in locked:
             self._view.tenants.add(kind)
+        self._run(locked)
+        return len(locked)
+
+    def resume_launches(self) -> int:
+        """Take the requests whose launches another launcher has left unfinished: they have their room already.
+
+        Blocks for some round trips. Returns how many were taken.
+        """
+        handlers: list[NodeRequestHandler] = []
+        for cached, nodes in self._pool.take_interrupted():
+            # It is deleted, and the request served anew, as if nothing could be gone on with.
+            with Guard(self._pool.log, "Launches of request %s are not gone on with", cached.id, but=ZKConnectionError):
+                handler = self._view.make_handler(cached.copy())
+                handler.node_set.interrupted = nodes
+                handlers.append(handler)
+        try:
+            locked = self._lock(handlers, with_nodes=False)
+        finally:
+            self._let_go_unlocked(handlers)
         self._run(locked)
         return len(locked)
 

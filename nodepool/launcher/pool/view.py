@@ -32,7 +32,7 @@ from nodepool.model.reasons import (
     tenant_order,
 )
 from nodepool.plan import maintenance as plan_maintenance
-from nodepool.plan.nodes import ReadyNodes, is_free
+from nodepool.plan.nodes import OPEN_REQUEST_STATES, ReadyNodes, is_free
 from nodepool.plan.queue import RequestKind, RequestQueue
 from nodepool.plan.triage import (
     PoolInfo,
@@ -301,6 +301,8 @@ class PassContext:
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
         self.free = FreeNodes(launcher.cache.nodes, provider_name, pool_name, node_changed)
+        #: Requests of which a launcher that ended has left launches unfinished.
+        self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{provider_name}/{pool_name}"
         self._provider: Provider | None = None
@@ -418,6 +420,29 @@ class PassContext:
                 reason = (here[pool.id].declined(request_id) or IN_ITS_LINE) if pool.id in here else None
                 found[place] = found.get(place) or reason
         return found
+
+    def take_interrupted(self) -> list[tuple[NodeRequest, list[Node]]]:
+        """Open requests with launches that this pool can go on with, and what was made for each of them here."""
+        interrupted, self.interrupted = self.interrupted, set()
+        nodes: dict[str | None, list[Node]] = {request_id: [] for request_id in interrupted}
+        place, is_locked = (self.provider_name, self.pool_name), self.cache.nodes.is_locked
+        for node in self.cache.nodes.values() if interrupted else ():
+            if node.allocated_to in nodes and (node.provider, node.pool) == place:
+                nodes[node.allocated_to].append(node)
+        found: list[tuple[NodeRequest, list[Node]]] = []
+        for request in map(self.cache.requests.get, interrupted):
+            if request is None or request.state not in OPEN_REQUEST_STATES or self.launcher_id in request.declined_by:
+                continue
+            its_nodes = nodes[request.id]
+            # All locks go at once, but are seen to go one by one: the last one brings the request back.
+            if self.held(request.node_types) is None and not any(is_locked(node.key) for node in its_nodes):
+                resumed = [node for node in its_nodes if self._can_resume(node)]
+                if resumed:
+                    found.append((request, resumed + [node for node in its_nodes if node.state == states.READY]))
+        return sorted(found, key=lambda each: each[0].order_key)
+
+    def _can_resume(self, node: Node) -> bool:
+        return node.state == states.BUILDING and gateway.can_resume(self.provider, node)
 
     def is_open(self, request: NodeRequest) -> bool:
         """May this pool still take or decline a request? (A-2)"""

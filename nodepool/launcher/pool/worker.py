@@ -445,6 +445,8 @@ class Changes:
             node = cache.nodes.get(node_id)
             if node is not None:
                 self._eviction.node_seen(node)
+                if node.state == states.BUILDING and node.allocated_to and not cache.nodes.is_locked(node_id):
+                    self._pool.interrupted.add(node.allocated_to)
             self._pool.free.consider(node_id)
 
     def _take_request(self, request_id: str) -> None:
