@@ -17,11 +17,12 @@ from diskimage_builder.element_dependencies import (  # type: ignore[import-unty
     get_elements,
 )
 
-from doc.source.extensions import command_line, config_keys, release_notes
+from doc.source.extensions import code_tables, command_line, config_keys, release_notes
 from nodepool.config.objects import DiskImage, Label, TenantLimits, TopLevel
 from nodepool.config.webapp import Authenticator, OperatorRule
 from nodepool.config.zookeeper import ZooKeeperServer, ZooKeeperSettings
 from nodepool.driver.config import ConfigPool, ProviderConfig
+from nodepool.driver.gateway import HOOKS
 from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticPool, MetastaticProviderConfig
 from nodepool.driver.openstack.config import (
     CloudImage,
@@ -33,6 +34,7 @@ from nodepool.driver.openstack.config import (
 from nodepool.driver.registry import KNOWN, Drivers
 from nodepool.driver.static.config import StaticNode, StaticPool, StaticProviderConfig
 from nodepool.model.config_keys import Sections, keys_of
+from nodepool.plan.request_stage import MOVES
 from tests.unit.test_samples import ROOT, SOURCE, yaml_blocks
 
 KEYS: Final = SOURCE / "reference" / "configuration-keys.rst"
@@ -201,6 +203,13 @@ def test_markup_in_a_help_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ".. option:: --state {a,b}\n\n   Names, e.g. gpu-\\*; \\<pool\\>\\_ or \\`x\\`.\n" in page
     assert "--hidden" not in page
     assert {"lab --state 'gpu-*'", "lab '*'"} <= {line.strip() for line in page.splitlines()}
+
+
+def test_tables_of_the_code() -> None:
+    """The page about the architecture shows all calls of drivers, and all moves of a request."""
+    page = code_tables.expand((SOURCE / "explanation" / "architecture.rst").read_text(encoding="utf-8"))
+    assert page.count("\n   * - ``") == len(HOOKS) > 50
+    assert len(re.findall(r"^    [a-z]+ -> [a-z]+: ", page, re.MULTILINE)) == len(MOVES) > 30
 
 
 def test_release_notes() -> None:

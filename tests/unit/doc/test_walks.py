@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walks of the architecture page: each names files that exist, and does not get longer."""
+"""The architecture page names files and names that exist, and its walks do not get longer."""
 
 from __future__ import annotations
 
@@ -33,9 +33,20 @@ LENGTHS: Final = {
 }
 
 
+def test_names() -> None:
+    """Of the table "Where is it?"."""
+    table = PAGE.read_text(encoding="utf-8").partition("\nWhere is it?\n")[2].partition("\nOne request\n")[0]
+    found = re.findall(r"``([\w/]+\.py)``: ``(\w+)``(?:, ``(\w+)``)?", table)
+    assert len(found) > 30
+    for path, *names in found:
+        text = (PACKAGE / path).read_text(encoding="utf-8")
+        for name in filter(None, names):
+            assert re.search(rf"^ *((class|def) {name}\b|{name}(: .*)? = )", text, re.MULTILINE), f"{path}: {name}"
+
+
 def walks() -> dict[str, str]:
     """Name of a walk -> its text."""
-    section = PAGE.read_text(encoding="utf-8").partition("\nWalks\n")[2].partition("\nParts of a pool\n")[0]
+    section = PAGE.read_text(encoding="utf-8").partition("\nWalks\n")[2].partition("\nClouds\n")[0]
     _, *parts = re.split(r"^\.\. walk: (.+)$", section, flags=re.MULTILINE)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +34,6 @@ from nodepool.plan.triage import (
 from tests.support.observed import node, request
 from tests.support.tables import rows
 
-ARCHITECTURE = Path(__file__).parents[3] / "doc" / "source" / "explanation" / "architecture.rst"
 ME = PoolInfo("me", "cloud", frozenset({"small", "large"}), 100, paused=False)
 
 
@@ -305,12 +303,3 @@ def test_story() -> None:
         turning.move(Stage.DEFERRED, turn)
         turning.move(Stage.WAITING, turn)
     assert len(turning.moves) == STORY_MOVES
-
-
-def test_picture_in_the_documentation() -> None:
-    """`architecture.rst` shows each move, and no other."""
-    text = ARCHITECTURE.read_text(encoding="utf-8")
-    begin = text.index(".. moves of a request")
-    lines = [line.strip() for line in text[begin : text.index("\n\n\n", begin)].splitlines()]
-    shown = [line for line in lines if "->" in line]
-    assert shown == [f"{origin.value} -> {target.value}: {reason}" for (origin, target), reason in MOVES.items()]
