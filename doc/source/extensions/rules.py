@@ -40,7 +40,8 @@ class Rules(SphinxDirective):
         anchor = f"rule-{name}"
         self.env.get_domain("std").note_object("rule", name, anchor, location=self.get_location())  # type: ignore[attr-defined]
         index = addnodes.index(entries=[("pair", f"{name}; rule", anchor, "", None)])
-        link = nodes.paragraph("", "", nodes.reference("", name, refid=anchor, internal=True))
+        # A literal is not broken at its hyphen.
+        link = nodes.paragraph("", "", nodes.reference("", "", nodes.literal("", name), refid=anchor, internal=True))
         first = nodes.entry("", index, link, ids=[anchor])
         return nodes.row("", first, nodes.entry("", *text))
 
