@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators change by pages and API, as the commands do it (reference/rules-web, WP-91 to WP-96).
+"""What operators change by pages and API, as the commands do it (rules WP-91 to WP-96).
 
 First the changes (`Actions`), then who may change something.
 """

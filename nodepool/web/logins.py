@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends a request, and may that user do what it asks for (reference/rules-web, WP-80 to WP-89)?"""
+"""Who sends a request, and may that user do what it asks for (rules WP-80 to WP-89)?"""
 
 from __future__ import annotations
 

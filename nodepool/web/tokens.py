@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose is a bearer token, and what may that user do (reference/rules-web, WP-80 to WP-84)?
+"""Whose is a bearer token, and what may that user do (rules WP-80 to WP-84)?
 
 The tokens are those of Zuul: signed with a shared secret (HS256, as ``zuul create-auth-token`` makes them), with a key
 of the issuer (RS256), or by an OpenID Connect provider. Last the calls to such providers.

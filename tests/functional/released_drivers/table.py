@@ -13,10 +13,8 @@ STEPS = {"configuration": "Configuration", "start": "Start", "launch": "Launch",
 
 def documented(rows: Iterable[type[Cloud]]) -> str:
     """The table as it stands in the documentation (reStructuredText)."""
-    lines = [".. list-table::", "   :header-rows: 1", ""]
-    for row in [["Driver", "Talks to", *STEPS.values()], *(_cells(row) for row in rows)]:
-        lines += [f"   {'*' if number == 0 else ' '} - {cell}" for number, cell in enumerate(row)]
-    return "\n".join(lines)
+    lines = [".. csv-table::", "   :delim: |", f"   :header: {' | '.join(('Driver', 'Talks to', *STEPS.values()))}", ""]
+    return "\n".join([*lines, *(f"   {' | '.join(_cells(row))}" for row in rows)])
 
 
 def _cells(row: type[Cloud]) -> list[str]:

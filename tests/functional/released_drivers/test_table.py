@@ -14,7 +14,7 @@ def test_each_released_driver_has_a_row() -> None:
 
 
 def test_documentation_has_the_table() -> None:
-    page = (ROOT / "doc" / "source" / "drivers" / "released" / "tested.rst").read_text(encoding="utf-8")
+    page = (ROOT / "doc" / "source" / "drivers" / "released" / "index.rst").read_text(encoding="utf-8")
     assert documented(ROWS) in page, f"the table is:\n\n{documented(ROWS)}"
 
 
