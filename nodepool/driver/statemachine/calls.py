@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that ask the cloud. The circuit breaker opens when such calls keep failing."""
+"""Calls that ask the cloud, with their circuit breaker, and steps that launches and deletions share.
+
+The circuit breaker opens when calls that ask keep failing. A step drives a machine (`Driven`), or deletes one instance
+(`Removal`).
+"""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
-from nodepool.exceptions import LaunchError, RuntimeConfigurationException
+from nodepool.exceptions import LaunchError, NotFound, RuntimeConfigurationException
 from nodepool.guard import OnError
-from nodepool.plan.launch import Failure, classify
-from nodepool.plan.retries import CircuitBreaker
+from nodepool.plan.launch import Failure, classify, pace
+from nodepool.plan.retries import Backoff, CircuitBreaker
 
 if TYPE_CHECKING:
     from nodepool.driver.config import LabelSettings
-    from nodepool.driver.statemachine.adapter import Adapter, Log
+    from nodepool.driver.statemachine.adapter import Adapter, Log, StateMachine
     from nodepool.driver.statemachine.instance import Instance, Resource
     from nodepool.driver.statemachine.lost_creations import Creation
     from nodepool.model.quota import QuotaInformation
@@ -171,3 +176,91 @@ class CloudCalls:
 
     def label_ready(self, label: LabelSettings) -> bool:
         return self._look_up(lambda: gateway.label_ready_in_cloud(self._name, self._adapter, label))
+
+
+# Steps that launches and deletions share: drive a machine, and delete one instance.
+
+#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
+RESEND: Final = Backoff(20.0, math.inf)
+#: From a deletion of an instance that failed to the next attempt.
+RETRY: Final = Backoff(1.0, 60.0)
+
+
+class Driven:
+    """A state machine and its pace. Used by one task, one step at a time.
+
+    :param wake: makes the task's next step due now.
+    """
+
+    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
+        machine.wake = wake
+        self._provider_name = provider_name
+        self.machine = machine
+        self._quiet = 0
+
+    def advance(self) -> tuple[Any, float]:
+        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
+        before = self.machine.state
+        result = gateway.advance(self._provider_name, self.machine)
+        if self.machine.state != before:
+            self._quiet = 0
+        wait = pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))
+        self._quiet += 1
+        return result, wait
+
+
+class Removal:
+    """Deletes one instance completely. What had no effect is sent again after a while.
+
+    :param provider: its name and its adapter.
+    :param wake: makes the next step due now.
+    :param try_again: is an error one that another attempt may get over? Else `step` raises it.
+    """
+
+    def __init__(
+        self,
+        provider: tuple[str, Adapter],
+        external_id: Any,
+        log: Log,
+        wake: Callable[[], None],
+        try_again: Callable[[Exception], bool] = lambda _: False,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._name, self._adapter = provider
+        self._external_id = external_id
+        self._log = log
+        self._wake = wake
+        self._try_again = try_again
+        self._clock = clock
+        self._driven: Driven | None = None
+        self._sent = 0
+        self._resend_at = 0.0
+        self._failures = 0
+
+    def step(self) -> float | None:
+        """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
+        try:
+            return self._step()
+        except NotFound:
+            return None
+        except Exception as error:
+            # The deletion's end says so, unless it is worth another attempt.
+            if not self._try_again(error):
+                raise
+            self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
+            # It begins anew: what is sent next is the first of its kind.
+            self._driven, self._sent = None, 0
+            self._failures += 1
+            return RETRY.pause(self._failures)
+
+    def _step(self) -> float | None:
+        now, name = self._clock(), self._name
+        if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
+            machine = gateway.get_delete_state_machine(name, self._adapter, self._external_id, self._log)
+            self._driven = Driven(name, machine, self._wake)
+            self._sent += 1
+            self._resend_at = now + RESEND.pause(self._sent)
+        _, wait = self._driven.advance()
+        if self._driven.machine.complete:
+            return None
+        return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))

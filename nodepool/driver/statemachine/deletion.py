@@ -12,8 +12,10 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.driver.framework.node_tasks import node_logger
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
-from nodepool.driver.statemachine.launch import CloudProviderView, Done, Removal
+from nodepool.driver.statemachine.calls import Removal
+from nodepool.driver.statemachine.launch import CloudProviderView
 from nodepool.driver.statemachine.lost_creations import Search
+from nodepool.driver.statemachine.scheduler import Done
 from nodepool.exceptions import LaunchError, ServerDeleteTimeoutException, ZKException
 from nodepool.model import states
 
@@ -123,7 +125,9 @@ class NodeDeletion(Deletion):
     def _remove(self) -> float | None:
         while self._targets:
             if self._removal is None:
-                self._removal = Removal(self._provider, self._targets[0], self.log, self._wake)
+                self._removal = Removal(
+                    (self._provider.name, self._provider.adapter), self._targets[0], self.log, self._wake
+                )
             wait = self._removal.step()
             if wait is not None:
                 return wait
@@ -161,7 +165,9 @@ class InstanceDeletion(Deletion):
         super().__init__(provider, log)
         self._external_id = external_id
         self._persistent = persistent
-        self._removal = Removal(provider, external_id, log, self._wake, self._may_be_done_later)
+        self._removal = Removal(
+            (provider.name, provider.adapter), external_id, log, self._wake, self._may_be_done_later
+        )
 
     def _may_be_done_later(self, error: Exception) -> bool:
         self._provider.calls.judge(error)

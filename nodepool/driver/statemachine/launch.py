@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One node on its way from `building` to `ready` (rules L).
 
-First what tasks see of their provider, then the launch (`NodeLaunch`), then its phases in their order, then the steps
-that launches share with deletions. What follows what::
+First what tasks see of their provider, then the launch (`NodeLaunch`), then its phases in their order. What follows
+what::
 
     begin -> create -> [scan] -> end
       ^         |         |       ^
@@ -19,8 +19,6 @@ from __future__ import annotations
 import abc
 import copy
 import logging
-import math
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -30,6 +28,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
 from nodepool.driver import gateway
 from nodepool.driver.framework.rate import HeldTime, TimeLimit
+from nodepool.driver.statemachine.calls import Driven, Removal
 from nodepool.driver.statemachine.instance import for_node, hostname, take_instance
 from nodepool.driver.statemachine.lost_creations import Search
 from nodepool.driver.statemachine.scheduler import WHEN_WOKEN_SECONDS
@@ -39,7 +38,6 @@ from nodepool.exceptions import (
     LaunchKeyscanException,
     LaunchNetworkException,
     LaunchStatusException,
-    NotFound,
     ServerCreateTimeoutException,
     ZKConflict,
     ZKException,
@@ -51,7 +49,6 @@ from nodepool.model import states
 from nodepool.model.status import LaunchStatus
 from nodepool.plan import launch as plan
 from nodepool.plan.launch import Abort, Failure, LaunchOutcome, Retry, classify, launch_outcome
-from nodepool.plan.retries import Backoff
 from nodepool.tracing import spans
 
 if TYPE_CHECKING:
@@ -831,7 +828,13 @@ class CleanPhase(Phase):
                 raise ServerCreateTimeoutException("the previous instance was not deleted within launch-timeout")
             if self._removal is None:
                 launch.log.info("Deleting instance %s before the next attempt", target)
-                self._removal = Removal(launch.provider, target, launch.log, launch.wake, self._may_be_done_later)
+                self._removal = Removal(
+                    (launch.provider.name, launch.provider.adapter),
+                    target,
+                    launch.log,
+                    launch.wake,
+                    self._may_be_done_later,
+                )
             if (wait := self._removal.step()) is not None:
                 return min(wait, left)
             self._removal = None
@@ -853,110 +856,3 @@ class CleanPhase(Phase):
         if node.external_id is not None:
             return node.external_id
         return others[-1] if others else None
-
-
-# Steps that launches and deletions share: drive a machine, and delete one instance.
-
-#: Seconds after which a deletion that has no effect is sent again: the cloud may have swallowed it.
-RESEND: Final = Backoff(20.0, math.inf)
-#: From a deletion of an instance that failed to the next attempt.
-RETRY: Final = Backoff(1.0, 60.0)
-
-
-class Driven:
-    """A state machine and its pace. Used by one task, one step at a time.
-
-    :param wake: makes the task's next step due now.
-    """
-
-    def __init__(self, provider_name: str, machine: StateMachine, wake: Callable[[], None]) -> None:
-        machine.wake = wake
-        self._provider_name = provider_name
-        self.machine = machine
-        self._quiet = 0
-
-    def advance(self) -> tuple[Any, float]:
-        """Advance once; what it returned, and seconds until the next time. Raises what the machine raises."""
-        before = self.machine.state
-        result = gateway.advance(self._provider_name, self.machine)
-        if self.machine.state != before:
-            self._quiet = 0
-        wait = plan.pace(self._quiet, getattr(self.machine, "next_advance_seconds", None))
-        self._quiet += 1
-        return result, wait
-
-
-class Removal:
-    """Deletes one instance completely. What had no effect is sent again after a while.
-
-    :param wake: makes the next step due now.
-    :param try_again: is an error one that another attempt may get over? Else `step` raises it.
-    """
-
-    def __init__(
-        self,
-        provider: CloudProviderView,
-        external_id: Any,
-        log: Log,
-        wake: Callable[[], None],
-        try_again: Callable[[Exception], bool] = lambda _: False,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._provider = provider
-        self._external_id = external_id
-        self._log = log
-        self._wake = wake
-        self._try_again = try_again
-        self._clock = clock
-        self._driven: Driven | None = None
-        self._sent = 0
-        self._resend_at = 0.0
-        self._failures = 0
-
-    def step(self) -> float | None:
-        """Go on; None = the instance is gone, else seconds until the next step. Raises what the driver raises."""
-        try:
-            return self._step()
-        except NotFound:
-            return None
-        except Exception as error:
-            # The deletion's end says so, unless it is worth another attempt.
-            if not self._try_again(error):
-                raise
-            self._log.warning("Instance %s could not be deleted, trying again: %s", self._external_id, error)
-            # It begins anew: what is sent next is the first of its kind.
-            self._driven, self._sent = None, 0
-            self._failures += 1
-            return RETRY.pause(self._failures)
-
-    def _step(self) -> float | None:
-        now, name = self._clock(), self._provider.name
-        if self._driven is None or (now >= self._resend_at and not self._driven.machine.resends):
-            machine = gateway.get_delete_state_machine(name, self._provider.adapter, self._external_id, self._log)
-            self._driven = Driven(name, machine, self._wake)
-            self._sent += 1
-            self._resend_at = now + RESEND.pause(self._sent)
-        _, wait = self._driven.advance()
-        if self._driven.machine.complete:
-            return None
-        return wait if self._driven.machine.resends else min(wait, max(0.0, self._resend_at - now))
-
-
-class Done:
-    """The end of a task, for those who wait for it (`nodepool.driver.interface.CleanupTask`)."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        #: Why it failed, after the end; None = it did not.
-        self.error: Exception | None = None
-
-    def is_alive(self) -> bool:
-        """Is it still running? Does not block."""
-        return not self._event.is_set()
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, at most ``timeout`` seconds."""
-        self._event.wait(timeout)
-
-    def set(self) -> None:
-        self._event.set()

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from nodepool.driver.statemachine.calls import Removal
 from nodepool.driver.statemachine.deletion import NodeDeletion
-from nodepool.driver.statemachine.launch import Removal
 from nodepool.model import states
 from nodepool.plan.retries import Backoff
 from nodepool.testing.memory_zk import MemoryZooKeeper

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.statemachine.launch import CleanPhase
+from nodepool.driver.statemachine.calls import Removal
 from nodepool.exceptions import (
     LaunchStatusException,
 )
@@ -73,7 +73,7 @@ def test_deletion_that_fails_before_the_next_attempt(
     make_site: MakeSite, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """L-5: it is begun again, and uses up no attempt."""
-    monkeypatch.setattr(home(CleanPhase), "RETRY", Backoff(0.01, 60.0))
+    monkeypatch.setattr(home(Removal), "RETRY", Backoff(0.01, 60.0))
     site = make_site({"fail-launches": 1, "launch-retries": 2})
     failures = [error] * 3
 

@@ -9,7 +9,7 @@ import pytest
 
 from nodepool.driver.fake.cloud import CloudError
 from nodepool.driver.statemachine import Resource
-from nodepool.driver.statemachine.launch import Done
+from nodepool.driver.statemachine.scheduler import Done
 from nodepool.exceptions import CloudUnavailableException, LaunchError, NotFound
 from nodepool.metrics.catalog import LEAKED
 from nodepool.model.image import ImageUpload
