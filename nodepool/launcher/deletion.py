@@ -260,13 +260,11 @@ class DeletedNodeWorker(Worker):
             self._consider_empty(node_id, now)
         else:
             self._empty.discard(node_id)
-        if cached is None or nodes.is_locked(node_id):
+        if cached is None or not nodes.is_left(node_id):
+            # If it was released just now, with changes, the node as it is comes with the answer: we hear of it again.
             self._interrupted.pop(node_id, None)
             return
         if node_id in self._deletions or (node_id in self._due and node_id not in self._interrupted):
-            return
-        if nodes.is_reading(node_id):
-            # Released just now, with changes: the node as it is comes with the answer, and then we hear of it again.
             return
         self._guarded(cached, now, partial(self._act, cached, pending))
 

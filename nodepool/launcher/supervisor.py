@@ -367,7 +367,7 @@ class Router:
             owner = self._threads.get(*key)
             if node is not None and owner is not None and node.state == states.BUILDING:
                 # The pool may go on with its launch.
-                owner.node_changed(node_id, wake=not self._cache.nodes.is_locked(node_id))
+                owner.node_changed(node_id, wake=self._cache.nodes.is_left(node_id))
             elif node is None:
                 if owner is not None:
                     owner.node_gone(node_id)

@@ -482,6 +482,10 @@ class LockedRecordCache(RecordCache[R]):
         """Does anybody hold or wait for the lock?"""
         return record_id in self._contenders
 
+    def is_left(self, record_id: str) -> bool:
+        """Is the record, as it is here, one that no process has locked? One that changed may say why, and is read."""
+        return record_id not in self._contenders and record_id not in self._reading
+
     def locked_ids(self) -> frozenset[str]:
         """The records for which `is_locked` is true now."""
         return frozenset(self._contenders)

@@ -445,7 +445,7 @@ class Changes:
             node = cache.nodes.get(node_id)
             if node is not None:
                 self._eviction.node_seen(node)
-                if node.state == states.BUILDING and node.allocated_to and not cache.nodes.is_locked(node_id):
+                if node.state == states.BUILDING and node.allocated_to and cache.nodes.is_left(node_id):
                     self._pool.interrupted.add(node.allocated_to)
             self._pool.free.consider(node_id)
 

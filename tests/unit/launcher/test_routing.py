@@ -21,6 +21,9 @@ class Records(dict[str, Any]):
         self.empty: set[str] = set()
         self.is_locked, self.is_empty = self.locked.__contains__, self.empty.__contains__
 
+    def is_left(self, record_id: str) -> bool:
+        return record_id not in self.locked
+
     def add_listener(self, listener: Callable[..., None]) -> None:
         self.tell = listener
 
