@@ -219,11 +219,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side; the last one is as long as it likes."""
-    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]) - 1)] if rows else []
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    ]
+    return ["  ".join(line) for line in table.padded(rows)]
 
 
 def _facts(answer: Explained, now: float) -> list[str]:

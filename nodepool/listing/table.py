@@ -176,30 +176,29 @@ def plain(table: Table, *, headers: bool = True) -> str:
     lines = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     if headers:
         lines.insert(0, [column.header.upper() for column in table.columns])
-    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join("  ".join(line).rstrip() for line in padded(lines))
 
 
 def _as_table(table: Table) -> str:
     lines = [[column.header for column in table.columns]]
-    lines += [[cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
-    if lines[0] and all(text.isascii() for line in lines for text in line):
-        return _boxed(lines)
-    # It knows how wide each character is, and takes its time.
-    from prettytable import PrettyTable
-
-    pretty = PrettyTable(lines[0])
-    pretty.align = "l"
-    pretty.add_rows(lines[1:])
-    return pretty.get_string()
-
-
-def _boxed(lines: Sequence[Sequence[str]]) -> str:
-    """A box around columns; the first line is their head. Each character is as wide as any other."""
-    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
-    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
-    head, *rows = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines]
+    lines += [[cell(*pair) for pair in zip(table.columns, row, strict=True)] for row in table.rows]
+    lines = padded(lines)
+    rule = f"+{'+'.join('-' * (len(header) + 2) for header in lines[0])}+"
+    head, *rows = [f"|{'|'.join([f' {text} ' for text in line])}|" for line in lines]
     return "\n".join([rule, head, rule, *rows, rule])
+
+
+def padded(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Texts of columns, filled with blanks until all of a column are as wide as the widest of it."""
+    measure: Callable[[str], int] = len
+    pad: Callable[[str, int], str] = str.ljust
+    if not all(text.isascii() for line in lines for text in line):
+        # Characters of other scripts may take two places, or none.
+        from rich.cells import cell_len, set_cell_size
+
+        measure, pad = cell_len, set_cell_size
+    widths = [max(map(measure, texts)) for texts in zip(*lines, strict=True)]
+    return [list(map(pad, line, widths)) for line in lines]
 
 
 def cell(column: Column, value: Any) -> str:
