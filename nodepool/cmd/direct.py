@@ -17,7 +17,7 @@ from nodepool.clock import monotonic
 from nodepool.cmd import node_changes
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.format_option import show
-from nodepool.cmd.image_wait import ProgressLine
+from nodepool.cmd.image_wait import Item, progress
 from nodepool.cmd.session import connect, operator, started_provider, told_in_a_line
 from nodepool.listing.images import alien_image_table
 from nodepool.model import states
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.driver.framework.images import ListedImage
-    from nodepool.driver.interface import Provider
     from nodepool.model.image import ImagesView
-    from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Between two looks at a deletion, in seconds.
@@ -45,16 +43,7 @@ def delete_nodes(options: argparse.Namespace) -> int:
 
     config = load_config(options.config, options.secure)
     with connect(config) as zk:
-        with ProgressLine(sys.stderr) as line:
-
-            def delete(node_id: str) -> None:
-                try:
-                    _delete_node(zk, config, node_id, line)
-                finally:
-                    # What has failed is told next.
-                    line.clear()
-
-            failed = node_changes.each_node(options.ids, delete)
+        failed = node_changes.each_node(options.ids, lambda node_id: _delete_node(zk, config, node_id))
         stuck = [node_id for node_id in dict.fromkeys(options.ids) if node_id not in failed and _is_left(zk, node_id)]
         node_changes.print_nodes(zk, options.ids, options)
         if stuck:
@@ -63,35 +52,35 @@ def delete_nodes(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _delete_node(zk: ZooKeeper, config: Config, node_id: str, line: ProgressLine) -> None:
+def _delete_node(zk: ZooKeeper, config: Config, node_id: str) -> None:
+    from nodepool.driver import gateway
+
     node = node_changes.find(zk, node_id)
     if node.provider is None or node.provider not in config.providers:
         raise CommandError(f"Provider {node.provider} for node {node_id} not defined on this launcher", answer=True)
-    line.show(f"node {node.id}: starting provider {node.provider}")
-    with started_provider(zk, config, node.provider) as provider:
-        _delete(zk, provider, node, line)
-        line.show(f"node {node.id}: stopping provider {node.provider}")
+    with progress(sys.stderr) as show_items:
+
+        def say(text: str, state: str = "") -> None:
+            show_items([Item(f"node {node.id}", None, text, state or text)])
+
+        say(f"starting provider {node.provider}")
+        with started_provider(zk, config, node.provider) as provider:
+            say("waiting for its lock")
+            with node_changes.locked(zk, node):
+                node.delete(operator())
+                zk.storeNode(node)
+                task = gateway.start_node_cleanup(provider, node)
+                # The deletion removes the node with its lock, or gives the lock back.
+                begin = monotonic()
+                while task.is_alive():
+                    say(f"deleting for {short(monotonic() - begin)}", "deleting")
+                    task.join(LOOK_SECONDS)
+            say(f"stopping provider {node.provider}")
 
 
 def _is_left(zk: ZooKeeper, node_id: str) -> bool:
     left = zk.getNode(node_id)
     return left is not None and left.state in (states.DELETING, states.DELETED)
-
-
-def _delete(zk: ZooKeeper, provider: Provider, node: Node, line: ProgressLine) -> None:
-    from nodepool.driver import gateway
-
-    line.show(f"node {node.id}: waiting for its lock")
-    with node_changes.locked(zk, node):
-        node.delete(operator())
-        zk.storeNode(node)
-        task = gateway.start_node_cleanup(provider, node)
-        # The deletion removes the node with its lock, or gives the lock back.
-        begin = monotonic()
-        while line.is_shown and task.is_alive():
-            line.show(f"node {node.id}: deleting for {short(monotonic() - begin)}")
-            task.join(LOOK_SECONDS)
-        task.join()
 
 
 # ``nodepool alien-image-list``: images in clouds that ZooKeeper does not know (rule D-3).

@@ -6,20 +6,21 @@ First what is waited for, then how its progress is shown.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import shutil
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.session import CONNECT_SECONDS, ERASE_LINE
+from nodepool.cmd.session import CONNECT_SECONDS
 from nodepool.listing import table
 from nodepool.listing.images import build_duration, build_name
 from nodepool.listing.table import printable
+from nodepool.listing.terminal import console_of
 from nodepool.model import event
 from nodepool.plan.images import BuildWait, End, provider_uploads, uploads_end
 from nodepool.zk.caches import ImageCache
@@ -58,18 +59,11 @@ class _Follower:
 
     def until(self, end: Callable[[ImageView], End | None], items: Callable[[ImageView], Sequence[Item]]) -> int:
         """Show progress until the end; returns 0. Raises CommandError: the end is a bad one."""
-        progress = ProgressDisplay(sys.stdout)
-        try:
-            while True:
-                self._changed.clear()
-                image = self.image()
-                found = end(image)
-                if found is not None:
-                    break
-                progress.show(items(image))
+        with progress(sys.stdout) as show:
+            while (found := end(image := self.image())) is None:
+                show(items(image))
                 self._changed.wait(_LOOK_SECONDS)
-        finally:
-            progress.clear()
+                self._changed.clear()
         if not found.good:
             raise CommandError(found.text)
         print(found.text)
@@ -154,11 +148,9 @@ def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderSta
     return items
 
 
-# Progress of work that a command waits for: bars on a terminal, elsewhere a line for each 10%; a line beside logs.
+# Progress of work that a command waits for: bars on a terminal, elsewhere a line for each 10%.
 
 _BAR: Final = 20
-#: Up a line, and delete what stands there.
-_UP: Final = "\x1b[1A\x1b[2K"
 
 
 @dataclass(frozen=True)
@@ -166,8 +158,8 @@ class Item:
     """One piece of work.
 
     :param short: name beside a bar, where there is little room; empty = ``name``.
-    :param percent: None = nobody knows how much there is to do.
-    :param text: what else there is to tell, e.g. the present step. It may change with every look.
+    :param percent: None = it is not known how much there is to do.
+    :param text: what else there is to show, e.g. the present step. It may change with every look.
     :param state: what changes rarely, e.g. the step; a change is worth a line when ``percent`` is None.
     """
 
@@ -178,86 +170,37 @@ class Item:
     short: str = ""
 
 
-class ProgressDisplay:
-    """Writes to a stream; for one thread."""
+@contextlib.contextmanager
+def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
+    """Gives the function that shows how far the work is. For one thread.
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._bars = stream.isatty()
-        self._drawn = 0
-        #: Item -> what was told last: tens of percent, or the state.
-        self._told: dict[str, object] = {}
-
-    def show(self, items: Sequence[Item]) -> None:
-        """Show how far the work is."""
-        if self._bars:
-            width = shutil.get_terminal_size().columns - 1
-            lines = [_bar(item)[:width] for item in items]
-            self._stream.write(_UP * self._drawn + "".join(f"{line}\n" for line in lines))
-            self._drawn = len(lines)
-        else:
-            for item in items:
-                mark = item.state if item.percent is None else int(item.percent) // 10
-                if self._told.get(item.name) != mark:
-                    self._told[item.name] = mark
-                    self._stream.write(f"{as_line(item)}\n")
-        self._stream.flush()
-
-    def clear(self) -> None:
-        """Take the bars away; the last word follows."""
-        self._stream.write(_UP * self._drawn)
-        self._drawn = 0
-        self._stream.flush()
-
-
-class ProgressLine:
-    """One line on a terminal to which others log, too; what they log is never deleted. Elsewhere nothing is written.
-
-    Any thread. To be used with ``with``: the line is removed in the end.
+    On a terminal the bars are removed in the end. What is logged meanwhile stands above them.
     """
+    printed: dict[str, object] = {}
 
-    def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream if stream is not None and stream.isatty() else None
-        self._lock = threading.Lock()
-        self._drawn = False
-        self._handlers = logging.getLogger().handlers[:] if self._stream else []
+    def print_lines(items: Sequence[Item]) -> None:
+        for item in items:
+            mark = item.state if item.percent is None else int(item.percent) // 10
+            if printed.get(item.name) != mark:
+                printed[item.name] = mark
+                print(as_line(item), file=stream, flush=True)
 
-    @property
-    def is_shown(self) -> bool:
-        """Is there a terminal?"""
-        return self._stream is not None
+    if not stream.isatty():
+        yield print_lines
+        return
+    from rich.live import Live
+    from rich.text import Text
 
-    def __enter__(self) -> Self:
-        for handler in self._handlers:
-            handler.addFilter(self._before_log_line)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for handler in self._handlers:
-            handler.removeFilter(self._before_log_line)
-        self.clear()
-
-    def show(self, text: str) -> None:
-        """Write this in place of what was there."""
-        if self._stream is not None:
-            with self._lock:
-                width = shutil.get_terminal_size().columns - 1
-                self._stream.write(ERASE_LINE + printable(text)[:width])
-                self._stream.flush()
-                self._drawn = True
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._stream is not None:
-            with self._lock:
-                if self._drawn:
-                    self._stream.write(ERASE_LINE)
-                    self._stream.flush()
-                self._drawn = False
-
-    def _before_log_line(self, _: logging.LogRecord) -> bool:
-        self.clear()
-        return True
+    logs = [handler for handler in logging.getLogger().handlers if isinstance(handler, logging.StreamHandler)]
+    logs = [handler for handler in logs if handler.stream is sys.stderr and sys.stderr.isatty()]
+    with contextlib.ExitStack() as stack:
+        live = Live(console=console_of(stream), auto_refresh=False, transient=True, redirect_stderr=bool(logs))
+        for handler in logs:
+            stack.callback(handler.setStream, handler.stream)
+        stack.enter_context(live)
+        for handler in logs:
+            handler.setStream(sys.stderr)
+        yield lambda items: live.update(Text("\n".join(map(_bar, items)), no_wrap=True, overflow="crop"), refresh=True)
 
 
 def as_line(item: Item) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import wall_time
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.format_option import show
-from nodepool.cmd.image_wait import Item, ProgressDisplay
+from nodepool.cmd.image_wait import Item, progress
 from nodepool.cmd.maintenance import end_of
 from nodepool.cmd.session import open_zookeeper, operator
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
@@ -160,27 +160,21 @@ def wait_until_gone(zk: ZooKeeper, ids: Sequence[str]) -> None:
 
     :raises CommandError: no launcher deletes them.
     """
-    progress = ProgressDisplay(sys.stderr)
     served = {pool.provider_name for pool in zk.getRegisteredPools()}
     left = list(dict.fromkeys(ids))
-    try:
-        while left:
-            nodes = [node for node_id in left if (node := zk.getNode(node_id)) is not None]
+    with progress(sys.stderr) as show_progress:
+        while nodes := [node for node_id in left if (node := zk.getNode(node_id)) is not None]:
             left = [node.key for node in nodes]
-            lost = [node for node in nodes if node.provider not in served]
-            if lost:
+            if any(node.provider not in served for node in nodes):
                 # A launcher may have come since.
                 served = {pool.provider_name for pool in zk.getRegisteredPools()}
-                lost = [node for node in lost if node.provider not in served]
-            if lost:
-                raise CommandError(
-                    f"No launcher serves provider {lost[0].provider}: node {lost[0].id} is deleted when one does"
-                )
-            progress.show([_item(node) for node in nodes])
-            if left:
-                threading.Event().wait(_LOOK_SECONDS)
-    finally:
-        progress.clear()
+            for node in nodes:
+                if node.provider not in served:
+                    raise CommandError(
+                        f"No launcher serves provider {node.provider}: node {node.id} is deleted when one does"
+                    )
+            show_progress([_item(node) for node in nodes])
+            threading.Event().wait(_LOOK_SECONDS)
 
 
 def _item(node: Node) -> Item:

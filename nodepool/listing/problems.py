@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from nodepool.config.problems import Problem, Severity
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, printable
+from nodepool.listing.terminal import console_of
 from nodepool.model.config_keys import names_a_secret
 
 if TYPE_CHECKING:
@@ -139,11 +140,10 @@ def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -
     :param results: as for `check_table`.
     :param stream: a terminal.
     """
-    from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
-    console = Console(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
+    console = console_of(stream)
     for where, found in results.items():
         console.print(Text(printable(where), "bold"))
         grid = Grid.grid(padding=(0, 2))

@@ -63,7 +63,7 @@ def show(table: Table, display: Display | None = None, stream: TextIO | None = N
     display, stream = display or Display(), stream or sys.stdout
     table = arranged(table, display, terminal=_is_drawn(stream, display))
     if _is_drawn(stream, display):
-        console = _console(stream)
+        console = console_of(stream)
         _print(console, _lines(console, table, display))
     else:
         text = render(table, display.form, headers=display.headers)
@@ -85,7 +85,7 @@ def follow(
     :param wait: blocks for at most as many seconds, less when something has changed.
     """
     display, stream = display or Display(), stream or sys.stdout
-    if _is_drawn(stream, display) and not (console := _console(stream)).is_dumb_terminal:
+    if _is_drawn(stream, display) and not (console := console_of(stream)).is_dumb_terminal:
         _redraw(lambda: _lines(console, arranged(look(), display, terminal=True), display), wait, console)
     changed = ChangedRows(display.form, headers=display.headers)
     _print_changes(lambda: changed.text(arranged(look(), display, terminal=False)), wait, stream)
@@ -98,7 +98,7 @@ def show_report(report: Report, stream: TextIO | None = None) -> None:
     """
     stream = stream or sys.stdout
     if stream.isatty():
-        console = _console(stream)
+        console = console_of(stream)
         _print(console, _report_lines(console, report, wrapped=False))
     else:
         print(as_text(report), file=stream)
@@ -112,7 +112,7 @@ def follow_report(
     :param form: ``table`` or ``json``, which is one object a line.
     """
     stream = stream or sys.stdout
-    if _is_drawn(stream, Display(form)) and not (console := _console(stream)).is_dumb_terminal:
+    if _is_drawn(stream, Display(form)) and not (console := console_of(stream)).is_dumb_terminal:
         _redraw(lambda: _report_lines(console, look(), wrapped=True), wait, console)
     changed = ChangedReports(form)
     _print_changes(lambda: changed.text(look()), wait, stream)
@@ -148,7 +148,7 @@ def _is_drawn(stream: TextIO, display: Display) -> bool:
     return display.form in ("table", "wide") and stream.isatty()
 
 
-def _console(stream: TextIO) -> Console:
+def console_of(stream: TextIO) -> Console:
     """It knows the terminal: width, height, and colours unless NO_COLOR is set or TERM is "dumb"."""
     from rich.console import Console
 

@@ -12,6 +12,7 @@ import signal
 import ssl
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,13 +28,14 @@ from nodepool.cmd.direct import KnownUploads, aliens, known_uploads
 from nodepool.cmd.health import target_of_url, target_of_webapp
 from nodepool.cmd.image_backup import write_file
 from nodepool.cmd.image_changes import known_build, known_image, known_upload
-from nodepool.cmd.image_wait import Item, ProgressDisplay, ProgressLine
+from nodepool.cmd.image_wait import Item, progress
 from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for
 from nodepool.driver.framework.images import ListedImage
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import BuildView, UploadView
 from tests.support.image_records import build_view, image_view, images_view, upload
 from tests.support.tables import rows
+from tests.support.terminal import TerminalStream
 
 DAY: Final = 86400
 Output = pytest.CaptureFixture[str]
@@ -413,33 +415,20 @@ def test_what_is_waited_for() -> None:
 
 @rows(__file__, "test_progress")
 def test_progress(terminal: bool, shown: list[list[Any]], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars replace each other. On a terminal they are removed in the end, and a line of the log stands above them."""
     monkeypatch.setenv("COLUMNS", "60")
-    stream = Terminal(terminal)
-    progress = ProgressDisplay(stream)
-    for items in shown:
-        progress.show([Item(*item) for item in items])
-    progress.clear()
-    assert stream.getvalue() == text
-
-
-def test_progress_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is replaced and taken away; what is logged beside it is not deleted. Elsewhere nothing is written."""
-    monkeypatch.setenv("COLUMNS", "12")
-    stream, root = Terminal(), logging.getLogger()
-    handler = logging.StreamHandler(stream)
-    monkeypatch.setattr(root, "handlers", [handler])
-    with ProgressLine(stream) as line:
-        assert line.is_shown
-        line.show("deleting\x1b for 1 s")
-        line.show("done")
+    monkeypatch.setenv("TERM", "xterm")
+    stream, root = TerminalStream() if terminal else io.StringIO(), logging.getLogger()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(stream) if terminal else logging.NullHandler()])
+    with progress(stream) as show:
+        for items in shown:
+            show([Item(*item) for item in items])
         root.error("a line of the log")
-        root.error("another")
     root.error("later")
-    shown = "\r\x1b[2Kdeleting  f\r\x1b[2Kdone\r\x1b[2Ka line of the log\nanother\nlater\n"
-    assert stream.getvalue() == shown
-    assert handler.filters == []
-    for other in (Terminal(terminal=False), None):
-        with ProgressLine(other) as line:
-            assert not line.is_shown
-            line.show("deleting")
-        assert other is None or other.getvalue() == ""
+    if isinstance(stream, TerminalStream):
+        pictures, last = text.splitlines(), text.splitlines()[-len(shown[-1]) :]
+        assert [line for line in stream.lines if line] == [*pictures, "a line of the log", *last, *last, "later"]
+        assert stream.raw_text.count("\x1b[2K") > 2 * len(last)
+    else:
+        assert stream.getvalue() == text
