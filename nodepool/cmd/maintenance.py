@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 #: Kinds that hold requests back, and those that can be drained.
 PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
 DRAINED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.DRAIN in modes)
-#: What else is said of a record that was written.
+#: What a record that was written has for consequences. Only a launcher is drained.
 _WHAT_NOW: Final = {
     Mode.PAUSE: "Requests wait or go to other pools; what runs goes on.",
-    Mode.DRAIN: "Requests wait or go to other pools; what runs goes on.",
+    Mode.DRAIN: "It finishes what it does and ends; `nodepool launchers` shows it until then.",
     Mode.QUARANTINE: "It is held after its job, and not registered again.",
 }
 
@@ -52,7 +52,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
 
     parser = add(
         "drain",
-        help="let a launcher finish what it does and end, or a provider or pool take nothing new",
+        help="let a launcher finish what it does and end; of a provider or pool the same as pause",
         epilog="example: nodepool drain launcher host-1 --reason 'new kernel'",
     )
     _add_subject(parser, DRAINED_KINDS)
@@ -112,17 +112,15 @@ def begin(options: argparse.Namespace, mode: Mode, kinds: Sequence[str]) -> int:
     until = end_of(options, now)
     with open_zookeeper(options) as zk:
         subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
+        alias = mode is Mode.DRAIN and subject.kind != "launcher"
+        mode = Mode.PAUSE if alias else mode
         record = Maintenance(subject.kind, subject.name, mode, options.reason.strip(), operator(), now, until)
         MaintenanceStore(zk.client).put(record)
+    if alias:
+        print("A drain of a provider or a pool is a pause: its nodes stay until their jobs end or you delete them.")
     back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
-    print(f"{record.text}.{_what_now(record)} Back with: nodepool {back}")
+    print(f"{record.text}. {_WHAT_NOW[mode]} Back with: nodepool {back}")
     return 0
-
-
-def _what_now(record: Maintenance) -> str:
-    if record.kind == "launcher" and record.mode is Mode.DRAIN:
-        return " It finishes what it does and ends; `nodepool launchers` shows it until then."
-    return f" {_WHAT_NOW[record.mode]}"
 
 
 def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
