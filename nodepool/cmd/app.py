@@ -19,13 +19,16 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from nodepool.exceptions import ConfigError, ZKException
-from nodepool.listing.table import printable_lines
+from nodepool.listing.table import UnknownColumn, printable_lines
 from nodepool.logconfig import LogConfigError
 
 DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
 
 #: Exit status after Ctrl-C, as a shell reports it (128 + SIGINT).
 INTERRUPTED: Final = 130
+
+#: Adds a command of ``nodepool``: its name, its function, its line in the help, examples. Settings: of ``add_parser``.
+Add = Callable[..., argparse.ArgumentParser]
 
 log = logging.getLogger("nodepool.cmd")
 
@@ -46,7 +49,7 @@ class CommandError(Exception):
 
 
 class Stopped(BaseException):
-    """A signal ends a daemon that has not begun its work yet. No error, and for nobody on the way to handle."""
+    """A signal ends a daemon that has not begun its work yet. It is no error, and no code on the way handles it."""
 
 
 class _VersionAction(argparse.Action):
@@ -95,7 +98,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
 def run(prog: str, function: Callable[[], int]) -> int:
     """Run a program's work and turn every way it may end into an exit status, which is the interpreter's own, too.
 
-    Output that cannot be written, as on a full disk, is dropped here. Whose answer it is must flush it himself.
+    Output that cannot be written, as on a full disk, is dropped here. A function that prints an answer flushes it.
 
     :param prog: name of the program, put before errors.
     :param function: the work; returns the exit status.
@@ -119,12 +122,14 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
     except Stopped:
         return 0
     except BrokenPipeError:
-        # Whoever read our output is gone (`| head`).
+        # The reader of our output has ended (`| head`).
         return 1
     except CommandError as error:
-        _tell(str(error), sys.stdout if error.answer else sys.stderr)
+        _print(str(error), sys.stdout if error.answer else sys.stderr)
         if error.hint:
             _complain(prog, error.hint)
+    except UnknownColumn as error:
+        _print(str(error), sys.stderr)
     except (ConfigError, ZKException, LogConfigError, OSError) as error:
         log.debug("The reason in full:", exc_info=True)
         _complain(prog, error)
@@ -137,10 +142,10 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
 
 def _complain(prog: str, error: object) -> None:
     text = str(error).strip() or type(error).__name__
-    _tell("\n".join(f"{prog}: {line}" for line in text.splitlines()), sys.stderr)
+    _print("\n".join(f"{prog}: {line}" for line in text.splitlines()), sys.stderr)
 
 
-def _tell(text: str, stream: TextIO) -> None:
+def _print(text: str, stream: TextIO) -> None:
     if stream in _streams():
         # Causes come from other programs, too: no escape sequence of theirs may reach the terminal.
         _write(stream, f"{printable_lines(text)}\n")

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from nodepool import log_names, logconfig
@@ -17,47 +14,28 @@ from nodepool.cmd import app
 
 PROG: Final = "nodepool"
 
-#: Module, its function that adds commands, and these, in the order of the help text.
-GROUPS: Final[Sequence[tuple[str, str, tuple[str, ...]]]] = (
-    ("nodes", "add_commands", ("list", "nodes", "delete", "hold")),
-    ("nodes", "add_request_commands", ("request-list", "requests", "label-list")),
-    ("overview", "add_explain_commands", ("explain",)),
-    ("image_lists", "add_commands", ("image-list", "dib-image-list", "image-status", "alien-image-list")),
-    (
-        "image_changes",
-        "add_commands",
-        ("image-build", "image-pause", "image-unpause", "image-delete", "dib-image-delete"),
-    ),
-    ("image_changes", "add_upload_commands", ("image-upload", "image-rollback")),
-    ("image_lists", "add_log_commands", ("image-log",)),
-    ("image_backup", "add_commands", ("export-image-data", "import-image-data")),
-    ("providers", "add_commands", ("info", "erase", "installation")),
-    ("overview", "add_commands", ("status", "providers", "hosts", "launchers", "tenants")),
-    ("overview", "add_event_commands", ("events",)),
-    ("maintenance", "add_commands", ("pause", "drain", "resume", "quarantine", "release", "maintenance")),
-    ("validate", "add_commands", ("config-validate",)),
-    ("validate", "add_diff_commands", ("config-diff",)),
-    ("check", "add_commands", ("check",)),
-    ("health", "add_commands", ("health",)),
-)
+#: Module -> its commands.
+MODULES: Final[Mapping[str, str]] = {
+    "nodes": "list nodes delete hold request-list requests label-list",
+    "overview": "explain status providers hosts launchers tenants events",
+    "image_lists": "image-list dib-image-list image-status alien-image-list image-log",
+    "image_changes": "image-build image-pause image-unpause image-delete dib-image-delete image-upload image-rollback",
+    "image_backup": "export-image-data import-image-data",
+    "providers": "info erase installation",
+    "maintenance": "pause drain resume quarantine release maintenance",
+    "validate": "config-validate config-diff",
+    "check": "check",
+    "health": "health",
+}
 #: The commands as the help of the program shows them.
-HEADINGS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "look": (
-            *("status", "explain", "list", "request-list", "label-list", "providers", "hosts", "launchers", "tenants"),
-            *("events", "info", "health"),
-        ),
-        "change": ("hold", "delete", "pause", "drain", "resume", "quarantine", "release", "maintenance"),
-        "images": (
-            *("image-list", "dib-image-list", "image-status", "image-build", "image-upload", "image-rollback"),
-            *("image-pause", "image-unpause", "image-delete", "dib-image-delete", "image-log", "alien-image-list"),
-        ),
-        "configuration": ("config-validate", "config-diff", "check", "completion"),
-        "repair": ("erase", "installation", "export-image-data", "import-image-data"),
-    }
-)
-#: Columns of the names of commands in the help.
-_NAMES_WIDTH: Final = 24
+HEADINGS: Final[Mapping[str, str]] = {
+    "look": "status explain list request-list label-list providers hosts launchers tenants events info health",
+    "change": "hold delete pause drain resume quarantine release maintenance",
+    "images": "image-list dib-image-list image-status image-build image-upload image-rollback image-pause "
+    "image-unpause image-delete dib-image-delete image-log alien-image-list",
+    "configuration": "config-validate config-diff check completion",
+    "repair": "erase installation export-image-data import-image-data",
+}
 #: Options in front of a command, and those of them that have a value.
 _FLAGS, _FILES = ("--debug",), ("-c", "-s", "-l")
 
@@ -73,44 +51,40 @@ def make_parser(command: str | None = None, *, flat: bool = False) -> argparse.A
     _add_debug_option(parser)
     parser.set_defaults(debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", help="one of these:")
-    texts: dict[str, str] = {}
+    lines: dict[str, argparse.Action] = {}
 
-    def add(name: str, **settings: Any) -> argparse.ArgumentParser:
-        """As ``add_parser``; what may stand before a command may stand after it, too."""
-        text = settings["help"] if flat else settings.pop("help")
+    def add(
+        name: str, run: Callable[[argparse.Namespace], int], text: str, *examples: str, **settings: Any
+    ) -> argparse.ArgumentParser:
+        names = " ".join([name, *(f"({alias})" for alias in settings.get("aliases", ()))])
+        lines[name] = argparse.Action([], name, metavar=names, help=text)
+        settings |= {"help": text} if flat else {}
         settings.setdefault("description", f"{text[0].upper()}{text[1:]}.")
-        texts[name] = _line(" ".join([name, *(f"({alias})" for alias in settings.get("aliases", ()))]), text)
+        settings.setdefault("epilog", f"example{'s' * (len(examples) > 1)}: {'; '.join(examples)}")
         command: argparse.ArgumentParser = commands.add_parser(name, **settings)
+        command.set_defaults(run=run)
+        # What may stand before a command may stand after it, too.
         app.add_file_options(command)
         _add_debug_option(command)
         return command
 
-    groups = [group for group in GROUPS if command in group[2]]
-    for module, function, _ in groups or GROUPS:
-        getattr(importlib.import_module(f"nodepool.cmd.{module}"), function)(add)
-    if not groups:
+    modules = [module for module, names in MODULES.items() if command in names.split()]
+    for module in modules or MODULES:
+        importlib.import_module(f"nodepool.cmd.{module}").add_commands(add)
+    if not modules:
         completion = add(
             "completion",
-            help="print what a shell needs to complete commands and options",
+            _complete,
+            "print what a shell needs to complete commands and options",
+            "nodepool completion bash > /etc/bash_completion.d/nodepool",
+            'in ~/.zshrc, after compinit: eval "$(nodepool completion zsh)"',
+            "nodepool completion fish > ~/.config/fish/completions/nodepool.fish",
             description="Prints a script for a shell, which completes commands, options and their values after it.",
-            epilog="examples: nodepool completion bash > /etc/bash_completion.d/nodepool; in ~/.zshrc, after compinit: "
-            'eval "$(nodepool completion zsh)"; nodepool completion fish > ~/.config/fish/completions/nodepool.fish',
         )
         completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
-        completion.set_defaults(run=_complete)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
         for heading, names in HEADINGS.items():
-            parser.add_argument_group(heading, "\n".join(texts[name] for name in names))
+            parser.add_argument_group(heading)._group_actions += [lines[name] for name in names.split()]
     return parser
-
-
-def _line(names: str, text: str) -> str:
-    """A command in the help, as wide as the terminal."""
-    indent = " " * _NAMES_WIDTH
-    width = max(60, shutil.get_terminal_size().columns - 4)
-    if len(names) >= _NAMES_WIDTH:
-        return f"{names}\n{textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)}"
-    return textwrap.fill(text, width, initial_indent=f"{names:<{_NAMES_WIDTH}}", subsequent_indent=indent)
 
 
 def command_in(arguments: Iterable[str]) -> str | None:

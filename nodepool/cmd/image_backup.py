@@ -9,11 +9,10 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from nodepool.cmd.app import CommandError, absolute_path
+from nodepool.cmd.app import Add, CommandError, absolute_path
 from nodepool.cmd.session import open_zookeeper
 
 log = logging.getLogger("nodepool.cmd.image_backup")
@@ -22,27 +21,16 @@ log = logging.getLogger("nodepool.cmd.image_backup")
 MODE: Final = 0o600
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
+    example = "nodepool {} /var/backups/nodepool-images.json".format
+    name, text = "export-image-data", "write what ZooKeeper knows of images to a file"
+    add(name, export_data, text, example(name)).add_argument("path", type=absolute_path, help="file to write")
 
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "export-image-data",
-        help="write what ZooKeeper knows of images to a file",
-        epilog="example: nodepool export-image-data /var/backups/nodepool-images.json",
-    )
-    parser.add_argument("path", type=absolute_path, help="file to write")
-    parser.set_defaults(run=export_data)
-
-    parser = add(
-        "import-image-data",
-        help="put what export-image-data wrote back into ZooKeeper",
-        epilog="example: nodepool import-image-data /var/backups/nodepool-images.json",
-    )
+    name, text = "import-image-data", "put what export-image-data wrote back into ZooKeeper"
+    parser = add(name, import_data, text, example(name))
     parser.add_argument("path", type=absolute_path, help="file to read")
     parser.add_argument("--replace", action="store_true", help="overwrite records that are there and differ")
-    parser.set_defaults(run=import_data)
 
 
 def export_data(options: argparse.Namespace) -> int:

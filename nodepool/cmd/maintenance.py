@@ -8,13 +8,14 @@ moments as their arguments.
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import CommandError
+from nodepool.cmd.app import Add, CommandError
 from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.cmd.session import open_zookeeper, operator
 from nodepool.listing import table
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 #: Kinds that hold requests back, and those that can be drained.
 PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
 DRAINED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.DRAIN in modes)
+HOST: Final = ("host",)
 #: What a record that was written has for consequences. Only a launcher is drained.
 _WHAT_NOW: Final = {
     Mode.PAUSE: "Requests wait or go to other pools; what runs goes on.",
@@ -36,62 +38,58 @@ _WHAT_NOW: Final = {
 }
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
         "pause",
-        help="let a provider, pool, label or launcher take nothing new",
-        epilog="example: nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",
+        functools.partial(begin, mode=Mode.PAUSE, kinds=PAUSED_KINDS),
+        "let a provider, pool, label or launcher take nothing new",
+        "nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",
     )
     _add_subject(parser, PAUSED_KINDS)
     _add_times(parser)
-    parser.set_defaults(run=lambda options: begin(options, Mode.PAUSE, PAUSED_KINDS))
 
     parser = add(
         "drain",
-        help="let a launcher finish what it does and end; of a provider or pool the same as pause",
-        epilog="example: nodepool drain launcher host-1 --reason 'new kernel'",
+        functools.partial(begin, mode=Mode.DRAIN, kinds=DRAINED_KINDS),
+        "let a launcher finish what it does and end; of a provider or pool the same as pause",
+        "nodepool drain launcher host-1 --reason 'new kernel'",
     )
     _add_subject(parser, DRAINED_KINDS)
     _add_times(parser)
-    parser.set_defaults(run=lambda options: begin(options, Mode.DRAIN, DRAINED_KINDS))
 
-    parser = add("resume", help="end a pause or a drain", epilog="example: nodepool resume provider cloud-1")
+    parser = add(
+        "resume",
+        functools.partial(end, kinds=PAUSED_KINDS),
+        "end a pause or a drain",
+        "nodepool resume provider cloud-1",
+    )
     _add_subject(parser, PAUSED_KINDS)
-    parser.set_defaults(run=lambda options: end(options, PAUSED_KINDS))
 
     parser = add(
         "quarantine",
-        help="take a static host out of service: it is held after its job",
-        epilog="example: nodepool quarantine host-7 --reason 'disk errors'",
+        functools.partial(begin, mode=Mode.QUARANTINE, kinds=HOST),
+        "take a static host out of service: it is held after its job",
+        "nodepool quarantine host-7 --reason 'disk errors'",
     )
     parser.add_argument("subject", metavar="HOST", nargs=1, help="<user>@<host>:<port>, or the host's name alone")
     _add_times(parser, reason_required=True)
-    parser.set_defaults(run=lambda options: begin(options, Mode.QUARANTINE, ("host",)))
-
-    parser = add("release", help="end the quarantine of a static host", epilog="example: nodepool release host-7")
-    parser.add_argument("subject", metavar="HOST", nargs=1, help="as it was quarantined")
-    parser.set_defaults(run=lambda options: end(options, ("host",)))
 
     parser = add(
-        "maintenance",
-        help="list what is paused, drained or quarantined: by whom, why, until when",
-        epilog="example: nodepool maintenance",
+        "release",
+        functools.partial(end, kinds=HOST),
+        "end the quarantine of a static host",
+        "nodepool release host-7",
     )
-    parser.set_defaults(run=list_maintenance)
-    add_format_option(parser, watch=True)
+    parser.add_argument("subject", metavar="HOST", nargs=1, help="as it was quarantined")
+
+    text = "list what is paused, drained or quarantined: by whom, why, until when"
+    add_format_option(add("maintenance", list_maintenance, text, "nodepool maintenance"), watch=True)
 
 
 def _add_subject(parser: argparse.ArgumentParser, kinds: Collection[str]) -> None:
-    parser.add_argument(
-        "subject",
-        metavar="NAME",
-        nargs="+",
-        help=f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>",
-    )
+    text = f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>"
+    parser.add_argument("subject", metavar="NAME", nargs="+", help=text)
 
 
 def _add_times(parser: argparse.ArgumentParser, *, reason_required: bool = False) -> None:
@@ -104,7 +102,7 @@ def _add_times(parser: argparse.ArgumentParser, *, reason_required: bool = False
     )
 
 
-def begin(options: argparse.Namespace, mode: Mode, kinds: Sequence[str]) -> int:
+def begin(options: argparse.Namespace, *, mode: Mode, kinds: Sequence[str]) -> int:
     """``nodepool pause``, ``drain`` and ``quarantine``"""
     from nodepool.zk.maintenance_store import MaintenanceStore
 
@@ -123,7 +121,7 @@ def begin(options: argparse.Namespace, mode: Mode, kinds: Sequence[str]) -> int:
     return 0
 
 
-def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
+def end(options: argparse.Namespace, *, kinds: Sequence[str]) -> int:
     """``nodepool resume`` and ``release``"""
     from nodepool.zk.maintenance_store import MaintenanceStore
 
@@ -131,11 +129,11 @@ def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
         store = MaintenanceStore(zk.client)
         records = store.read_all()
         known = {kind: {name for of, name in records if of == kind} for kind in kinds}
-        done = "quarantined" if kinds == ("host",) else "paused or drained"
+        done = "quarantined" if kinds == HOST else "paused or drained"
         if not any(known.values()):
             raise CommandError(f"nothing is {done}")
         words = options.subject
-        if tuple(kinds) == ("host",) and words[-1] not in known["host"]:
+        if kinds == HOST and words[-1] not in known["host"]:
             # Listings and `explain` name it with user and port, also if the record is of the host's name alone.
             alone = words[-1].rpartition(":")[0].rpartition("@")[2]
             words = [alone] if alone in known["host"] else words
@@ -176,7 +174,7 @@ def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]
     """Names of what running launchers know. Blocks for some round trips."""
     from nodepool.zk import components, status
 
-    if tuple(kinds) == ("host",):
+    if kinds == HOST:
         names = {host.name for pool in status.read_pools(zk.client) for host in pool.hosts}
         return {"host": names | {name.rpartition("@")[2].rpartition(":")[0] for name in names}}
     pools = zk.getRegisteredPools()

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.plan.config_diff import ServedConfig
 
-FORMATS: Final = ("text", "json", "github")
 _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 #: Longest line of a file that is shown.
 _MAX_LINE: Final = 160

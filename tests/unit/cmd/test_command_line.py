@@ -31,7 +31,7 @@ from tests.support.shell_terminal import shell_on_terminal
 from tests.support.tables import rows
 
 PROGRAMS: Final[dict[str, ModuleType]] = {"nodepool": cli, "nodepool-launcher": launcher, "nodepool-builder": builder}
-NAMES: Final = [name for *_, names in cli.GROUPS for name in names]
+NAMES: Final = [name for names in cli.MODULES.values() for name in names.split()]
 
 
 def ended(main: Callable[[list[str]], int], *arguments: str) -> int:

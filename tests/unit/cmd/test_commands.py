@@ -24,12 +24,11 @@ from cryptography import x509
 from nodepool.clock import wall_time
 from nodepool.cmd import cli, tls
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.direct import KnownUploads, aliens, known_uploads
 from nodepool.cmd.health import target_of_url, target_of_webapp
 from nodepool.cmd.image_backup import write_file
 from nodepool.cmd.image_changes import known_build, known_image, known_upload
-from nodepool.cmd.image_wait import Item, progress
-from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for
+from nodepool.cmd.image_lists import aliens
+from nodepool.cmd.session import Item, give_up_without_connection, progress, say_what_is_waited_for
 from nodepool.driver.framework.images import ListedImage
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import BuildView, UploadView
@@ -298,12 +297,11 @@ def test_alien_images(metadata: str, id: Any, alien: bool) -> None:
     """
     build = build_view("deb", "b1", [upload("deb", "b1", "lab"), upload("deb", "b1", "odd", external_id=7)])
     broken = BuildView("b2", None, uploads={"lab": (UploadView("0000000003", None),)})
-    known = known_uploads(images_view(image_view("deb", build, broken)), "lab")
-    assert known == KnownUploads({("b1", "0000000001"), ("b2", "0000000003")}, {"ext", "7"})
+    images = images_view(image_view("deb", build, broken))
     words = [word.zfill(10) if word.isdecimal() else word for word in metadata.split()]
     names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
     image = ListedImage(id, "name", dict(zip(names, words, strict=False)))
-    assert list(aliens([image], known, "lab", {"other"})) == [image] * alien
+    assert list(aliens([image], images, "lab", {"other"})) == [image] * alien
 
 
 @rows(__file__, "test_names_of_images")
