@@ -14,7 +14,7 @@ from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import CONNECT_SECONDS, open_zookeeper
 from nodepool.listing import terminal
 from nodepool.listing.nodes import names_in
-from nodepool.listing.table import FORMATS, Table
+from nodepool.listing.table import FORMATS, ONLY_JSON, Place, Table
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
@@ -140,6 +140,11 @@ def is_as_released(options: argparse.Namespace) -> bool:
     if options.columns or options.sort:
         return False
     return options.format in ("csv", "name") or (options.format == "table" and not sys.stdout.isatty())
+
+
+def place_of(options: argparse.Namespace) -> Place:
+    """Only columns that are shown there are needed; `ONLY_JSON`: all are."""
+    return Place.TABLE if is_as_released(options) and not options.watch else ONLY_JSON
 
 
 def no_launcher(zk: ZooKeeper) -> str:

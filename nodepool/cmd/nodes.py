@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.cmd.app import Add, CommandError
-from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, show, show_listing
+from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, place_of, show, show_listing
 from nodepool.cmd.maintenance import add_end_options, duration, end_of
 from nodepool.cmd.session import Item, connect, open_zookeeper, operator, progress, started_provider
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
@@ -142,7 +142,7 @@ def _filter_of(options: argparse.Namespace) -> Filter:
 def list_nodes(options: argparse.Namespace) -> int:
     """``nodepool list``"""
     wanted = _filter_of(options)
-    as_released = is_as_released(options)
+    as_released, place = is_as_released(options), place_of(options)
     with_lockers = not options.watch and (
         options.format in ("wide", "json", "yaml") or {"locked_by"} & {*options.columns, options.sort}
     )
@@ -157,7 +157,7 @@ def list_nodes(options: argparse.Namespace) -> int:
             from nodepool.zk.locks import LockOwners
 
             lockers = LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked])
-        return node_table(nodes, NodeFacts(locked, requests, lockers), now, detail=options.detail)
+        return node_table(nodes, NodeFacts(locked, requests, lockers), now, detail=options.detail, place=place)
 
     return show_listing(options, look, caches=True, empty=no_launcher)
 
@@ -175,13 +175,14 @@ def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]
 def list_requests(options: argparse.Namespace) -> int:
     """``nodepool request-list``"""
     wanted = _filter_of(options)
-    as_released = is_as_released(options)
+    as_released, place = is_as_released(options), place_of(options)
 
     def look(zk: ZooKeeper) -> Table:
         now = wall_time()
         everything = list(zk.nodeRequestIterator())
         requests = [request for request in everything if wanted.request(request, now)]
-        return request_table(requests, now, None if as_released else _causes(zk, requests, everything, now))
+        causes = {} if as_released else _causes(zk, requests, everything, now)
+        return request_table(requests, now, causes, place=place)
 
     return show_listing(options, look, caches=True, empty=no_launcher)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
 from nodepool.listing.nodes import node_status, project_of
-from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
+from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, table_of
 from nodepool.model.event import short
 from nodepool.model.request import origin_of
 
@@ -18,74 +18,66 @@ if TYPE_CHECKING:
     from nodepool.model.request import NodeRequest
     from nodepool.plan.explain import WaitCause
 
-_REQUEST_COLUMNS: Final = (
-    Column("Request ID", "id"),
-    Column("Priority", "relative_priority", places=Place.TABLE | Place.WIDE),
-    Column("State", "state", style=table.state),
-    Column("Requestor", "requestor", places=Place.TABLE | Place.WIDE),
-    Column("Node Types", "node_types"),
-    Column("Nodes", "nodes", priority=5),
-    Column("Declined By", "declined_by", places=Place.TABLE | Place.WIDE),
-    Column("Event ID", "event_id", places=Place.TABLE | Place.WIDE),
-    # From here on not in released Nodepool.
-    Column("Created", "created_time", places=ONLY_JSON),
-    Column("State since", "state_time", places=ONLY_JSON),
-    Column("Age", "age_seconds", short, places=PEOPLE, moves=True),
-    Column("Tenant", "tenant", places=PEOPLE, priority=3),
-    Column("Project", "project", places=PEOPLE, priority=4),
-    Column("Pipeline", "pipeline", places=PEOPLE, priority=4),
-    Column("Job", "job", places=PEOPLE, priority=2),
-    Column("Provider", "provider", places=Place.WIDE),
-    Column("Pool", "pool", places=PEOPLE, priority=2),
-    Column("Code", "code", places=Place.WIDE),
-    Column("Reason", "reason", places=PEOPLE, priority=1, least=24),
-)
 _PEOPLE: Final = (
     *("id", "state", "age_seconds", "node_types", "nodes", "tenant", "project", "pipeline", "job"),
     *("provider", "pool", "code", "reason"),
 )
-_LABEL_COLUMNS: Final = (Column("Label", "label"),)
 
 
-def request_table(requests: Iterable[NodeRequest], now: float, causes: Mapping[str, WaitCause] | None = None) -> Table:
+def request_table(
+    requests: Iterable[NodeRequest],
+    now: float,
+    causes: Mapping[str, WaitCause] | None = None,
+    *,
+    place: Place = ONLY_JSON,
+) -> Table:
     """The request table.
 
     :param now: seconds since the epoch, for ages.
     :param causes: request id -> why it waits or failed, of those for which that is known.
+    :param place: as for `table_of`.
     """
-    rows = [_released(request) + _told(request, now, (causes or {}).get(request.id or "")) for request in requests]
-    return Table(_REQUEST_COLUMNS, rows, "id", _PEOPLE)
+    requests = list(requests)
+    origins = {request.id: origin_of(request) for request in requests}
 
+    def origin(key: str) -> Callable[[NodeRequest], str | None]:
+        return lambda request: origins[request.id].get(key)
 
-def _released(request: NodeRequest) -> list[Any]:
-    return [
-        request.id,
-        request.relative_priority,
-        request.state,
-        request.requestor,
-        request.node_types,
-        request.nodes,
-        request.declined_by,
-        request.event_id,
-    ]
+    def cause(name: str) -> Callable[[NodeRequest], str | None]:
+        return lambda request: getattr(causes.get(request.id or ""), name, None) or None if causes else None
 
+    def seconds(request: NodeRequest) -> float | None:
+        return None if request.created_time is None else max(0.0, round(now - request.created_time, 3))
 
-def _told(request: NodeRequest, now: float, cause: WaitCause | None) -> list[Any]:
-    origin = origin_of(request)
-    return [
-        request.created_time,
-        request.state_time,
-        None if request.created_time is None else max(0.0, round(now - request.created_time, 3)),
-        *(origin.get("tenant"), origin.get("project"), origin.get("pipeline"), origin.get("job")),
-        request.provider,
-        *((None, None, None) if cause is None else (cause.pool or None, cause.code or None, cause.text or None)),
-    ]
+    columns = (
+        Column("Request ID", "id"),
+        Column("Priority", "relative_priority", places=Place.TABLE | Place.WIDE),
+        Column("State", "state", style=table.state),
+        Column("Requestor", "requestor", places=Place.TABLE | Place.WIDE),
+        Column("Node Types", "node_types"),
+        Column("Nodes", "nodes", priority=5),
+        Column("Declined By", "declined_by", places=Place.TABLE | Place.WIDE),
+        Column("Event ID", "event_id", places=Place.TABLE | Place.WIDE),
+        # From here on not in released Nodepool.
+        Column("Created", "created_time", places=ONLY_JSON),
+        Column("State since", "state_time", places=ONLY_JSON),
+        Column("Age", "age_seconds", short, of=seconds, places=PEOPLE, moves=True),
+        Column("Tenant", "tenant", of=origin("tenant"), places=PEOPLE, priority=3),
+        Column("Project", "project", of=origin("project"), places=PEOPLE, priority=4),
+        Column("Pipeline", "pipeline", of=origin("pipeline"), places=PEOPLE, priority=4),
+        Column("Job", "job", of=origin("job"), places=PEOPLE, priority=2),
+        Column("Provider", "provider", places=Place.WIDE),
+        Column("Pool", "pool", of=cause("pool"), places=PEOPLE, priority=2),
+        Column("Code", "code", of=cause("code"), places=Place.WIDE),
+        Column("Reason", "reason", of=cause("text"), places=PEOPLE, priority=1, least=24),
+    )
+    return table_of(columns, requests, "id", _PEOPLE, place)
 
 
 def label_table(pools: Iterable[PoolComponent]) -> Table:
     """The union of the labels of registered pools, sorted."""
     labels = {label for pool in pools for label in pool.supported_labels}
-    return Table(_LABEL_COLUMNS, [[label] for label in sorted(labels)])
+    return Table([Column("Label", "label")], [[label] for label in sorted(labels)])
 
 
 # What nodes and requests can be sorted by without a table of all of them: there may be thousands.

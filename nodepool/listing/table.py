@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from nodepool.model.config_keys import did_you_mean
@@ -63,6 +64,7 @@ class Column:
     :param least: columns go before this one is cut to fewer characters.
     :param style: name of the library ``rich`` for the colour of a value on a terminal, e.g. ``red``; empty = none.
     :param moves: its values change by themselves, as ages do: no change of the row.
+    :param of: gets the value of a record, or is the name of its attribute; empty = the key is that. For `table_of`.
     """
 
     header: str
@@ -73,6 +75,7 @@ class Column:
     least: int = 16
     style: Callable[[Any], str] = _no_style
     moves: bool = False
+    of: Callable[[Any], Any] | str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,22 @@ class Table:
     rows: Sequence[Sequence[Any]]
     order: str | None = None
     people: Sequence[str] = ()
+
+
+def table_of(
+    columns: Iterable[Column],
+    records: Iterable[Any],
+    order: str | None = None,
+    people: Sequence[str] = (),
+    place: Place = ONLY_JSON,
+) -> Table:
+    """A table with a row for each record. Parameters that are not described here are those of `Table`.
+
+    :param place: only with columns that are shown there; by default with all.
+    """
+    columns = [column for column in columns if place in column.places]
+    values = [attrgetter(column.of or column.key) if isinstance(column.of, str) else column.of for column in columns]
+    return Table(columns, [[value(record) for value in values] for record in records], order, people)
 
 
 def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
@@ -215,8 +234,6 @@ def _as_json(table: Table) -> str:
 
 def json_lines(table: Table) -> list[str]:
     """Each row as a JSON object in one line: readable, and json's fast encoder is only used without an indent."""
-    import json
-
     return [json.dumps(record) for record in _records(table)]
 
 
@@ -240,7 +257,6 @@ def _as_yaml(table: Table) -> str:
 def _as_csv(table: Table, *, headers: bool) -> str:
     import csv
     import io
-    import json
 
     def text(value: Any) -> Any:
         if isinstance(value, list):
