@@ -54,43 +54,28 @@ def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
         place = head[: len(head) - len(problem.message)]
         head = f"{_BOLD}{place}{plain}{paint}{problem.message}{plain}"
     line = None if problem.line is None else read_line(problem.file, problem.line)
-    if line is None or not line.strip() or _may_be_secret(problem, line):
+    if line is None or not line.strip() or names_a_secret((problem.key, line)):
         return head
-    shown = "".join(char if char.isprintable() else " " for char in line)[:_MAX_LINE]
+    shown = printable(line)[:_MAX_LINE]
     number = str(problem.line)
     column = (problem.column or len(shown) - len(shown.lstrip()) + 1) - 1
     if column >= len(shown):
         return head
-    width = max(1, len(_word(shown[column:])))
+    # The key that the text begins with.
+    text = shown[column:]
+    width = max(1, len(text.partition(":")[0] if ":" in text else text.strip()))
     caret = f"{paint}{'^' * width}{plain}"
     return f"{head}\n  {number} | {shown}\n  {' ' * len(number)} | {' ' * column}{caret}"
 
 
-def _word(text: str) -> str:
-    """The key that a text begins with."""
-    return text.partition(":")[0] if ":" in text else text.strip()
-
-
-def _may_be_secret(problem: Problem, line: str) -> bool:
-    return names_a_secret((problem.key, line))
-
-
 def as_json(problems: Sequence[Problem]) -> str:
     """A list of objects."""
-    return json.dumps(
-        [
-            {
-                "file": problem.file,
-                "line": problem.line,
-                "column": problem.column,
-                "key": problem.key,
-                "severity": _kind(problem),
-                "message": problem.message,
-            }
-            for problem in problems
-        ],
-        indent=2,
-    )
+    keys = ("file", "line", "column", "key")
+    records = [
+        {**{key: getattr(problem, key) for key in keys}, "severity": _kind(problem), "message": problem.message}
+        for problem in problems
+    ]
+    return json.dumps(records, indent=2)
 
 
 def as_github(problem: Problem) -> str:
