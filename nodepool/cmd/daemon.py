@@ -36,6 +36,7 @@ from nodepool.cmd.stop_signals import STOP_SIGNALS, stop_handler
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
+    from nodepool.config.objects import Config
     from nodepool.runtime.daemon import ConnectedDaemon
 
 log = logging.getLogger("nodepool.cmd.daemon")
@@ -46,10 +47,11 @@ LOG_DIRECTORY_MODE: Final = 0o750
 NOT_FOR_OTHERS: Final = 0o027
 
 
-def add_options(parser: argparse.ArgumentParser, pidfile: str) -> None:
-    """Add the options that all daemons have.
+def add_options(parser: argparse.ArgumentParser, pidfile: str, *, repl: bool = True) -> None:
+    """Add the options that daemons share.
 
     :param pidfile: default of ``-p``.
+    :param repl: does it have a console?
     """
     parser.add_argument(
         "-p",
@@ -63,6 +65,33 @@ def add_options(parser: argparse.ArgumentParser, pidfile: str) -> None:
         "-d", dest="debug", action="store_true", help="stay in the foreground and log at DEBUG to stdout"
     )
     parser.add_argument("-f", dest="foreground", action="store_true", help="stay in the foreground and log to stdout")
+    if repl:
+        text = f"serve an unauthenticated Python console on {HOST}:{PORT}, for debugging"
+        parser.add_argument("--repl", action="store_true", help=text)
+
+
+def check_configuration(options: argparse.Namespace) -> Config:
+    """Refuse a configuration that a daemon could not start with.
+
+    :raises ConfigError: every problem, one a line.
+    """
+    from nodepool.config.loader import load_config
+    from nodepool.config.zookeeper import refuse_bad_tls_files
+
+    config = load_config(options.config, options.secure)
+    refuse_bad_tls_files(config)
+    return config
+
+
+def main(
+    prog: str,
+    options: argparse.Namespace,
+    logfile: str,
+    serve: Callable[[argparse.Namespace], int],
+    check: Callable[[argparse.Namespace], object] = check_configuration,
+) -> int:
+    """The daemon ``prog`` from its command line to its end; returns the exit status. Other parameters: as for `run`."""
+    return finish(app.run(prog, lambda: run(options, logfile, serve, check)))
 
 
 def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
@@ -98,7 +127,7 @@ def run(
     options: argparse.Namespace,
     logfile: str,
     serve: Callable[[argparse.Namespace], int],
-    check: Callable[[argparse.Namespace], None],
+    check: Callable[[argparse.Namespace], object],
 ) -> int:
     """Run a daemon in the foreground, or in the background when neither ``-d`` nor ``-f`` is given.
 
