@@ -170,6 +170,32 @@ def _write(stream: TextIO, text: str = "") -> None:
         os.close(null)
 
 
+# Files that commands write.
+
+
+def write_file(path: Path, data: bytes, mode: int | None) -> None:
+    """Write a file as a whole; the one that was there stays until then. A key is never readable by others.
+
+    :param mode: of the file; None = there is one, which keeps mode and owner.
+    :raises OSError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if mode is None:
+                old = path.stat()
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+                mode = old.st_mode & 0o777
+            os.fchmod(descriptor, mode)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 # How often daemons and commands look for reference cycles.
 
 #: New objects that make the interpreter look at the young ones; 700 by default. One list of 300 servers has 10,000.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import logging
 import os
@@ -12,6 +11,7 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
+from nodepool.cmd import app
 from nodepool.cmd.app import Add, CommandError, absolute_path
 from nodepool.cmd.session import open_zookeeper
 
@@ -59,16 +59,7 @@ def write_file(path: str, text: str) -> None:
         # A pipe or a terminal; nothing of it can be kept.
         target.write_text(text, encoding="utf-8")
         return
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            partial.unlink()
+    app.write_file(target, text.encode(), MODE)
 
 
 def import_data(options: argparse.Namespace) -> int:

@@ -148,7 +148,8 @@ def show_status(options: argparse.Namespace) -> int:
 
 def list_providers(options: argparse.Namespace) -> int:
     """``nodepool providers``"""
-    return show_listing(options, lambda zk: _providers(zk, options.provider, limits=options.limits))
+    wanted, limits = options.provider, options.limits
+    return show_listing(options, lambda zk: _providers(zk, wanted, limits=limits), empty=lambda zk: NO_LAUNCHER)
 
 
 def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
@@ -164,7 +165,7 @@ def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
         raise CommandError(f"no launcher serves a provider {wanted}; {there_are}")
     if limits:
         return limit_table([pool for pool in pools if wanted in (None, pool.provider)], wall_time())
-    return _with_hint(_only(table, lambda row: wanted in (None, row[0].partition("/")[0])), NO_LAUNCHER)
+    return _only(table, lambda row: wanted in (None, row[0].partition("/")[0]))
 
 
 def list_hosts(options: argparse.Namespace) -> int:
@@ -172,11 +173,13 @@ def list_hosts(options: argparse.Namespace) -> int:
     from nodepool.listing.nodes import host_table
 
     def look(zk: ZooKeeper) -> Table:
-        pools = _pools(zk)
-        table = _with_hint(host_table(pools, wall_time()), "no static host is served" if pools else NO_LAUNCHER)
-        return _only(table, lambda row: not options.down or row[2] != "up")
+        return _only(host_table(_pools(zk), wall_time()), lambda row: not options.down or row[2] != "up")
 
-    return show_listing(options, look)
+    def empty(zk: ZooKeeper) -> str:
+        pools = _pools(zk)
+        return "" if any(pool.hosts for pool in pools) else "no static host is served" if pools else NO_LAUNCHER
+
+    return show_listing(options, look, empty=empty)
 
 
 def list_launchers(options: argparse.Namespace) -> int:
@@ -185,9 +188,9 @@ def list_launchers(options: argparse.Namespace) -> int:
     from nodepool.zk.status import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
-        return _with_hint(launcher_table(read_launchers(zk.client), _registered(zk), wall_time()), NO_LAUNCHER)
+        return launcher_table(read_launchers(zk.client), _registered(zk), wall_time())
 
-    return show_listing(options, look)
+    return show_listing(options, look, empty=lambda zk: NO_LAUNCHER)
 
 
 def list_tenants(options: argparse.Namespace) -> int:
@@ -198,26 +201,18 @@ def list_tenants(options: argparse.Namespace) -> int:
     def look(zk: ZooKeeper) -> Table:
         limits = tenant_limits(read_launchers(zk.client))
         table = tenant_table(limits, zk.nodeIterator(cached=False), zk.nodeRequestIterator(cached=False))
-        table = _with_hint(table, "no tenant has a limit, a node or a request")
         names = sorted({row[0] for row in table.rows})
         if options.tenant is not None and options.tenant not in names:
             there_are = f"; there are: {', '.join(names)}" if names else ""
             raise CommandError(f"no tenant {options.tenant} has a limit, a node or a request{there_are}")
         return _only(table, lambda row: options.tenant in (None, row[0]))
 
-    return show_listing(options, look)
+    return show_listing(options, look, empty=lambda zk: "no tenant has a limit, a node or a request")
 
 
 def _only(table: Table, wanted: Callable[[Sequence[Any]], bool]) -> Table:
     """The rows that are wanted."""
     return replace(table, rows=[row for row in table.rows if wanted(row)])
-
-
-def _with_hint(table: Table, text: str) -> Table:
-    """Say on a terminal why a listing is empty."""
-    if not table.rows:
-        terminal.hint(text)
-    return table
 
 
 def _pools(zk: ZooKeeper) -> list[PoolSummary]:

@@ -12,7 +12,6 @@ import contextlib
 import getpass
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -24,8 +23,8 @@ from typing import TYPE_CHECKING, Final, TextIO
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.listing import terminal
 from nodepool.listing.table import printable
-from nodepool.listing.terminal import console_of
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -148,27 +147,13 @@ def give_up_without_connection(
 
 
 @contextlib.contextmanager
-def say_what_is_waited_for(
-    what: str, stream: TextIO | None = None, seconds: float = QUIET_SECONDS, limit: float = CONNECT_SECONDS
-) -> Iterator[None]:
-    """Inside, a terminal is informed what the command waits for, once it has waited for a while; taken back in the end.
+def say_what_is_waited_for(what: str, seconds: float = QUIET_SECONDS, limit: float = CONNECT_SECONDS) -> Iterator[None]:
+    """Inside, a terminal is informed on standard error what the command waits for, once it has waited for a while.
 
-    :param stream: default: stderr. Nothing is written to what is no terminal.
     :param seconds: how long to wait with it.
     :param limit: how long the command waits at most, in seconds; part of the text.
     """
-    stream = sys.stderr if stream is None else stream
-    if stream is None or not stream.isatty():
-        yield
-        return
-    written = threading.Event()
-
-    def write() -> None:
-        written.set()
-        stream.write(f"waiting for {what}, up to {limit:g} s ..."[: shutil.get_terminal_size().columns - 1])
-        stream.flush()
-
-    timer = threading.Timer(seconds, write)
+    timer = threading.Timer(seconds, terminal.hint, [f"waiting for {what}, up to {limit:g} s ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -176,10 +161,6 @@ def say_what_is_waited_for(
     finally:
         timer.cancel()
         timer.join()
-        if written.is_set():
-            # Back to the beginning of the line, and delete what stands there.
-            stream.write("\r\x1b[2K")
-            stream.flush()
 
 
 @contextlib.contextmanager
@@ -241,7 +222,7 @@ def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
     handlers = logging.getLogger().handlers if sys.stderr.isatty() else []
     logs = [one for one in handlers if isinstance(one, logging.StreamHandler) and one.stream is sys.stderr]
     with contextlib.ExitStack() as stack:
-        live = Live(console=console_of(stream), auto_refresh=False, transient=True, redirect_stderr=bool(logs))
+        live = Live(console=terminal.console_of(stream), auto_refresh=False, transient=True, redirect_stderr=bool(logs))
         for handler in logs:
             stack.callback(handler.setStream, handler.stream)
         stack.enter_context(live)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import ipaddress
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -287,8 +286,8 @@ class Authority:
             )
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         key, certificate = _make_authority(name, days)
-        _write(self.key_file, _private(key), _SECRET)
-        _write(self.file, _pem(certificate), _PUBLIC)
+        app.write_file(self.key_file, _private(key), _SECRET)
+        app.write_file(self.file, _pem(certificate), _PUBLIC)
 
     def issue(self, kind: str, name: str, hosts: Sequence[str], days: int) -> Certificate:
         """Make a key and a certificate. Refuses a name that is taken."""
@@ -303,10 +302,10 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _sign(issuer, kind, name, key.public_key(), _alternative([name, *hosts]), days)
         if kind == SERVER:
-            _write(place, _private(key) + _pem(certificate), _SECRET)
+            app.write_file(place, _private(key) + _pem(certificate), _SECRET)
         else:
-            _write(key_place, _private(key), _SECRET)
-            _write(place, _pem(certificate), _PUBLIC)
+            app.write_file(key_place, _private(key), _SECRET)
+            app.write_file(place, _pem(certificate), _PUBLIC)
         return self._described(kind, place, certificate, issuer[1])
 
     def renew(self, old: Certificate, days: int) -> Certificate:
@@ -317,7 +316,7 @@ class Authority:
         alternative = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         certificate = _sign(issuer, old.kind, old.name, loaded.public_key(), alternative, days)
         before = data[: data.index(b"-----BEGIN CERTIFICATE-----")]
-        _write(old.file, before + _pem(certificate), None)
+        app.write_file(old.file, before + _pem(certificate), None)
         return self._described(old.kind, old.file, certificate, issuer[1])
 
     def certificates(self) -> list[Certificate]:
@@ -477,26 +476,6 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, data: bytes, mode: int | None) -> None:
-    """Write a file as a whole. A key is never readable by others, not even for a moment.
-
-    :param mode: of a new file; None = there is one, which keeps mode and owner.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _SECRET)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        if mode is None:
-            old = path.stat()
-            os.fchown(file.fileno(), old.st_uid, old.st_gid)
-            mode = old.st_mode & 0o777
-        os.fchmod(file.fileno(), mode)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
@@ -83,41 +84,36 @@ def label_table(pools: Iterable[PoolComponent]) -> Table:
 # What nodes and requests can be sorted by without a table of all of them: there may be thousands.
 
 
-def _age(moment: float | None) -> float | None:
-    """Who is older has a lower time."""
-    return None if moment is None else -moment
+def _orders(keys: str, **special: Callable[[Any], Any]) -> Mapping[str, Callable[[Any], Any]]:
+    """Key -> what is sorted by; without a special function it is the name of the attribute."""
+    return {key: special.get(key) or attrgetter(key) for key in keys.split()}
+
+
+def _age(name: str) -> Callable[[Any], float | None]:
+    """What is older has a lower time."""
+    return lambda record: None if (moment := getattr(record, name)) is None else -moment
+
+
+def _origin(name: str) -> Callable[[NodeRequest], str | None]:
+    return lambda request: origin_of(request).get(name)
 
 
 #: Key of a column of `node_table` -> what nodes are sorted by.
-NODE_ORDERS: Final[Mapping[str, Callable[[Node], Any]]] = {
-    "id": lambda node: node.key,
-    "status": node_status,
-    "state": lambda node: node.state,
-    "age_seconds": lambda node: _age(node.state_time),
-    "state_time": lambda node: node.state_time,
-    "created_time": lambda node: node.created_time,
-    "label": lambda node: node.type,
-    "provider": lambda node: node.provider,
-    "pool": lambda node: node.pool,
-    "tenant": lambda node: node.tenant_name,
-    "project": project_of,
-    "hostname": lambda node: node.hostname,
-    "public_ipv4": lambda node: node.public_ipv4,
-    "allocated_to": lambda node: node.allocated_to,
-}
+NODE_ORDERS: Final[Mapping[str, Callable[[Node], Any]]] = _orders(
+    "id status state age_seconds state_time created_time label provider pool tenant project hostname public_ipv4 "
+    "allocated_to",
+    id=attrgetter("key"),
+    status=node_status,
+    age_seconds=_age("state_time"),
+    label=attrgetter("type"),
+    tenant=attrgetter("tenant_name"),
+    project=project_of,
+)
 #: Key of a column of `request_table` -> what requests are sorted by.
-REQUEST_ORDERS: Final[Mapping[str, Callable[[NodeRequest], Any]]] = {
-    "id": lambda request: request.key,
-    "state": lambda request: request.state,
-    "age_seconds": lambda request: _age(request.created_time),
-    "state_time": lambda request: request.state_time,
-    "created_time": lambda request: request.created_time,
-    "relative_priority": lambda request: request.relative_priority,
-    "node_types": lambda request: request.node_types,
-    "provider": lambda request: request.provider,
-    "requestor": lambda request: request.requestor,
-    "tenant": lambda request: origin_of(request).get("tenant"),
-    "project": lambda request: origin_of(request).get("project"),
-    "pipeline": lambda request: origin_of(request).get("pipeline"),
-    "job": lambda request: origin_of(request).get("job"),
-}
+REQUEST_ORDERS: Final[Mapping[str, Callable[[NodeRequest], Any]]] = _orders(
+    "id state age_seconds state_time created_time relative_priority node_types provider requestor tenant project "
+    "pipeline job",
+    id=attrgetter("key"),
+    age_seconds=_age("created_time"),
+    **{name: _origin(name) for name in ("tenant", "project", "pipeline", "job")},
+)
