@@ -14,7 +14,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -26,6 +26,9 @@ DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
 
 #: Exit status after Ctrl-C, as a shell reports it (128 + SIGINT).
 INTERRUPTED: Final = 130
+
+#: Names that an error lists at most.
+_MANY: Final = 20
 
 #: Adds a command of ``nodepool``: its name, its function, its line in the help, examples. Settings: of ``add_parser``.
 Add = Callable[..., argparse.ArgumentParser]
@@ -46,6 +49,15 @@ class CommandError(Exception):
         super().__init__(text)
         self.answer = answer
         self.hint = hint
+
+
+def listed(what: str, names: Iterable[str]) -> str:
+    """What there is, in a line."""
+    found = list(names)
+    if not found:
+        return f"{what}: none"
+    more = f" and {len(found) - _MANY} more" if len(found) > _MANY else ""
+    return f"{what}: {', '.join(found[:_MANY])}{more}"
 
 
 class Stopped(BaseException):

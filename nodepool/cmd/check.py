@@ -8,7 +8,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING
 
-from nodepool.cmd.app import Add, CommandError
+from nodepool.cmd.app import Add, CommandError, listed
 from nodepool.cmd.format_option import add_format_option, show
 from nodepool.cmd.session import connect, quiet, say_what_is_waited_for
 from nodepool.exceptions import ConfigError, ZKException
@@ -54,8 +54,8 @@ def check(options: argparse.Namespace) -> int:
     if config is not None:
         unknown = [name for name in options.providers if name not in config.providers]
         if unknown:
-            there = ", ".join(config.providers) or "none"
-            raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; there are: {there}")
+            there_are = listed("there are", config.providers)
+            raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; {there_are}")
         with contextlib.ExitStack() as stack:
             zk: ZooKeeper | None = None
             try:

@@ -13,12 +13,12 @@ import functools
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import Add, CommandError
+from nodepool.cmd.app import Add, CommandError, listed
 from nodepool.cmd.session import CONNECT_SECONDS, Item, as_line, connect, open_zookeeper, operator, progress
 from nodepool.exceptions import ZKConflict
 from nodepool.listing import table
@@ -45,8 +45,6 @@ LOCK_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
 #: Characters of a build's id that stand beside a bar.
 _SHORT_ID: Final = 8
-#: Names that an error lists at most.
-_MANY: Final = 20
 
 
 def add_commands(add: Add) -> None:
@@ -449,12 +447,3 @@ def known_upload(images: ImagesView, image_name: str, build_id: str, provider: s
             f"providers with uploads of build {build_id}", (name for name, found in build.uploads.items() if found)
         )
     raise CommandError("Image upload not found", answer=True, hint=hint)
-
-
-def listed(what: str, names: Iterable[str]) -> str:
-    """What there is, in a line."""
-    found = list(names)
-    if not found:
-        return f"{what}: none"
-    more = f" and {len(found) - _MANY} more" if len(found) > _MANY else ""
-    return f"{what}: {', '.join(found[:_MANY])}{more}"

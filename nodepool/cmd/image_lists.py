@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import sleep, wall_time
-from nodepool.cmd.app import Add, CommandError
+from nodepool.cmd.app import Add, CommandError, listed
 from nodepool.cmd.format_option import add_format_option, show, show_listing
-from nodepool.cmd.image_changes import listed
 from nodepool.cmd.session import connect, error_in_a_line, started_provider
 from nodepool.listing.images import (
     alien_image_table,

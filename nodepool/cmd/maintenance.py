@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import wall_time
 from nodepool.cmd.app import Add, CommandError
@@ -25,6 +25,8 @@ from nodepool.plan.maintenance import Subject, UnclearSubject, find
 if TYPE_CHECKING:
     from nodepool.listing.table import Table
     from nodepool.zk.zookeeper import ZooKeeper
+
+T = TypeVar("T")
 
 #: Kinds that hold requests back, and those that can be drained.
 PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
@@ -204,20 +206,27 @@ def list_maintenance(options: argparse.Namespace) -> int:
 _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
 
 
-def duration(text: str) -> float:
-    """The seconds of a duration. For ``type`` of an argument. Raises ArgumentTypeError."""
-    try:
-        return table.duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    """For ``type`` of an argument: the text of a ValueError is what the user reads."""
+
+    def parsed(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
+#: The seconds of a duration.
+duration: Final = argument(table.duration)
+
+
+@argument
 def moment(text: str) -> float:
     """A moment, in seconds since the epoch, of e.g. ``18:30``, ``2026-12-24`` or ``2026-12-24T18:30``.
 
-    In local time, unless the text has an offset. A time without a date is the next one. For ``type`` of an argument.
-
-    :raises ArgumentTypeError: it is none.
+    In local time, unless the text has an offset. A time without a date is the next one.
     """
     now = datetime.now(UTC).astimezone()
     try:
@@ -228,9 +237,7 @@ def moment(text: str) -> float:
             when = datetime.fromisoformat(text)
         return when.timestamp()
     except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30"
-        ) from None
+        raise ValueError(f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30") from None
 
 
 def _at(day: datetime, clock: time) -> datetime:

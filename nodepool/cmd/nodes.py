@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from nodepool.clock import monotonic, wall_time
 from nodepool.cmd.app import Add, CommandError
 from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, place_of, show, show_listing
-from nodepool.cmd.maintenance import add_end_options, duration, end_of
+from nodepool.cmd.maintenance import add_end_options, argument, duration, end_of
 from nodepool.cmd.session import Item, connect, open_zookeeper, operator, progress, started_provider
 from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
 from nodepool.listing.nodes import ALLOCATED, Filter, NodeFacts, names_in, node_table, project_of, states_in
@@ -115,16 +115,13 @@ def _add_filter_options(parser: argparse.ArgumentParser, known: Sequence[str], *
     :param pools: are there pools to choose?
     :param age: since when ``--older-than`` counts, for the help text.
     """
-
-    def states_of(text: str) -> list[str]:
-        try:
-            return states_in(text, known)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
     group = parser.add_argument_group("what is shown", "names may be patterns; several are divided by commas")
     add = functools.partial(group.add_argument, metavar="A,B", type=names_in, default=[])
-    add("--state", type=states_of, help=f"in one of these states: {', '.join(known)}")
+    add(
+        "--state",
+        type=argument(functools.partial(states_in, known=known)),
+        help=f"in one of these states: {', '.join(known)}",
+    )
     add("--label", help="with one of these labels, e.g. gpu-*")
     add("--provider", help="of these providers")
     if pools:

@@ -166,10 +166,8 @@ def _renew(options: argparse.Namespace) -> int:
     there = [one for one in authority.certificates() if one.kind != "authority"]
     unknown = set(options.names) - {one.name for one in there}
     if unknown:
-        known = ", ".join(sorted({one.name for one in there})) or "none"
-        raise app.CommandError(
-            f"no server or client is called {', '.join(sorted(unknown))}", hint=f"there are: {known}"
-        )
+        hint = app.listed("there are", sorted({one.name for one in there}))
+        raise CommandError(f"no server or client is called {', '.join(sorted(unknown))}", hint=hint)
 
     def is_due(one: Certificate) -> bool:
         if options.names:
