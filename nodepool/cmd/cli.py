@@ -112,7 +112,7 @@ def set_up_logging(options: argparse.Namespace) -> None:
         config["loggers"] = {}
         config["root"] = {"handlers": ["output"], "level": "DEBUG"}
     else:
-        # That a connection was made is no news for somebody who waits for a table.
+        # A person who waits for a table need not know that a connection was made.
         config["loggers"]["nodepool.zk"] = {"level": "WARNING"}
         config["loggers"][log_names.COMPONENT_REGISTRY] = {"level": "WARNING"}
     logconfig.apply_config(config)

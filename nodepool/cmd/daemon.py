@@ -180,7 +180,7 @@ def _in_background(
             set_up_logging(options, logfile)
             return serve(options)
         except Exception:
-            # Whatever it is ends the daemon. Nobody sees stderr any more, so the log must have it.
+            # Any error ends the daemon. Standard error leads nowhere now, so the log must have it.
             log.exception("The daemon ends after an error")
             return 1
 
@@ -224,7 +224,7 @@ def finish(status: int) -> int:
 # was killed never has to be judged by its content; a fork keeps the lock. Only for a daemon that does not use flock
 # (the released Nodepool) the process number in the file is looked at.
 
-#: Of a new directory: whoever watches the daemon may read its pid file.
+#: Of a new directory: programs that watch the daemon may read its pid file.
 DIRECTORY_MODE: Final = 0o755
 ACQUIRE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
@@ -268,7 +268,7 @@ class PidFile:
         while not self._try():
             if monotonic() >= deadline:
                 raise PidFileError(f"{self.path}: another daemon is running (process {self.read() or 'unknown'})")
-            # A lock of a file tells nobody when it is free.
+            # A lock of a file does not report when it is free.
             sleep(_RETRY_SECONDS)
         self.write()
 
@@ -288,7 +288,7 @@ class PidFile:
             os.close(fd)
             return False
         self._fd = fd
-        # Whoever watches the daemon may read it, whatever the umask; it may be somebody else's file.
+        # Programs that watch the daemon may read it, whatever the umask; the file may belong to another user.
         with contextlib.suppress(PermissionError):
             os.fchmod(fd, 0o644)
         return True
@@ -476,8 +476,8 @@ class ServiceRunner:
         self._on_stop_signal = on_stop_signal
         self._drain = drain
         self._finished = finished
-        #: Was it told of what is loaded now?
-        self._loaded_told = False
+        #: Was `on_loaded` called for what is loaded now?
+        self._loaded_noted = False
         self._stop_seconds = stop_seconds
         self._clock = clock
         # SimpleQueue.put may be called from a signal handler at any point; a lock or an Event may not.
@@ -486,7 +486,7 @@ class ServiceRunner:
         self._ready_sent = False
         self._last_ping = float("-inf")
         self.debug_tools = DebugTools()
-        #: The service did not end in time, or was told twice: its threads may still be running.
+        #: The service did not end in time, or a second signal came: its threads may still be running.
         self.abandoned = False
 
     def run(self) -> int:
@@ -570,7 +570,7 @@ class ServiceRunner:
         if phase == "reloading":
             self._notifier.reloading()
         else:
-            self._loaded_told = False
+            self._loaded_noted = False
             self._notifier.ready(phase)
 
     def notify(self) -> None:
@@ -581,8 +581,8 @@ class ServiceRunner:
             self._ready_sent = True
             self._notifier.ready()
             log.info("Ready")
-        if not self._loaded_told:
-            self._loaded_told = True
+        if not self._loaded_noted:
+            self._loaded_noted = True
             self._on_loaded()
         seconds, now = self._notifier.watchdog_seconds, self._clock()
         if seconds is None or now - self._last_ping < seconds / 4:
@@ -839,7 +839,7 @@ class ReplServer(socketserver.ThreadingTCPServer):
 
     :param names: what a console starts with.
     :param port: TCP port on localhost; 0 = any free one.
-    :raises CommandError: somebody else has the port.
+    :raises CommandError: another process has the port.
     """
 
     allow_reuse_address = True

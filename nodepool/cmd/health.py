@@ -79,7 +79,7 @@ def _seconds(value: str) -> float:
 def health(options: argparse.Namespace) -> int:
     """``nodepool health``; blocks at most for the timeout of HTTP and of ZooKeeper. Returns 0.
 
-    :raises CommandError: the daemon does not work, or nobody can tell.
+    :raises CommandError: the daemon does not work, or there is no answer.
     """
     path = "/health/live" if options.live else "/health/ready"
     target = target_of_url(options.url, path) if options.url else _configured(options, path)

@@ -157,7 +157,7 @@ def _load(path: str, secure: str | None, what: str) -> Config:
     from nodepool.config.loader import load_config
 
     try:
-        # What is wrong with sections of providers is said of each change.
+        # What is wrong with sections of providers stands beside each change.
         with quiet("nodepool.config"):
             return load_config(path, secure)
     except ConfigError as error:

@@ -280,12 +280,12 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
                 others = f", others {amount(limit.others)}" if limit.others else ""
                 used = f"{amount(limit.used)} of {amount(limit.limit)}{others}, {amount(left)} free"
                 yield f"{pool.name}: {limit.resource} of {limit.scope}: {used}"
-        told = pool.launches
-        if told.running or told.ok_15m or told.failed_15m:
-            counts = f"{told.running} running, in 15 minutes {told.ok_15m} ready, {told.failed_15m} failed"
+        launches = pool.launches
+        if launches.running or launches.ok_15m or launches.failed_15m:
+            counts = f"{launches.running} running, in 15 minutes {launches.ok_15m} ready, {launches.failed_15m} failed"
             yield f"{pool.name}: launches: {counts}"
-        if told.last_error is not None:
-            yield f"{pool.name}: last failure, {_since(told.last_error.at, now)}: {told.last_error.text}"
+        if launches.last_error is not None:
+            yield f"{pool.name}: last failure, {_since(launches.last_error.at, now)}: {launches.last_error.text}"
 
 
 def _moments(history: Sequence[Moment]) -> list[str]:

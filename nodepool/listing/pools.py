@@ -222,8 +222,8 @@ def label_overview(seen: Observed) -> Table:
     waiting, oldest = _waiting(seen)
     broken: dict[str, list[str]] = {}
     for summary in summarize(seen.statuses):
-        for label, told in summary.labels.items():
-            broken.setdefault(label, []).append(f"{summary.name}: {told.text}")
+        for label, reason in summary.labels.items():
+            broken.setdefault(label, []).append(f"{summary.name}: {reason.text}")
     rows: list[list[Any]] = []
     for label in sorted({*pools, *waiting, *broken}):
         serving, errors = pools.get(label, set()), broken.get(label, [])
@@ -238,7 +238,7 @@ def label_overview(seen: Observed) -> Table:
 
 
 def _nodes(seen: Observed) -> tuple[Counter[str], Counter[str]]:
-    """Label -> nodes, and those that are ready and that nobody has."""
+    """Label -> nodes, and those that are ready and free."""
     nodes: Counter[str] = Counter()
     ready: Counter[str] = Counter()
     for node in seen.nodes.values():

@@ -295,12 +295,12 @@ BLANK = Paragraph()
 class Report:
     """One picture.
 
-    :param told: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it: a report that
+    :param data: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it: a report that
         is watched without a terminal is printed again when this differs.
     """
 
     parts: Sequence[Paragraph | Table]
-    told: Any
+    data: Any
 
 
 def as_text(report: Report) -> str:
@@ -320,13 +320,13 @@ class ChangedReports:
 
     def text(self, report: Report) -> str:
         """What is to be printed now; empty = nothing."""
-        told = json.dumps(report.told, sort_keys=True)
-        first, changed = self._last is None, told != self._last
-        self._last = told
+        data = json.dumps(report.data, sort_keys=True)
+        first, changed = self._last is None, data != self._last
+        self._last = data
         if not changed:
             return ""
         if self._form == "json":
-            return json.dumps(report.told)
+            return json.dumps(report.data)
         return as_text(report) if first else f"\n{as_text(report)}"
 
 
@@ -347,7 +347,7 @@ _STATES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("failed", "aborted", "unavailable", "down", "broken"), BAD),
     **dict.fromkeys(("used", "deleting", "deleted", "stopped"), QUIET),
 }
-#: Kinds of problems with which requests are served: somebody wanted it so, or launchers differ.
+#: Kinds of problems with which requests are served: an operator wanted it so, or launchers differ.
 _WEAK: Final = frozenset({"maintenance", "version", "configuration"})
 
 
