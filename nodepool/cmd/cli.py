@@ -154,7 +154,7 @@ def _complete(options: argparse.Namespace) -> int:
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     for action in (action for one in (parser, *commands.choices.values()) for action in one._actions):
         if action.type is app.absolute_path:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+            action.complete = shtab.FILE
     print(shtab.complete(parser, options.shell))
     return 0
 
