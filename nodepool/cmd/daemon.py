@@ -135,7 +135,7 @@ def run(
     :param check: called before the way into the background; raises what would stop the start.
     :return: exit status: of ``serve``. In the background the first process ends with 0 inside this function.
     :raises LogConfigError: the logging configuration cannot be used.
-    :raises app.CommandError: the pid file cannot be had.
+    :raises PidFileError: the pid file cannot be had.
     """
     restrict_new_files()
     if options.debug or options.foreground:
@@ -146,10 +146,7 @@ def run(
     check(options)
     set_up_logging(options, logfile)
     pidfile = PidFile(options.pidfile)
-    try:
-        pidfile.acquire()
-    except PidFileError as error:
-        raise app.CommandError(str(error)) from error
+    pidfile.acquire()
     # Every file is closed on the way; the log is opened anew behind it.
     logging.shutdown()
     return _in_background(pidfile, options, logfile, serve)
@@ -234,7 +231,7 @@ _DAEMONS: Final = frozenset(
 )
 
 
-class PidFileError(Exception):
+class PidFileError(CommandError):
     """The pid file cannot be had. The text says why, in one line."""
 
 

@@ -8,7 +8,6 @@ moments as their arguments.
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
@@ -42,73 +41,41 @@ _WHAT_NOW: Final = {
 
 def add_commands(add: Add) -> None:
     """Add the commands of this module."""
-    parser = add(
-        "pause",
-        functools.partial(begin, mode=Mode.PAUSE, kinds=PAUSED_KINDS),
-        "let a provider, pool, label or launcher take nothing new",
-        "nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",
-    )
-    _add_subject(parser, PAUSED_KINDS)
-    _add_times(parser)
-
-    parser = add(
-        "drain",
-        functools.partial(begin, mode=Mode.DRAIN, kinds=DRAINED_KINDS),
-        "let a launcher finish what it does and end; of a provider or pool the same as pause",
-        "nodepool drain launcher host-1 --reason 'new kernel'",
-    )
-    _add_subject(parser, DRAINED_KINDS)
-    _add_times(parser)
-
-    parser = add(
-        "resume",
-        functools.partial(end, kinds=PAUSED_KINDS),
-        "end a pause or a drain",
-        "nodepool resume provider cloud-1",
-    )
-    _add_subject(parser, PAUSED_KINDS)
-
-    parser = add(
-        "quarantine",
-        functools.partial(begin, mode=Mode.QUARANTINE, kinds=HOST),
-        "take a static host out of service: it is held after its job",
-        "nodepool quarantine host-7 --reason 'disk errors'",
-    )
-    parser.add_argument("subject", metavar="HOST", nargs=1, help="<user>@<host>:<port>, or the host's name alone")
-    _add_times(parser, reason_required=True)
-
-    parser = add(
-        "release",
-        functools.partial(end, kinds=HOST),
-        "end the quarantine of a static host",
-        "nodepool release host-7",
-    )
-    parser.add_argument("subject", metavar="HOST", nargs=1, help="as it was quarantined")
+    pause = "let a provider, pool, label or launcher take nothing new"
+    drain = "let a launcher finish what it does and end; of a provider or pool the same as pause"
+    quarantine = "take a static host out of service: it is held after its job"
+    for name, mode, kinds, text, example in (
+        ("pause", Mode.PAUSE, PAUSED_KINDS, pause, "provider cloud-1 --reason 'upgrade of the cloud' --for 2h"),
+        ("drain", Mode.DRAIN, DRAINED_KINDS, drain, "launcher host-1 --reason 'new kernel'"),
+        ("resume", None, PAUSED_KINDS, "end a pause or a drain", "provider cloud-1"),
+        ("quarantine", Mode.QUARANTINE, HOST, quarantine, "host-7 --reason 'disk errors'"),
+        ("release", None, HOST, "end the quarantine of a static host", "host-7"),
+    ):
+        parser = add(name, end if mode is None else begin, text, f"nodepool {name} {example}")
+        parser.set_defaults(mode=mode, kinds=kinds)
+        if kinds == HOST:
+            text = "as it was quarantined" if mode is None else "<user>@<host>:<port>, or the host's name alone"
+            parser.add_argument("subject", metavar="HOST", nargs=1, help=text)
+        else:
+            text = f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>"
+            parser.add_argument("subject", metavar="NAME", nargs="+", help=text)
+        if mode is None:
+            continue
+        text, required = "why, for everybody who asks", mode is Mode.QUARANTINE
+        parser.add_argument("--reason", metavar="TEXT", default="", required=required, help=text)
+        add_end_options(parser, "end it")
+        text = "even if no running launcher knows it; then say what it is, too"
+        parser.add_argument("--force", action="store_true", help=text)
 
     text = "list what is paused, drained or quarantined: by whom, why, until when"
     add_format_option(add("maintenance", list_maintenance, text, "nodepool maintenance"), watch=True)
 
 
-def _add_subject(parser: argparse.ArgumentParser, kinds: Collection[str]) -> None:
-    text = f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>"
-    parser.add_argument("subject", metavar="NAME", nargs="+", help=text)
-
-
-def _add_times(parser: argparse.ArgumentParser, *, reason_required: bool = False) -> None:
-    parser.add_argument(
-        "--reason", metavar="TEXT", default="", required=reason_required, help="why, for everybody who asks"
-    )
-    add_end_options(parser, "end it")
-    parser.add_argument(
-        "--force", action="store_true", help="even if no running launcher knows it; then say what it is, too"
-    )
-
-
-def begin(options: argparse.Namespace, *, mode: Mode, kinds: Sequence[str]) -> int:
+def begin(options: argparse.Namespace) -> int:
     """``nodepool pause``, ``drain`` and ``quarantine``"""
     from nodepool.zk.maintenance_store import MaintenanceStore
 
-    now = wall_time()
+    mode, kinds, now = options.mode, options.kinds, wall_time()
     until = end_of(options, now)
     with open_zookeeper(options) as zk:
         subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
@@ -123,10 +90,11 @@ def begin(options: argparse.Namespace, *, mode: Mode, kinds: Sequence[str]) -> i
     return 0
 
 
-def end(options: argparse.Namespace, *, kinds: Sequence[str]) -> int:
+def end(options: argparse.Namespace) -> int:
     """``nodepool resume`` and ``release``"""
     from nodepool.zk.maintenance_store import MaintenanceStore
 
+    kinds: Sequence[str] = options.kinds
     with open_zookeeper(options) as zk:
         store = MaintenanceStore(zk.client)
         records = store.read_all()
