@@ -128,7 +128,15 @@ def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None
     with say_what_is_waited_for(f"{len(wanted)} providers", limit=LIMIT_SECONDS):
         checked = check_providers(wanted.values(), zk)
     seen = {} if zk is None else _other_installations(zk)
-    return {f"provider {name}": _with_others(found, seen.get(name, [])) for name, found in checked.items()}
+    # Instances are among the things that launchers saw.
+    remedies = {name: {result.remedy for result in found} for name, found in seen.items()}
+    return {
+        f"provider {name}": [
+            *(result for result in found if result.remedy not in remedies.get(name, ())),
+            *seen.get(name, ()),
+        ]
+        for name, found in checked.items()
+    }
 
 
 def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
@@ -145,9 +153,3 @@ def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
         ]
         for name, pools in by_provider(summarize(status.read_pools(zk.client))).items()
     }
-
-
-def _with_others(found: list[CheckResult], seen: list[CheckResult]) -> list[CheckResult]:
-    """Instances are among the things that launchers saw."""
-    remedies = {result.remedy for result in seen}
-    return [result for result in found if result.remedy not in remedies] + seen if seen else found

@@ -115,14 +115,6 @@ def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
             raise logconfig.LogConfigError(f"cannot log to {logfile} ({error}); {hint}") from error
 
 
-def restrict_new_files() -> None:
-    """Files that are made from now on are not for everybody: logs tell much, e.g. what servers wrote to their console.
-
-    For the whole process. A umask that forbids more stays as it is.
-    """
-    os.umask(os.umask(0o077) | NOT_FOR_OTHERS)
-
-
 def run(
     options: argparse.Namespace,
     logfile: str,
@@ -137,7 +129,8 @@ def run(
     :raises LogConfigError: the logging configuration cannot be used.
     :raises PidFileError: the pid file cannot be had.
     """
-    restrict_new_files()
+    # Logs have much that is not for everybody, such as the console of servers. A umask that forbids more stays.
+    os.umask(os.umask(0o077) | NOT_FOR_OTHERS)
     if options.debug or options.foreground:
         with early_stop():
             set_up_logging(options, logfile)
@@ -375,19 +368,14 @@ def make_directory_of(path: Path, mode: int) -> None:
 
 def remedy(path: Path) -> str:
     """What lets us write a file: a command, or which directory is meant."""
-    user = _user_name()
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        # Containers may run as a user that is in no file.
+        user = str(os.geteuid())
     if path.parent.is_dir():
         return f"let the user {user} write to {path.parent}"
     return f"make the directory: install -d -o {user} {path.parent}"
-
-
-def _user_name() -> str:
-    number = os.geteuid()
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        # Containers may run as a user that is in no file.
-        return str(number)
 
 
 # Runs a service until a signal ends it: signals, readiness, watchdog, bounded shutdown (reference/commands 4).
@@ -530,9 +518,9 @@ class ServiceRunner:
 
     def _wait_for_signal(self, worker: threading.Thread) -> bool:
         """Wait until a stop signal comes (True) or the service ends by itself (False)."""
-        draining = False
+        draining, watchdog = False, self._notifier.watchdog_seconds
         while True:
-            event = self._next(self._tick_seconds())
+            event = self._next(_TICK_SECONDS if watchdog is None else min(_TICK_SECONDS, watchdog / 4))
             if event is not None and event in STOP_SIGNALS and not draining and self._drain(event):
                 draining = True
                 log.info("%s: finishing what is being served; another signal ends it now", signal.Signals(event).name)
@@ -555,10 +543,6 @@ class ServiceRunner:
             self.debug_tools.begin()
             return None
         return event
-
-    def _tick_seconds(self) -> float:
-        watchdog = self._notifier.watchdog_seconds
-        return _TICK_SECONDS if watchdog is None else min(_TICK_SECONDS, watchdog / 4)
 
     def on_reload(self, phase: str) -> None:
         """Tell systemd that the configuration is read again ("reloading"), and then how that ended. Does not block."""

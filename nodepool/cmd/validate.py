@@ -79,7 +79,7 @@ def validate_config(options: argparse.Namespace) -> int:
     else:
         terminal, colour = sys.stderr.isatty(), not os.environ.get("NO_COLOR")
         for problem in problems:
-            text = forms.as_frame(problem, _read_line, colour=colour) if terminal else forms.as_text(problem)
+            text = forms.as_frame(problem, linecache.getline, colour=colour) if terminal else forms.as_text(problem)
             print(text, file=sys.stderr)
         print(last, file=sys.stderr)
     return 1 if errors else 0
@@ -91,10 +91,6 @@ def _summary(path: str, errors: int, warnings: int) -> str:
     if errors:
         return f"{path}: {errors} problem{'s' * (errors != 1)} found{also and f', and {also}'}"
     return f"{path} is valid{also and f', with {also}'}"
-
-
-def _read_line(path: str, number: int) -> str | None:
-    return linecache.getline(path, number).rstrip("\r\n") or None
 
 
 # ``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2).

@@ -53,8 +53,8 @@ def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
     if paint:
         place = head[: len(head) - len(problem.message)]
         head = f"{_BOLD}{place}{plain}{paint}{problem.message}{plain}"
-    line = None if problem.line is None else read_line(problem.file, problem.line)
-    if line is None or not line.strip() or names_a_secret((problem.key, line)):
+    line = "" if problem.line is None else (read_line(problem.file, problem.line) or "").rstrip("\r\n")
+    if not line.strip() or names_a_secret((problem.key, line)):
         return head
     shown = printable(line)[:_MAX_LINE]
     number = str(problem.line)

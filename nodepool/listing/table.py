@@ -50,10 +50,6 @@ def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _no_style(value: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Column:
     """One column: its header in a table, and its key in JSON and CSV.
@@ -73,7 +69,7 @@ class Column:
     places: Place = EVERYWHERE
     priority: int = 0
     least: int = 16
-    style: Callable[[Any], str] = _no_style
+    style: Callable[[Any], str] = lambda value: ""
     moves: bool = False
     of: Callable[[Any], Any] | str = ""
 
