@@ -20,7 +20,7 @@ TOP: Final = Path(__file__).parents[1]
 #: Figure -> the highest value that passes.
 BARS: Final = {
     "product code lines": 61_000,
-    "product files": 320,
+    "product files": 315,
     "product files below 60 code lines": 25,
     "product files with one importer": 47,
     "Protocol classes": 17,

@@ -14,18 +14,24 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from nodepool.exceptions import ConfigError, ZKException
-from nodepool.listing.table import printable_lines
+from nodepool.listing.table import UnknownColumn, printable_lines
 from nodepool.logconfig import LogConfigError
 
 DEFAULT_CONFIG: Final = "/etc/nodepool/nodepool.yaml"
 
 #: Exit status after Ctrl-C, as a shell reports it (128 + SIGINT).
 INTERRUPTED: Final = 130
+
+#: Names that an error lists at most.
+_MANY: Final = 20
+
+#: Adds a command of ``nodepool``: its name, its function, its line in the help, examples. Settings: of ``add_parser``.
+Add = Callable[..., argparse.ArgumentParser]
 
 log = logging.getLogger("nodepool.cmd")
 
@@ -45,8 +51,17 @@ class CommandError(Exception):
         self.hint = hint
 
 
+def listed(what: str, names: Iterable[str]) -> str:
+    """What there is, in a line."""
+    found = list(names)
+    if not found:
+        return f"{what}: none"
+    more = f" and {len(found) - _MANY} more" if len(found) > _MANY else ""
+    return f"{what}: {', '.join(found[:_MANY])}{more}"
+
+
 class Stopped(BaseException):
-    """A signal ends a daemon that has not begun its work yet. No error, and for nobody on the way to handle."""
+    """A signal ends a daemon that has not begun its work yet. It is no error, and no code on the way handles it."""
 
 
 class _VersionAction(argparse.Action):
@@ -95,7 +110,7 @@ def add_file_options(parser: argparse.ArgumentParser) -> None:
 def run(prog: str, function: Callable[[], int]) -> int:
     """Run a program's work and turn every way it may end into an exit status, which is the interpreter's own, too.
 
-    Output that cannot be written, as on a full disk, is dropped here. Whose answer it is must flush it himself.
+    Output that cannot be written, as on a full disk, is dropped here. A function that prints an answer flushes it.
 
     :param prog: name of the program, put before errors.
     :param function: the work; returns the exit status.
@@ -119,12 +134,14 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
     except Stopped:
         return 0
     except BrokenPipeError:
-        # Whoever read our output is gone (`| head`).
+        # The reader of our output has ended (`| head`).
         return 1
     except CommandError as error:
-        _tell(str(error), sys.stdout if error.answer else sys.stderr)
+        _print(str(error), sys.stdout if error.answer else sys.stderr)
         if error.hint:
             _complain(prog, error.hint)
+    except UnknownColumn as error:
+        _print(str(error), sys.stderr)
     except (ConfigError, ZKException, LogConfigError, OSError) as error:
         log.debug("The reason in full:", exc_info=True)
         _complain(prog, error)
@@ -137,10 +154,10 @@ def _outcome(prog: str, function: Callable[[], int]) -> int:
 
 def _complain(prog: str, error: object) -> None:
     text = str(error).strip() or type(error).__name__
-    _tell("\n".join(f"{prog}: {line}" for line in text.splitlines()), sys.stderr)
+    _print("\n".join(f"{prog}: {line}" for line in text.splitlines()), sys.stderr)
 
 
-def _tell(text: str, stream: TextIO) -> None:
+def _print(text: str, stream: TextIO) -> None:
     if stream in _streams():
         # Causes come from other programs, too: no escape sequence of theirs may reach the terminal.
         _write(stream, f"{printable_lines(text)}\n")
@@ -163,6 +180,32 @@ def _write(stream: TextIO, text: str = "") -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())
         os.close(null)
+
+
+# Files that commands write.
+
+
+def write_file(path: Path, data: bytes, mode: int | None) -> None:
+    """Write a file as a whole; the one that was there stays until then. A key is never readable by others.
+
+    :param mode: of the file; None = there is one, which keeps mode and owner.
+    :raises OSError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if mode is None:
+                old = path.stat()
+                os.fchown(descriptor, old.st_uid, old.st_gid)
+                mode = old.st_mode & 0o777
+            os.fchmod(descriptor, mode)
+            file.flush()
+            os.fsync(descriptor)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 # How often daemons and commands look for reference cycles.

@@ -65,9 +65,6 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="remove files of builds that have no record at once, without the usual caution",
     )
-    parser.add_argument(
-        "--repl", action="store_true", help="serve an unauthenticated Python console on localhost:3000, for debugging"
-    )
     return parser
 
 
@@ -77,12 +74,9 @@ def check_configuration(options: argparse.Namespace) -> None:
     :raises ConfigError: every problem, one a line.
     """
     from nodepool.builder.supervisor import check_config
-    from nodepool.config.loader import load_config
-    from nodepool.config.zookeeper import refuse_bad_tls_files
+    from nodepool.cmd import daemon
 
-    config = load_config(options.config, options.secure)
-    check_config(config)
-    refuse_bad_tls_files(config)
+    check_config(daemon.check_configuration(options))
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -106,10 +100,9 @@ def serve(options: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     with exit_at_once():
-        from nodepool.cmd import app, daemon
+        from nodepool.cmd import daemon
 
-        options = make_parser().parse_args(argv)
-        return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
+        return daemon.main(PROG, make_parser().parse_args(argv), LOGFILE, serve, check_configuration)
 
 
 if __name__ == "__main__":

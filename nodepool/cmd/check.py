@@ -6,10 +6,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from nodepool.cmd.app import CommandError
+from nodepool.cmd.app import Add, CommandError, listed
 from nodepool.cmd.format_option import add_format_option, show
 from nodepool.cmd.session import connect, quiet, say_what_is_waited_for
 from nodepool.exceptions import ConfigError, ZKException
@@ -22,23 +21,20 @@ if TYPE_CHECKING:
     Results = dict[str, list[CheckResult]]
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
         "check",
-        help="look whether this machine can serve the configuration: ZooKeeper, clouds, hosts",
+        check,
+        "look whether this machine can serve the configuration: ZooKeeper, clouds, hosts",
+        "sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
         description="Checks the configuration files (-c, -s), connects to ZooKeeper with their certificates, and asks "
         "each provider for all that its section names: login, flavors, images, networks, security groups, key pairs, "
         "zones and quota of clouds; name, port and host keys of static hosts. Changes nothing. "
         "Exit status 1 if something failed.",
-        epilog="example: sudo -u nodepool nodepool -c /etc/nodepool/nodepool.yaml check",
     )
     parser.add_argument("providers", nargs="*", metavar="PROVIDER", help="only these providers (default: all)")
     add_format_option(parser)
-    parser.set_defaults(run=check)
 
 
 def check(options: argparse.Namespace) -> int:
@@ -46,17 +42,27 @@ def check(options: argparse.Namespace) -> int:
 
     :raises CommandError: a provider is not in the configuration.
     """
+    from nodepool.config.loader import load_config
+    from nodepool.driver.framework.checks import CheckResult, failure
     from nodepool.listing.problems import check_table, print_checks
 
     results: Results = {"configuration": _configuration(options)}
-    config = _load(options)
+    config: Config | None = None
+    # What refuses the file as a whole is among the results already.
+    with contextlib.suppress(ConfigError), quiet("nodepool.config"):
+        config = load_config(options.config, options.secure)
     if config is not None:
         unknown = [name for name in options.providers if name not in config.providers]
         if unknown:
-            there = ", ".join(config.providers) or "none"
-            raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; there are: {there}")
+            there_are = listed("there are", config.providers)
+            raise CommandError(f"provider {', '.join(unknown)} is not in the configuration; {there_are}")
         with contextlib.ExitStack() as stack:
-            zk, results["zookeeper"] = stack.enter_context(_zookeeper(config))
+            zk: ZooKeeper | None = None
+            try:
+                zk = stack.enter_context(connect(config))
+                results["zookeeper"] = [CheckResult("connection", True, f"connected to {zk.client.hosts}")]
+            except (ConfigError, ZKException) as error:
+                results["zookeeper"] = [failure("connection", line) for line in str(error).splitlines()]
             if zk is not None and not options.providers:
                 results["zookeeper"] += _min_ready_labels(config, zk)
             results |= _providers(config, options, zk)
@@ -93,32 +99,6 @@ def _configuration(options: argparse.Namespace) -> list[CheckResult]:
     return found or [CheckResult(options.config, True, "valid")]
 
 
-def _load(options: argparse.Namespace) -> Config | None:
-    """None: it is refused as a whole, which is among the results already."""
-    from nodepool.config.loader import load_config
-
-    try:
-        with quiet("nodepool.config"):
-            return load_config(options.config, options.secure)
-    except ConfigError:
-        return None
-
-
-@contextlib.contextmanager
-def _zookeeper(config: Config) -> Iterator[tuple[ZooKeeper | None, list[CheckResult]]]:
-    """Inside, there is a connection, or None and why."""
-    from nodepool.driver.framework.checks import CheckResult, failure
-
-    with contextlib.ExitStack() as stack:
-        zk: ZooKeeper | None = None
-        try:
-            zk = stack.enter_context(connect(config))
-            found = [CheckResult("connection", True, f"connected to {zk.client.hosts}")]
-        except (ConfigError, ZKException) as error:
-            found = [failure("connection", line) for line in str(error).splitlines()]
-        yield zk, found
-
-
 def _min_ready_labels(config: Config, zk: ZooKeeper) -> list[CheckResult]:
     """Labels to keep ready that no launcher can serve: neither this file nor a registered one has them in a pool."""
     from nodepool.driver.framework.checks import CheckResult
@@ -148,7 +128,15 @@ def _providers(config: Config, options: argparse.Namespace, zk: ZooKeeper | None
     with say_what_is_waited_for(f"{len(wanted)} providers", limit=LIMIT_SECONDS):
         checked = check_providers(wanted.values(), zk)
     seen = {} if zk is None else _other_installations(zk)
-    return {f"provider {name}": _with_others(found, seen.get(name, [])) for name, found in checked.items()}
+    # Instances are among the things that launchers saw.
+    remedies = {name: {result.remedy for result in found} for name, found in seen.items()}
+    return {
+        f"provider {name}": [
+            *(result for result in found if result.remedy not in remedies.get(name, ())),
+            *seen.get(name, ()),
+        ]
+        for name, found in checked.items()
+    }
 
 
 def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
@@ -165,9 +153,3 @@ def _other_installations(zk: ZooKeeper) -> dict[str, list[CheckResult]]:
         ]
         for name, pools in by_provider(summarize(status.read_pools(zk.client))).items()
     }
-
-
-def _with_others(found: list[CheckResult], seen: list[CheckResult]) -> list[CheckResult]:
-    """Instances are among the things that launchers saw."""
-    remedies = {result.remedy for result in seen}
-    return [result for result in found if result.remedy not in remedies] + seen if seen else found

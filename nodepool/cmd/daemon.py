@@ -36,6 +36,7 @@ from nodepool.cmd.stop_signals import STOP_SIGNALS, stop_handler
 from nodepool.guard import Guard
 
 if TYPE_CHECKING:
+    from nodepool.config.objects import Config
     from nodepool.runtime.daemon import ConnectedDaemon
 
 log = logging.getLogger("nodepool.cmd.daemon")
@@ -46,10 +47,11 @@ LOG_DIRECTORY_MODE: Final = 0o750
 NOT_FOR_OTHERS: Final = 0o027
 
 
-def add_options(parser: argparse.ArgumentParser, pidfile: str) -> None:
-    """Add the options that all daemons have.
+def add_options(parser: argparse.ArgumentParser, pidfile: str, *, repl: bool = True) -> None:
+    """Add the options that daemons share.
 
     :param pidfile: default of ``-p``.
+    :param repl: does it have a console?
     """
     parser.add_argument(
         "-p",
@@ -63,6 +65,33 @@ def add_options(parser: argparse.ArgumentParser, pidfile: str) -> None:
         "-d", dest="debug", action="store_true", help="stay in the foreground and log at DEBUG to stdout"
     )
     parser.add_argument("-f", dest="foreground", action="store_true", help="stay in the foreground and log to stdout")
+    if repl:
+        text = f"serve an unauthenticated Python console on {HOST}:{PORT}, for debugging"
+        parser.add_argument("--repl", action="store_true", help=text)
+
+
+def check_configuration(options: argparse.Namespace) -> Config:
+    """Refuse a configuration that a daemon could not start with.
+
+    :raises ConfigError: every problem, one a line.
+    """
+    from nodepool.config.loader import load_config
+    from nodepool.config.zookeeper import refuse_bad_tls_files
+
+    config = load_config(options.config, options.secure)
+    refuse_bad_tls_files(config)
+    return config
+
+
+def main(
+    prog: str,
+    options: argparse.Namespace,
+    logfile: str,
+    serve: Callable[[argparse.Namespace], int],
+    check: Callable[[argparse.Namespace], object] = check_configuration,
+) -> int:
+    """The daemon ``prog`` from its command line to its end; returns the exit status. Other parameters: as for `run`."""
+    return finish(app.run(prog, lambda: run(options, logfile, serve, check)))
 
 
 def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
@@ -86,19 +115,11 @@ def set_up_logging(options: argparse.Namespace, logfile: str) -> None:
             raise logconfig.LogConfigError(f"cannot log to {logfile} ({error}); {hint}") from error
 
 
-def restrict_new_files() -> None:
-    """Files that are made from now on are not for everybody: logs tell much, e.g. what servers wrote to their console.
-
-    For the whole process. A umask that forbids more stays as it is.
-    """
-    os.umask(os.umask(0o077) | NOT_FOR_OTHERS)
-
-
 def run(
     options: argparse.Namespace,
     logfile: str,
     serve: Callable[[argparse.Namespace], int],
-    check: Callable[[argparse.Namespace], None],
+    check: Callable[[argparse.Namespace], object],
 ) -> int:
     """Run a daemon in the foreground, or in the background when neither ``-d`` nor ``-f`` is given.
 
@@ -106,9 +127,10 @@ def run(
     :param check: called before the way into the background; raises what would stop the start.
     :return: exit status: of ``serve``. In the background the first process ends with 0 inside this function.
     :raises LogConfigError: the logging configuration cannot be used.
-    :raises app.CommandError: the pid file cannot be had.
+    :raises PidFileError: the pid file cannot be had.
     """
-    restrict_new_files()
+    # Logs have much that is not for everybody, such as the console of servers. A umask that forbids more stays.
+    os.umask(os.umask(0o077) | NOT_FOR_OTHERS)
     if options.debug or options.foreground:
         with early_stop():
             set_up_logging(options, logfile)
@@ -117,10 +139,7 @@ def run(
     check(options)
     set_up_logging(options, logfile)
     pidfile = PidFile(options.pidfile)
-    try:
-        pidfile.acquire()
-    except PidFileError as error:
-        raise app.CommandError(str(error)) from error
+    pidfile.acquire()
     # Every file is closed on the way; the log is opened anew behind it.
     logging.shutdown()
     return _in_background(pidfile, options, logfile, serve)
@@ -151,7 +170,7 @@ def _in_background(
             set_up_logging(options, logfile)
             return serve(options)
         except Exception:
-            # Whatever it is ends the daemon. Nobody sees stderr any more, so the log must have it.
+            # Any error ends the daemon. Standard error leads nowhere now, so the log must have it.
             log.exception("The daemon ends after an error")
             return 1
 
@@ -195,7 +214,7 @@ def finish(status: int) -> int:
 # was killed never has to be judged by its content; a fork keeps the lock. Only for a daemon that does not use flock
 # (the released Nodepool) the process number in the file is looked at.
 
-#: Of a new directory: whoever watches the daemon may read its pid file.
+#: Of a new directory: programs that watch the daemon may read its pid file.
 DIRECTORY_MODE: Final = 0o755
 ACQUIRE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.1
@@ -205,7 +224,7 @@ _DAEMONS: Final = frozenset(
 )
 
 
-class PidFileError(Exception):
+class PidFileError(CommandError):
     """The pid file cannot be had. The text says why, in one line."""
 
 
@@ -239,7 +258,7 @@ class PidFile:
         while not self._try():
             if monotonic() >= deadline:
                 raise PidFileError(f"{self.path}: another daemon is running (process {self.read() or 'unknown'})")
-            # A lock of a file tells nobody when it is free.
+            # A lock of a file does not report when it is free.
             sleep(_RETRY_SECONDS)
         self.write()
 
@@ -259,7 +278,7 @@ class PidFile:
             os.close(fd)
             return False
         self._fd = fd
-        # Whoever watches the daemon may read it, whatever the umask; it may be somebody else's file.
+        # Programs that watch the daemon may read it, whatever the umask; the file may belong to another user.
         with contextlib.suppress(PermissionError):
             os.fchmod(fd, 0o644)
         return True
@@ -349,19 +368,14 @@ def make_directory_of(path: Path, mode: int) -> None:
 
 def remedy(path: Path) -> str:
     """What lets us write a file: a command, or which directory is meant."""
-    user = _user_name()
+    try:
+        user = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        # Containers may run as a user that is in no file.
+        user = str(os.geteuid())
     if path.parent.is_dir():
         return f"let the user {user} write to {path.parent}"
     return f"make the directory: install -d -o {user} {path.parent}"
-
-
-def _user_name() -> str:
-    number = os.geteuid()
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        # Containers may run as a user that is in no file.
-        return str(number)
 
 
 # Runs a service until a signal ends it: signals, readiness, watchdog, bounded shutdown (reference/commands 4).
@@ -447,8 +461,8 @@ class ServiceRunner:
         self._on_stop_signal = on_stop_signal
         self._drain = drain
         self._finished = finished
-        #: Was it told of what is loaded now?
-        self._loaded_told = False
+        #: Was `on_loaded` called for what is loaded now?
+        self._loaded_noted = False
         self._stop_seconds = stop_seconds
         self._clock = clock
         # SimpleQueue.put may be called from a signal handler at any point; a lock or an Event may not.
@@ -457,7 +471,7 @@ class ServiceRunner:
         self._ready_sent = False
         self._last_ping = float("-inf")
         self.debug_tools = DebugTools()
-        #: The service did not end in time, or was told twice: its threads may still be running.
+        #: The service did not end in time, or a second signal came: its threads may still be running.
         self.abandoned = False
 
     def run(self) -> int:
@@ -504,9 +518,9 @@ class ServiceRunner:
 
     def _wait_for_signal(self, worker: threading.Thread) -> bool:
         """Wait until a stop signal comes (True) or the service ends by itself (False)."""
-        draining = False
+        draining, watchdog = False, self._notifier.watchdog_seconds
         while True:
-            event = self._next(self._tick_seconds())
+            event = self._next(_TICK_SECONDS if watchdog is None else min(_TICK_SECONDS, watchdog / 4))
             if event is not None and event in STOP_SIGNALS and not draining and self._drain(event):
                 draining = True
                 log.info("%s: finishing what is being served; another signal ends it now", signal.Signals(event).name)
@@ -530,10 +544,6 @@ class ServiceRunner:
             return None
         return event
 
-    def _tick_seconds(self) -> float:
-        watchdog = self._notifier.watchdog_seconds
-        return _TICK_SECONDS if watchdog is None else min(_TICK_SECONDS, watchdog / 4)
-
     def on_reload(self, phase: str) -> None:
         """Tell systemd that the configuration is read again ("reloading"), and then how that ended. Does not block."""
         if not self._ready_sent:
@@ -541,7 +551,7 @@ class ServiceRunner:
         if phase == "reloading":
             self._notifier.reloading()
         else:
-            self._loaded_told = False
+            self._loaded_noted = False
             self._notifier.ready(phase)
 
     def notify(self) -> None:
@@ -552,8 +562,8 @@ class ServiceRunner:
             self._ready_sent = True
             self._notifier.ready()
             log.info("Ready")
-        if not self._loaded_told:
-            self._loaded_told = True
+        if not self._loaded_noted:
+            self._loaded_noted = True
             self._on_loaded()
         seconds, now = self._notifier.watchdog_seconds, self._clock()
         if seconds is None or now - self._last_ping < seconds / 4:
@@ -810,7 +820,7 @@ class ReplServer(socketserver.ThreadingTCPServer):
 
     :param names: what a console starts with.
     :param port: TCP port on localhost; 0 = any free one.
-    :raises CommandError: somebody else has the port.
+    :raises CommandError: another process has the port.
     """
 
     allow_reuse_address = True

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands that print a listing have in common: options of its form, and showing it (reference/commands 2).
-
-Last what a command that watches sees of ZooKeeper (`Watched`).
-"""
+"""What commands that print a listing have in common: options of its form, and showing it (reference/commands 2)."""
 
 from __future__ import annotations
 
@@ -10,19 +7,29 @@ import argparse
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.session import CONNECT_SECONDS, open_zookeeper
 from nodepool.listing import terminal
-from nodepool.listing.table import FORMATS, Table, UnknownColumn
+from nodepool.listing.nodes import names_in
+from nodepool.listing.table import FORMATS, ONLY_JSON, Place, Table
 
 if TYPE_CHECKING:
     from nodepool.zk.zookeeper import ZooKeeper
 
 #: Blocks for at most so many seconds.
 Wait = Callable[[float], object]
+
+
+def add_form_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, forms: Sequence[str], more: str) -> None:
+    """Give a command ``--format``.
+
+    :param forms: the first is the default. ``more``: the end of the help text.
+    """
+    text = f"how to print the result (default: %(default)s){more}"
+    parser.add_argument("-o", "--format", choices=forms, default=forms[0], help=text)
 
 
 def add_format_option(parser: argparse.ArgumentParser, *, columns: bool = True, watch: bool = False) -> None:
@@ -32,23 +39,14 @@ def add_format_option(parser: argparse.ArgumentParser, *, columns: bool = True, 
     :param watch: it has ``--watch``, too: `show_listing` shows it.
     """
     group = parser.add_argument_group("output")
-    group.add_argument(
-        *("-o", "--format"),
-        choices=FORMATS,
-        default="table",
-        help="how to print the result (default: %(default)s); wide: with more columns; name: only the first column",
-    )
+    add_form_option(group, FORMATS, "; wide: with more columns; name: only the first column")
     if not columns:
         return
     group.add_argument(
         "--sort", metavar="COLUMN", help="sort by a column, named as in JSON; --sort=-COLUMN: the other way round"
     )
     group.add_argument(
-        "--columns",
-        metavar="A,B",
-        type=lambda text: [key.strip() for key in text.split(",")],
-        default=[],
-        help="show these columns, named as in JSON",
+        "--columns", metavar="A,B", type=names_in, default=[], help="show these columns, named as in JSON"
     )
     group.add_argument("--no-headers", dest="headers", action="store_false", help="print only rows, and no box")
     if watch:
@@ -67,15 +65,14 @@ def add_watch_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, 
     )
 
 
-def display_of(options: argparse.Namespace) -> terminal.Display:
+def _display_of(options: argparse.Namespace) -> terminal.Display:
     """How the options want a listing to be shown."""
     return terminal.Display(options.format, options.sort, options.columns, options.headers)
 
 
 def show(table: Table, options: argparse.Namespace) -> None:
-    """Print a listing as the options want it. Raises CommandError: a column is unknown."""
-    with _columns_known():
-        terminal.show(table, display_of(options))
+    """Print a listing as the options want it. Raises UnknownColumn."""
+    terminal.show(table, _display_of(options))
 
 
 def show_listing(
@@ -83,44 +80,59 @@ def show_listing(
     look: Callable[[ZooKeeper], Table],
     *,
     caches: bool = False,
-    empty: Callable[[ZooKeeper], str] | None = None,
+    empty: Callable[[ZooKeeper], str] = lambda zk: "",
 ) -> int:
     """Show what ZooKeeper has now, or with ``--watch`` until Ctrl-C; returns the exit status. Blocks.
 
     :param look: reads the listing.
     :param caches: a listing of nodes or requests: with ``--watch`` they are read from caches, if there are some.
-    :param empty: what to tell somebody at a terminal who gets an empty listing; an empty text = nothing.
-    :raises CommandError: a column is unknown, or ZooKeeper does not answer in time.
+    :param empty: what a person at a terminal reads below an empty listing; an empty text = nothing.
+    :raises CommandError: ZooKeeper does not answer in time.
+    :raises UnknownColumn: as `show`.
     """
     if options.watch:
-
-        def follow(zk: ZooKeeper, wait: Wait) -> None:
-            with _columns_known():
-                terminal.follow(lambda: look(zk), wait, display_of(options))
-
-        watch(options, follow, caches=caches)
+        display = _display_of(options)
+        watch(options, lambda zk, wait: terminal.follow(lambda: look(zk), wait, display), caches=caches)
         return 0
     with open_zookeeper(options) as zk:
         table = look(zk)
         show(table, options)
-        if not table.rows and empty is not None and (text := empty(zk)):
+        if not table.rows and (text := empty(zk)):
             terminal.hint(text)
     return 0
+
+
+#: Shortest time between two looks, in seconds, however much changes.
+_PAUSE: Final = 0.2
 
 
 def watch(options: argparse.Namespace, follow: Callable[[ZooKeeper, Wait], None], *, caches: bool) -> None:
     """Connect for a command with ``--watch``, and go on until Ctrl-C. Blocks.
 
     :param follow: goes on for ever; gets the connection, and what blocks until the next look.
-    :param caches: nodes and requests are read from caches; a change of them ends the wait.
+    :param caches: nodes and requests are read from caches: a change costs one read and ends the wait.
+    :raises CommandError: ZooKeeper does not answer in time.
     """
+    changed = threading.Event()
+
+    def wait(seconds: float) -> None:
+        threading.Event().wait(_PAUSE)
+        changed.wait(max(0.0, seconds - _PAUSE))
+        changed.clear()
+
     # That of a person; that of a lost connection became an error further inside.
     with contextlib.suppress(KeyboardInterrupt), open_zookeeper(options) as zk:
         if caches:
-            watched = Watched(zk)
-            follow(watched.zk, watched.wait)
-        else:
-            follow(zk, threading.Event().wait)
+            from nodepool.zk.caches import NodepoolCache
+            from nodepool.zk.zookeeper import ZooKeeper
+
+            cache = NodepoolCache(zk.client)
+            if not cache.wait_ready(CONNECT_SECONDS):
+                raise CommandError("the nodes and requests could not be read from ZooKeeper in time")
+            for records in (cache.nodes, cache.requests):
+                records.add_listener(lambda *_: changed.set())
+            zk = ZooKeeper(zk.client, cache)
+        follow(zk, wait)
 
 
 def is_as_released(options: argparse.Namespace) -> bool:
@@ -130,48 +142,13 @@ def is_as_released(options: argparse.Namespace) -> bool:
     return options.format in ("csv", "name") or (options.format == "table" and not sys.stdout.isatty())
 
 
+def place_of(options: argparse.Namespace) -> Place:
+    """Only columns that are shown there are needed; `ONLY_JSON`: all are."""
+    return Place.TABLE if is_as_released(options) and not options.watch else ONLY_JSON
+
+
 def no_launcher(zk: ZooKeeper) -> str:
-    """What to tell somebody who gets an empty listing if no launcher runs; empty = one does."""
+    """What a person reads below an empty listing if no launcher runs; empty = one does."""
     if zk.getRegisteredPools():
         return ""
     return "No launcher is registered in ZooKeeper: start nodepool-launcher, or check zookeeper-servers and its chroot."
-
-
-@contextlib.contextmanager
-def _columns_known() -> Iterator[None]:
-    try:
-        yield
-    except UnknownColumn as error:
-        raise CommandError(str(error)) from None
-
-
-# What a command that watches sees of ZooKeeper: caches, so that a change costs one read and no change costs none.
-
-#: Shortest time between two looks, in seconds, however much changes.
-_PAUSE: Final = 0.2
-
-
-class Watched:
-    """Nodes, requests and pools as they are now.
-
-    Blocks until all is read. Raises CommandError: ZooKeeper does not answer in time.
-    """
-
-    def __init__(self, zk: ZooKeeper) -> None:
-        from nodepool.zk.caches import NodepoolCache
-        from nodepool.zk.zookeeper import ZooKeeper
-
-        cache = NodepoolCache(zk.client)
-        if not cache.wait_ready(CONNECT_SECONDS):
-            raise CommandError("the nodes and requests could not be read from ZooKeeper in time")
-        #: Reads from the caches.
-        self.zk = ZooKeeper(zk.client, cache)
-        self._changed = threading.Event()
-        for records in (cache.nodes, cache.requests):
-            records.add_listener(lambda *_: self._changed.set())
-
-    def wait(self, seconds: float) -> None:
-        """Block for at most so many seconds, less if a node or request changes."""
-        threading.Event().wait(_PAUSE)
-        self._changed.wait(max(0.0, seconds - _PAUSE))
-        self._changed.clear()

@@ -7,10 +7,9 @@ import argparse
 import http.client
 import math
 import socket
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nodepool.cmd.app import CommandError
+from nodepool.cmd.app import Add, CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,25 +41,21 @@ class Target(NamedTuple):
         return f"{self.scheme}://{host}:{self.port}{self.path}"
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
         "health",
-        help="say whether the daemon on this machine works",
+        health,
+        "say whether the daemon on this machine works",
+        *("nodepool health --builder", "nodepool health --url http://127.0.0.1:8005/health/live"),
         description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
         "without web pages, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
         "Exit status 0: it works; 1: it does not.",
-        epilog="examples: nodepool health --builder; nodepool health --url http://127.0.0.1:8005/health/live",
     )
     which = parser.add_mutually_exclusive_group()
     for kind in (LAUNCHER, BUILDER, WEB):
-        default = " (the default)" if kind == LAUNCHER else ""
-        which.add_argument(
-            f"--{kind}", dest="kind", action="store_const", const=kind, help=f"ask nodepool-{kind}{default}"
-        )
+        text = f"ask nodepool-{kind}{' (the default)' if kind == LAUNCHER else ''}"
+        which.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind, default=LAUNCHER, help=text)
     parser.add_argument(
         "--live", action="store_true", help="ask only whether it is alive, not whether it is ready for work"
     )
@@ -72,7 +67,6 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="SECONDS",
         help="how long to wait for an answer (default: %(default)g)",
     )
-    parser.set_defaults(run=health, kind=LAUNCHER)
 
 
 def _seconds(value: str) -> float:
@@ -85,7 +79,7 @@ def _seconds(value: str) -> float:
 def health(options: argparse.Namespace) -> int:
     """``nodepool health``; blocks at most for the timeout of HTTP and of ZooKeeper. Returns 0.
 
-    :raises CommandError: the daemon does not work, or nobody can tell.
+    :raises CommandError: the daemon does not work, or there is no answer.
     """
     path = "/health/live" if options.live else "/health/ready"
     target = target_of_url(options.url, path) if options.url else _configured(options, path)

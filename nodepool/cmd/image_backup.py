@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import logging
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from nodepool.cmd.app import CommandError, absolute_path
+from nodepool.cmd import app
+from nodepool.cmd.app import Add, CommandError, absolute_path
 from nodepool.cmd.session import open_zookeeper
 
 log = logging.getLogger("nodepool.cmd.image_backup")
@@ -22,27 +21,16 @@ log = logging.getLogger("nodepool.cmd.image_backup")
 MODE: Final = 0o600
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
+    example = "nodepool {} /var/backups/nodepool-images.json".format
+    name, text = "export-image-data", "write what ZooKeeper knows of images to a file"
+    add(name, export_data, text, example(name)).add_argument("path", type=absolute_path, help="file to write")
 
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "export-image-data",
-        help="write what ZooKeeper knows of images to a file",
-        epilog="example: nodepool export-image-data /var/backups/nodepool-images.json",
-    )
-    parser.add_argument("path", type=absolute_path, help="file to write")
-    parser.set_defaults(run=export_data)
-
-    parser = add(
-        "import-image-data",
-        help="put what export-image-data wrote back into ZooKeeper",
-        epilog="example: nodepool import-image-data /var/backups/nodepool-images.json",
-    )
+    name, text = "import-image-data", "put what export-image-data wrote back into ZooKeeper"
+    parser = add(name, import_data, text, example(name))
     parser.add_argument("path", type=absolute_path, help="file to read")
     parser.add_argument("--replace", action="store_true", help="overwrite records that are there and differ")
-    parser.set_defaults(run=import_data)
 
 
 def export_data(options: argparse.Namespace) -> int:
@@ -71,16 +59,7 @@ def write_file(path: str, text: str) -> None:
         # A pipe or a terminal; nothing of it can be kept.
         target.write_text(text, encoding="utf-8")
         return
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(target)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            partial.unlink()
+    app.write_file(target, text.encode(), MODE)
 
 
 def import_data(options: argparse.Namespace) -> int:

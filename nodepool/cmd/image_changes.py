@@ -1,29 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that change images; they print nothing when they succeed (reference/commands 2).
+"""Commands that change images (reference/commands 2). Those of released Nodepool print nothing when they succeed.
 
-First ``nodepool image-build``, ``image-pause``, ``image-unpause``, ``image-delete`` and ``dib-image-delete``, then
-``image-upload`` and ``image-rollback``, which 11.0.0 does not have, then how images that an operator names are found.
+First ``nodepool image-build``, ``image-pause``, ``image-unpause``, ``image-delete``, ``dib-image-delete``,
+``image-upload`` and ``image-rollback``. Then the wait for a build or for uploads (``--wait``). Last how images that an
+operator names are found, and what is suggested in place of a wrong name.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import functools
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from nodepool.cmd.app import CommandError
-from nodepool.cmd.session import connect, open_zookeeper, operator
+from nodepool.clock import wall_time
+from nodepool.cmd.app import Add, CommandError, listed
+from nodepool.cmd.session import CONNECT_SECONDS, Item, as_line, connect, open_zookeeper, operator, progress
 from nodepool.exceptions import ZKConflict
-from nodepool.listing.images import build_name, split_build_name
+from nodepool.listing import table
+from nodepool.listing.images import build_duration, build_name, split_build_name
 from nodepool.model import states
+from nodepool.model.event import short
 from nodepool.model.image import ImageBuild, ImageUpload
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.model.image import BuildView, ImagesView, ImageView, UploadView
+    from nodepool.model.status import BuilderStatus
+    from nodepool.plan.images import End
     from nodepool.zk.locks import ZkLock
     from nodepool.zk.zookeeper import ZooKeeper
 
@@ -33,68 +41,91 @@ log = logging.getLogger("nodepool.cmd.image_changes")
 
 #: How long a command waits for the lock of a build or an upload, in seconds.
 LOCK_SECONDS: Final = 5.0
+#: Between two looks at what builders report, in seconds. That a record has changed is noticed at once.
+_LOOK_SECONDS: Final = 1.0
+#: Characters of a build's id that stand beside a bar.
+_SHORT_ID: Final = 8
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands that build, pause and delete.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "image-build", help="ask for a build of an image", epilog="example: nodepool image-build debian-12 --wait"
-    )
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
+    parser = add("image-build", build_image, "ask for a build of an image", "nodepool image-build debian-12 --wait")
     parser.add_argument("image", help="image name")
     parser.add_argument("--wait", action="store_true", help="show how far it is, and end with the build")
-    parser.set_defaults(run=build_image)
 
-    parser = add("image-pause", help="build an image no more", epilog="example: nodepool image-pause debian-12")
-    parser.add_argument("image", help="image name")
-    parser.set_defaults(run=lambda options: _set_paused(options, True))
-
-    parser = add("image-unpause", help="build an image again", epilog="example: nodepool image-unpause debian-12")
-    parser.add_argument("image", help="image name")
-    parser.set_defaults(run=lambda options: _set_paused(options, False))
+    for name, paused, text in (
+        ("image-pause", True, "build an image no more"),
+        ("image-unpause", False, "build an image again"),
+    ):
+        parser = add(name, functools.partial(_set_paused, paused=paused), text, f"nodepool {name} debian-12")
+        parser.add_argument("image", help="image name")
 
     parser = add(
         "image-delete",
-        help="delete one upload of an image from its provider",
-        epilog="example: nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
+        delete_upload,
+        "delete one upload of an image from its provider",
+        "nodepool image-delete --provider cloud-1 --image debian-12 --build-id ID --upload-id ID",
     )
     parser.add_argument("--provider", required=True, help="provider name")
     parser.add_argument("--image", required=True, help="image name")
     parser.add_argument("--upload-id", required=True, help="number of the upload")
     parser.add_argument("--build-id", required=True, help="id of the build")
-    parser.set_defaults(run=delete_upload)
 
     parser = add(
         "dib-image-delete",
-        help="delete a build, from disk and from all providers",
-        epilog="example: nodepool dib-image-delete debian-12-0f3ac1d97f0f4d5f8b4d24a4f4c0d9a1",
+        delete_build,
+        "delete a build, from disk and from all providers",
+        "nodepool dib-image-delete debian-12-0f3ac1d97f0f4d5f8b4d24a4f4c0d9a1",
     )
     parser.add_argument("id", help="<image>-<build id>, as dib-image-list shows it")
-    parser.set_defaults(run=delete_build)
+
+    parser = add(
+        "image-upload",
+        show_uploads,
+        "show how far the uploads of an image's newest build are",
+        "nodepool image-upload debian-12 --wait",
+    )
+    parser.add_argument("image", help="image name")
+    parser.add_argument(
+        "--provider", action="append", metavar="PROVIDER", help="only of this provider; may be given more than once"
+    )
+    parser.add_argument("--wait", action="store_true", help="end when all providers have it")
+
+    parser = add(
+        "image-rollback",
+        roll_back,
+        "let a provider use the upload before the present one again",
+        "nodepool image-rollback cloud-1 debian-12",
+    )
+    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
+    parser.add_argument("image", metavar="IMAGE", help="image name")
 
 
 def build_image(options: argparse.Namespace) -> int:
     """``nodepool image-build``"""
     from nodepool.config.loader import load_images
 
+    name = options.image
     config = load_images(options.config, options.secure)
-    _check_built(config, options.image)
-    if not config.diskimages[options.image].image_types:
+    _check_built(config, name)
+    if not config.diskimages[name].image_types:
         _check_used(options)
     with connect(config) as zk:
-        running = builders(zk)
-        if options.wait:
-            from nodepool.cmd import image_wait
-
-            return image_wait.build(zk, options.image, running)
-        zk.images.request_build(options.image)
-        if not running:
-            log.warning("No builder is running: the build of %s waits for one", options.image)
-        if zk.images.paused(options.image):
-            log.warning("Image %s is paused: its build waits for nodepool image-unpause %s", *[options.image] * 2)
-    return 0
+        # Before the request: the build may end soon.
+        follow = _build_follower(zk, name) if options.wait else None
+        zk.images.request_build(name)
+        problems = []
+        if not builders(zk):
+            problems.append(f"No builder is running: the build of {name} waits for one")
+        if zk.images.paused(name):
+            problems.append(f"Image {name} is paused: its build waits for nodepool image-unpause {name}")
+        if follow is None:
+            for problem in problems:
+                log.warning("%s", problem)
+            return 0
+        if problems:
+            raise CommandError(problems[0])
+        return follow()
 
 
 def _check_built(config: Config, name: str) -> None:
@@ -128,141 +159,107 @@ def builders(zk: ZooKeeper) -> list[str]:
     return read_hosts(zk.client, "builder")
 
 
-def _set_paused(options: argparse.Namespace, paused: bool) -> int:
-    """``nodepool image-pause`` and ``image-unpause``"""
+def _images(zk: ZooKeeper) -> ImagesView:
     from nodepool.zk.images import read_images
 
+    return read_images(zk.client)
+
+
+def _set_paused(options: argparse.Namespace, *, paused: bool) -> int:
+    """``nodepool image-pause`` and ``image-unpause``"""
     with open_zookeeper(options) as zk:
-        known_image(read_images(zk.client), options.image)
+        known_image(_images(zk), options.image)
         zk.images.set_paused(options.image, paused)
     return 0
 
 
 def delete_build(options: argparse.Namespace) -> int:
     """``nodepool dib-image-delete``: the build becomes ``deleting``; builders do the rest (R-13)."""
-    from nodepool.zk.images import read_images
-
     with open_zookeeper(options) as zk:
-        image, build = known_build(read_images(zk.client), options.id)
+        image, build = known_build(_images(zk), options.id)
         _mark(
-            _Doomed(
-                f"Build {options.id} not found",
-                busy=(states.BUILDING, "Cannot delete a build in progress"),
-                lock=zk.images.build_id_lock(image.name, build.id, blocking=True, timeout=LOCK_SECONDS),
-                read=lambda: zk.images.build(image.name, build.id),
-                store=zk.images.store_build,
-            ),
             build.record,
+            zk.images.build_id_lock(image.name, build.id, blocking=True, timeout=LOCK_SECONDS),
+            lambda: zk.images.build(image.name, build.id),
+            zk.images.store_build,
+            busy=(states.BUILDING, "Cannot delete a build in progress"),
+            missing=f"Build {options.id} not found",
         )
     return 0
 
 
 def delete_upload(options: argparse.Namespace) -> int:
     """``nodepool image-delete``: the upload becomes ``deleting``; a builder does the rest (R-13)."""
-    from nodepool.zk.images import read_images
-
     where = (options.image, options.build_id, options.provider, options.upload_id)
     with open_zookeeper(options) as zk:
-        upload = known_upload(read_images(zk.client), *where)
+        upload = known_upload(_images(zk), *where)
         _mark(
-            _Doomed(
-                "Image upload not found",
-                busy=(states.UPLOADING, "Cannot delete because image upload in progress"),
-                lock=zk.images.upload_id_lock(*where, blocking=True, timeout=LOCK_SECONDS),
-                read=lambda: zk.images.upload(*where),
-                store=zk.images.store_upload,
-            ),
             upload.record,
+            zk.images.upload_id_lock(*where, blocking=True, timeout=LOCK_SECONDS),
+            lambda: zk.images.upload(*where),
+            zk.images.store_upload,
+            busy=(states.UPLOADING, "Cannot delete because image upload in progress"),
+            missing="Image upload not found",
         )
     return 0
 
 
-@dataclass(frozen=True)
-class _Doomed(Generic[R]):
-    """A record that is to become ``deleting``.
-
-    :param gone: what is said when it does not exist any more.
-    :param busy: the state in which it may not be deleted, and what is said then.
-    :param lock: of the record. Raises ZKConflict: it does not exist any more.
-    """
-
-    gone: str
-    busy: tuple[str, str]
-    lock: contextlib.AbstractContextManager[ZkLock]
-    read: Callable[[], R | None]
-    store: Callable[[R, ZkLock], None]
-
-
-def _mark(doomed: _Doomed[R], seen: R | None) -> None:
+def _mark(
+    seen: R | None,
+    lock: AbstractContextManager[ZkLock],
+    read: Callable[[], R | None],
+    store: Callable[[R, ZkLock], None],
+    *,
+    busy: tuple[str, str],
+    missing: str,
+) -> None:
     """Make a record ``deleting``, under its lock.
 
     :param seen: the record as it was read; None = it cannot be read.
+    :param lock: of the record. Raises ZKConflict: it does not exist any more.
+    :param busy: the state in which it may not be deleted, and the error then. ``missing``: the error without a record.
     :raises CommandError: it may not be deleted.
     """
-    _refuse(doomed, seen)
+
+    def refuse_busy(record: R) -> None:
+        if record.state == busy[0]:
+            raise CommandError(busy[1], answer=True)
+
+    if seen is None:
+        raise CommandError("The record cannot be read; builders remove it by themselves")
+    refuse_busy(seen)
     try:
-        with doomed.lock as lock:
-            record = doomed.read()
+        with lock as held:
+            record = read()
             if record is None:
-                raise CommandError(doomed.gone, answer=True)
-            _refuse(doomed, record)
+                raise CommandError(missing, answer=True)
+            refuse_busy(record)
             if record.state != states.DELETING:
                 record.delete(operator())
-                doomed.store(record, lock)
+                store(record, held)
     except ZKConflict:
-        raise CommandError(doomed.gone, answer=True) from None
-
-
-def _refuse(doomed: _Doomed[R], record: R | None) -> None:
-    state, text = doomed.busy
-    if record is None:
-        raise CommandError("The record cannot be read; builders remove it by themselves")
-    if record.state == state:
-        raise CommandError(text, answer=True)
-
-
-# ``nodepool image-upload`` and ``image-rollback``: what released Nodepool does not have (reference/commands 2).
-
-
-def add_upload_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``image-upload`` and ``image-rollback``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "image-upload",
-        help="show how far the uploads of an image's newest build are",
-        epilog="example: nodepool image-upload debian-12 --wait",
-    )
-    parser.add_argument("image", help="image name")
-    parser.add_argument(
-        "--provider", action="append", metavar="PROVIDER", help="only of this provider; may be given more than once"
-    )
-    parser.add_argument("--wait", action="store_true", help="end when all providers have it")
-    parser.set_defaults(run=show_uploads)
-
-    parser = add(
-        "image-rollback",
-        help="let a provider use the upload before the present one again",
-        epilog="example: nodepool image-rollback cloud-1 debian-12",
-    )
-    parser.add_argument("provider", metavar="PROVIDER", help="provider name")
-    parser.add_argument("image", metavar="IMAGE", help="image name")
-    parser.set_defaults(run=roll_back)
+        raise CommandError(missing, answer=True) from None
 
 
 def show_uploads(options: argparse.Namespace) -> int:
     """``nodepool image-upload``. Builders upload by themselves, and begin again what failed: nothing is asked for."""
-    from nodepool.cmd import image_wait
     from nodepool.config.loader import load_config
+    from nodepool.plan.images import uploads_end
+    from nodepool.zk.images import builder_status
 
-    config = load_config(options.config, options.secure)
-    providers = _providers(config, options.image, options.provider)
+    image, config = options.image, load_config(options.config, options.secure)
+    providers = _providers(config, image, options.provider)
     with connect(config) as zk:
-        if options.wait:
-            return image_wait.uploads(zk, options.image, providers, builders(zk))
-        image_wait.show_uploads(zk, options.image, providers)
-    return 0
+        if not options.wait:
+            for item in _upload_items(_images(zk).image(image), providers, builder_status(zk.client)):
+                print(as_line(item))
+            return 0
+        follower = _Follower(zk, image)
+        if uploads_end(follower.image(), providers) is None and not builders(zk):
+            raise CommandError(f"No builder is running: the uploads of {image} wait for one")
+        return follower.until(
+            lambda view: uploads_end(view, providers), lambda view, status: _upload_items(view, providers, status)
+        )
 
 
 def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str]:
@@ -288,13 +285,15 @@ def _providers(config: Config, image: str, chosen: list[str] | None) -> list[str
 def roll_back(options: argparse.Namespace) -> int:
     """``nodepool image-rollback`` (R-18)"""
     from nodepool.plan.images import NoRollback, choose_rollback
-    from nodepool.zk.images import read_images
 
     with open_zookeeper(options) as zk:
-        image = known_image(read_images(zk.client), options.image)
+        image = known_image(_images(zk), options.image)
         choice = choose_rollback(image, options.provider)
         if isinstance(choice, NoRollback):
-            raise CommandError(f"{choice.reason}; {listed('providers with ready uploads', _ready_counts(image))}")
+            providers = sorted({provider for build in image.builds.values() for provider in build.uploads})
+            counts = {provider: len(image.ready_uploads(provider)) for provider in providers}
+            ready = [f"{provider} ({count})" for provider, count in counts.items() if count]
+            raise CommandError(f"{choice.reason}; {listed('providers with ready uploads', ready)}")
         try:
             zk.images.roll_back(choice.to.copy(), choice.current.copy())
         except ZKConflict:
@@ -308,17 +307,96 @@ def roll_back(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ready_counts(image: ImageView) -> list[str]:
-    """Each provider with the number of its ready uploads, e.g. ``cloud (2)``."""
-    providers = sorted({provider for build in image.builds.values() for provider in build.uploads})
-    counts = {provider: len(image.ready_uploads(provider)) for provider in providers}
-    return [f"{provider} ({count})" for provider, count in counts.items() if count]
+# Waiting for a build or for uploads.
+
+
+class _Follower:
+    """Follows one image until something has ended.
+
+    :raises CommandError: ZooKeeper does not answer.
+    """
+
+    def __init__(self, zk: ZooKeeper, image: str) -> None:
+        from nodepool.zk.caches import ImageCache
+
+        self._zk = zk
+        self._name = image
+        self._changed = threading.Event()
+        self._cache = ImageCache(zk.client)
+        self._cache.add_listener(lambda _: self._changed.set())
+        if not self._cache.wait_ready(CONNECT_SECONDS):
+            raise CommandError("the images could not be read from ZooKeeper in time")
+
+    def image(self) -> ImageView:
+        """The image as it is now."""
+        return self._cache.snapshot().image(self._name)
+
+    def until(
+        self,
+        end: Callable[[ImageView], End | None],
+        items: Callable[[ImageView, BuilderStatus], Sequence[Item]],
+    ) -> int:
+        """Show progress until the end; returns 0. Raises CommandError: the end is a bad one."""
+        from nodepool.zk.images import builder_status
+
+        with progress(sys.stdout) as show:
+            while (found := end(image := self.image())) is None:
+                show(items(image, builder_status(self._zk.client)))
+                self._changed.wait(_LOOK_SECONDS)
+                self._changed.clear()
+        if not found.good:
+            raise CommandError(found.text)
+        print(found.text)
+        return 0
+
+
+def _build_follower(zk: ZooKeeper, image: str) -> Callable[[], int]:
+    """What waits for the end of the next build, see `_Follower.until`."""
+    from nodepool.plan.images import BuildWait
+
+    follower = _Follower(zk, image)
+    wait = BuildWait(follower.image())
+
+    def items(view: ImageView, status: BuilderStatus) -> Sequence[Item]:
+        running = [_build_item(build, image, status) for build in wait.running(view)]
+        return running or [Item(image, None, "", "waiting for a builder")]
+
+    return lambda: follower.until(wait.look, items)
+
+
+def _build_item(build: BuildView, image: str, status: BuilderStatus) -> Item:
+    reported = status.build(image, build.id)
+    seconds = None if build.record is None else build_duration(build.record, wall_time())
+    took = "" if seconds is None else short(seconds)
+    percent = None
+    if seconds is not None and reported.estimate:
+        # The last build took as long; this one is done when it is done.
+        percent = min(99.0, 100.0 * seconds / reported.estimate)
+        took = f"{took} of about {short(reported.estimate)}"
+    step = reported.step or "building"
+    name = build_name(image, build.id)
+    return Item(name, percent, f"{step} {took}".strip(), step, build_name(image, build.id[:_SHORT_ID]))
+
+
+def _upload_items(image: ImageView, providers: Sequence[str], status: BuilderStatus) -> list[Item]:
+    from nodepool.plan.images import provider_uploads
+
+    items = []
+    for one in provider_uploads(image, providers):
+        failures = f", {one.failures} failed" if one.failures else ""
+        if one.upload is None:
+            items.append(Item(one.provider, None, "", f"waiting{failures}"))
+        elif one.ready:
+            items.append(Item(one.provider, 100.0, "ready", "ready"))
+        else:
+            reported = status.upload(image.name, one.upload.build_id, one.provider, one.upload.key)
+            speed = "" if reported.bytes_per_second is None else table.speed(reported.bytes_per_second)
+            size = "" if reported.size is None else f"of {table.size(reported.size)}"
+            items.append(Item(one.provider, reported.percent, f"{size} {speed}".strip(), f"uploading{failures}"))
+    return items
 
 
 # Images, builds and uploads that an operator names; for a mistake, what there is instead.
-
-#: More names than these are not told.
-_MANY: Final = 20
 
 
 def known_image(images: ImagesView, name: str) -> ImageView:
@@ -332,55 +410,40 @@ def known_build(images: ImagesView, name: str) -> tuple[ImageView, BuildView]:
     """The build that a name like ``<image>-<build id>`` means. Raises CommandError."""
     image_name, build_id = split_build_name(name)
     image = images.images.get(image_name)
-    build = None if image is None else image.builds.get(build_id)
-    if image is not None and build is not None:
-        return image, build
-    raise CommandError(f"Build {name} not found", answer=True, hint=_build_hint(images, name))
-
-
-def _build_hint(images: ImagesView, name: str) -> str:
-    image_name, build_id = split_build_name(name)
+    if image is not None and build_id in image.builds:
+        return image, image.builds[build_id]
     build_id = build_id or name
-    owner = next((image.name for image in images.images.values() if build_id in image.builds), None)
-    if owner is not None:
-        return f"the build with this id is {build_name(owner, build_id)}"
-    image = images.images.get(image_name) or images.images.get(name)
-    if image is None:
-        return listed("images", images.images)
-    return listed(f"builds of {image.name}", (build_name(image.name, known) for known in image.builds))
+    image = image or images.images.get(name)
+    if owner := _owner(images, build_id):
+        hint = f"the build with this id is {build_name(owner, build_id)}"
+    elif image is None:
+        hint = listed("images", images.images)
+    else:
+        hint = listed(f"builds of {image.name}", (build_name(image.name, known) for known in image.builds))
+    raise CommandError(f"Build {name} not found", answer=True, hint=hint)
+
+
+def _owner(images: ImagesView, build_id: str) -> str | None:
+    """The image that has a build."""
+    return next((image.name for image in images.images.values() if build_id in image.builds), None)
 
 
 def known_upload(images: ImagesView, image_name: str, build_id: str, provider: str, upload_id: str) -> UploadView:
     """An upload in ZooKeeper. Raises CommandError."""
     image = images.images.get(image_name)
     build = None if image is None else image.builds.get(build_id)
-    found = () if build is None else build.uploads.get(provider, ())
-    for upload in found:
-        if upload.id == upload_id:
-            return upload
-    hint = _upload_hint(images, image_name, build_id, provider)
-    raise CommandError("Image upload not found", answer=True, hint=hint)
-
-
-def _upload_hint(images: ImagesView, image_name: str, build_id: str, provider: str) -> str:
-    image = images.images.get(image_name)
+    uploads = {} if build is None else {upload.id: upload for upload in build.uploads.get(provider, ())}
+    if upload_id in uploads:
+        return uploads[upload_id]
     if image is None:
-        return listed("images", images.images)
-    build = image.builds.get(build_id)
-    if build is None:
-        owner = next((other.name for other in images.images.values() if build_id in other.builds), None)
-        return f"build {build_id} is one of {owner}" if owner else listed(f"build ids of {image_name}", image.builds)
-    uploads = build.uploads.get(provider, ())
-    if not uploads:
-        providers = [name for name, found in build.uploads.items() if found]
-        return listed(f"providers with uploads of build {build_id}", providers)
-    return listed(f"uploads of build {build_id} to {provider}", (upload.id for upload in uploads))
-
-
-def listed(what: str, names: Iterable[str]) -> str:
-    """What there is, in a line."""
-    found = list(names)
-    if not found:
-        return f"{what}: none"
-    more = f" and {len(found) - _MANY} more" if len(found) > _MANY else ""
-    return f"{what}: {', '.join(found[:_MANY])}{more}"
+        hint = listed("images", images.images)
+    elif build is None:
+        owner = _owner(images, build_id)
+        hint = f"build {build_id} is one of {owner}" if owner else listed(f"build ids of {image_name}", image.builds)
+    elif uploads:
+        hint = listed(f"uploads of build {build_id} to {provider}", uploads)
+    else:
+        hint = listed(
+            f"providers with uploads of build {build_id}", (name for name, found in build.uploads.items() if found)
+        )
+    raise CommandError("Image upload not found", answer=True, hint=hint)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import argparse
 import codecs
+import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nodepool.clock import sleep, wall_time
-from nodepool.cmd.app import CommandError
-from nodepool.cmd.format_option import add_format_option, show_listing
-from nodepool.cmd.image_changes import listed
-from nodepool.cmd.session import connect
+from nodepool.cmd.app import Add, CommandError, listed
+from nodepool.cmd.format_option import add_format_option, show, show_listing
+from nodepool.cmd.session import connect, error_in_a_line, started_provider
 from nodepool.listing.images import (
+    alien_image_table,
     build_name,
     build_table,
     image_status_table,
@@ -28,58 +29,57 @@ from nodepool.listing.images import (
     upload_table,
 )
 from nodepool.listing.table import printable_log
+from nodepool.model import states
 
 if TYPE_CHECKING:
-    from nodepool.config.objects import Config
+    from nodepool.driver.config import ProviderConfig
+    from nodepool.driver.framework.images import ListedImage
     from nodepool.listing.table import Table
     from nodepool.model.image import ImagesView
     from nodepool.zk.zookeeper import ZooKeeper
 
+log = logging.getLogger("nodepool.cmd.image_lists")
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the listings.
 
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
-        "image-list", help="list the uploads of images to providers", epilog="example: nodepool image-list --detail"
+        "image-list", _listing(_uploads), "list the uploads of images to providers", "nodepool image-list --detail"
     )
     parser.add_argument("--detail", action="store_true", help="show what each upload is used for, and how far it is")
-    parser.set_defaults(run=_listing(_uploads))
     add_format_option(parser, watch=True)
 
-    parser = add("dib-image-list", help="list the builds of images", epilog="example: nodepool dib-image-list --detail")
+    parser = add("dib-image-list", _listing(_builds), "list the builds of images", "nodepool dib-image-list --detail")
     parser.add_argument(
         "--detail", action="store_true", help="show how far each build is, how long it took, and which nodes use it"
     )
-    parser.set_defaults(run=_listing(_builds))
     add_format_option(parser, watch=True)
 
-    parser = add(
-        "image-status",
-        help="list pauses of images, and builds that were asked for",
-        epilog="example: nodepool image-status",
-    )
-    parser.set_defaults(run=_listing(_status))
-    add_format_option(parser, watch=True)
+    text = "list pauses of images, and builds that were asked for"
+    add_format_option(add("image-status", _listing(_status), text, "nodepool image-status"), watch=True)
 
     parser = add(
         "alien-image-list",
-        help="list images in clouds that ZooKeeper does not know",
-        epilog="example: nodepool alien-image-list cloud-1",
+        list_alien_images,
+        "list images in clouds that ZooKeeper does not know",
+        "nodepool alien-image-list cloud-1",
     )
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
-    parser.set_defaults(run=list_alien_images)
     add_format_option(parser)
+
+    parser = add(
+        "image-log",
+        print_log,
+        "print the log of a build, on the host of its builder",
+        "nodepool image-log debian-12 --follow",
+    )
+    parser.add_argument("name", metavar="NAME", help="image name, for its newest build, or <image>-<build id>")
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the build has ended")
 
 
 def _listing(make: Callable[[ZooKeeper, argparse.Namespace], Table]) -> Callable[[argparse.Namespace], int]:
     """A command that prints a table of what ZooKeeper has."""
-
-    def run(options: argparse.Namespace) -> int:
-        return show_listing(options, lambda zk: make(zk, options))
-
-    return run
+    return lambda options: show_listing(options, lambda zk: make(zk, options))
 
 
 def _uploads(zk: ZooKeeper, options: argparse.Namespace) -> Table:
@@ -108,11 +108,75 @@ def _status(zk: ZooKeeper, options: argparse.Namespace) -> Table:
     return image_status_table(read_images(zk.client), wall_time())
 
 
-def list_alien_images(options: argparse.Namespace) -> int:
-    """``nodepool alien-image-list``"""
-    from nodepool.cmd import direct
+# ``nodepool alien-image-list``: images in clouds that ZooKeeper does not know (rule D-3).
 
-    return direct.list_images(options)
+
+def aliens(
+    listed: Iterable[ListedImage], images: ImagesView, provider: str, others: Collection[str]
+) -> Iterator[ListedImage]:
+    """Those of a provider's images that were uploaded by a builder, and that ZooKeeper does not know.
+
+    :param others: further providers, which list their images themselves although they may use the same cloud.
+    """
+    from nodepool.driver.statemachine.instance import BUILD_KEY, PROVIDER_KEY, UPLOAD_KEY
+
+    # The two ways in which a cloud names an upload. Records that cannot be read have numbers, too.
+    builds = [build for image in images.images.values() for build in image.builds.values()]
+    numbers = {(build.id, upload.id) for build in builds for upload in build.uploads.get(provider, ())}
+    ids = {str(upload.external_id) for build in builds for upload in build.all_uploads() if upload.external_id}
+    for image in listed:
+        build_id, upload_id = image.metadata.get(BUILD_KEY), image.metadata.get(UPLOAD_KEY)
+        if not build_id or image.metadata.get(PROVIDER_KEY, provider) in others:
+            continue
+        if image.shown_id not in ids and (str(build_id), str(upload_id)) not in numbers:
+            yield image
+
+
+def list_alien_images(options: argparse.Namespace) -> int:
+    """``nodepool alien-image-list``; blocks as long as the clouds do. Returns 1 if a cloud could not be asked.
+
+    :raises CommandError: the provider is unknown or has no images.
+    """
+    from nodepool.config.loader import load_config
+    from nodepool.driver import gateway
+    from nodepool.zk.images import read_images
+
+    config = load_config(options.config, options.secure)
+    names = [name for name, provider in config.providers.items() if _has_images(provider)]
+    if options.provider not in (None, *names):
+        what = "has no images" if options.provider in config.providers else "is not in the configuration"
+        there = f"providers with images: {', '.join(names)}" if names else "no provider has images"
+        raise CommandError(f"provider {options.provider} {what}; {there}")
+    rows: list[tuple[str, str, str]] = []
+    failed = False
+    with connect(config) as zk:
+        for name in names if options.provider is None else [options.provider]:
+            others = config.providers.keys() - {name}
+            try:
+                with (
+                    started_provider(zk, config, name) as provider,
+                    error_in_a_line(f"the images of provider {name} cannot be listed"),
+                ):
+                    in_cloud = list(gateway.list_images(provider))
+            except CommandError as error:
+                log.warning("%s", error)
+                # A driver that never can is no failure, unless its provider is the only one that was asked for.
+                failed |= options.provider is not None or not isinstance(error.__cause__, NotImplementedError)
+                continue
+            # Read after the list was made: an upload has a record before it is in the cloud.
+            found = aliens(in_cloud, read_images(zk.client), name, others)
+            rows += [(name, image.name, image.shown_id) for image in found]
+    show(alien_image_table(rows), options)
+    return 1 if failed else 0
+
+
+def _has_images(provider: ProviderConfig) -> bool:
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
+
+    if isinstance(provider, UnavailableProviderConfig):
+        # It cannot be asked, and the command must say so: its images are not in the list.
+        return bool(provider.provider.get("diskimages"))
+    return provider.manage_images
 
 
 # ``nodepool image-log``: the log of a build, on the host of its builder (reference/commands 2).
@@ -122,37 +186,25 @@ _LOOK_SECONDS: Final = 0.25
 _CHUNK: Final = 1 << 16
 
 
-def add_log_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``image-log``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "image-log",
-        help="print the log of a build, on the host of its builder",
-        epilog="example: nodepool image-log debian-12 --follow",
-    )
-    parser.add_argument("name", metavar="NAME", help="image name, for its newest build, or <image>-<build id>")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the build has ended")
-    parser.set_defaults(run=print_log)
-
-
 def print_log(options: argparse.Namespace) -> int:
     """``nodepool image-log``"""
     from nodepool.config.loader import load_images
 
     config = load_images(options.config, options.secure)
-    path = _find(config.build_log_dir, options.name) or _missing(config, options.name)
+    path = _find(config.build_log_dir, options.name)
+    if path is None:
+        with connect(config) as zk:
+            where = _hosts(zk, options.name)
+        raise CommandError(f"no log of {options.name} in {config.build_log_dir}; {where}")
     if not options.follow:
         _print(_chunks(path, lambda: False))
         return 0
     image, build_id = split_build_name(path.stem)
     with connect(config) as zk:
-        from nodepool.model.states import BUILDING
 
         def runs() -> bool:
             build = zk.images.build(image, build_id)
-            return build is not None and build.state == BUILDING
+            return build is not None and build.state == states.BUILDING
 
         _print(_chunks(path, runs))
     return 0
@@ -170,20 +222,14 @@ def _find(directory: str, name: str) -> Path | None:
     return path if path in logs_of(directory, image) else None
 
 
-def _missing(config: Config, name: str) -> Path:
-    """:raises CommandError: says where the log is."""
+def _hosts(zk: ZooKeeper, name: str) -> str:
+    """Which builders have the builds that a name means, or what there is instead."""
     from nodepool.zk.images import read_images
 
-    with connect(config) as zk:
-        where = _hosts(read_images(zk.client), name)
-    raise CommandError(f"no log of {name} in {config.build_log_dir}; {where}")
-
-
-def _hosts(images: ImagesView, name: str) -> str:
-    """Which builders have the builds that a name means, or what there is instead."""
-    image = images.images.get(name) or images.images.get(split_build_name(name)[0])
+    images = read_images(zk.client).images
+    image = images.get(name) or images.get(split_build_name(name)[0])
     if image is None:
-        return listed("images", images.images)
+        return listed("images", images)
     builds = [build.record for build in image.builds.values() if build.record is not None]
     meant = [build for build in builds if name in (image.name, build_name(image.name, build.key))]
     if not meant:

@@ -27,32 +27,13 @@ def make_parser() -> argparse.ArgumentParser:
 
     parser = app.make_parser(PROG, "Serves node requests of Zuul. Goes into the background unless -d or -f is given.")
     daemon.add_options(parser, PIDFILE)
-    parser.add_argument(
-        "--no-webapp",
-        dest="no_webapp",
-        action="store_true",
-        help="do not start the web server",
-    )
-    parser.add_argument(
-        "--repl", action="store_true", help="serve an unauthenticated Python console on localhost:3000, for debugging"
-    )
+    parser.add_argument("--no-webapp", action="store_true", help="do not start the web server")
     parser.add_argument(
         "--drain",
         action="store_true",
         help="after SIGTERM take nothing new, finish what is being served, and end then; a second one ends it at once",
     )
     return parser
-
-
-def check_configuration(options: argparse.Namespace) -> None:
-    """Refuse a configuration that the launcher could not start with.
-
-    :raises ConfigError: every problem, one a line.
-    """
-    from nodepool.config.loader import load_config
-    from nodepool.config.zookeeper import refuse_bad_tls_files
-
-    refuse_bad_tls_files(load_config(options.config, options.secure))
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -73,10 +54,9 @@ def serve(options: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     with exit_at_once():
-        from nodepool.cmd import app, daemon
+        from nodepool.cmd import daemon
 
-        options = make_parser().parse_args(argv)
-        return daemon.finish(app.run(PROG, lambda: daemon.run(options, LOGFILE, serve, check_configuration)))
+        return daemon.main(PROG, make_parser().parse_args(argv), LOGFILE, serve)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ import argparse
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import CommandError
+from nodepool.cmd.app import Add, CommandError
 from nodepool.cmd.format_option import add_format_option, show_listing
 from nodepool.cmd.session import open_zookeeper, operator
 from nodepool.listing import table
@@ -25,119 +25,85 @@ if TYPE_CHECKING:
     from nodepool.listing.table import Table
     from nodepool.zk.zookeeper import ZooKeeper
 
+T = TypeVar("T")
+
 #: Kinds that hold requests back, and those that can be drained.
 PAUSED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.PAUSE in modes)
 DRAINED_KINDS: Final = tuple(kind for kind, modes in MODES.items() if Mode.DRAIN in modes)
-#: What else is said of a record that was written.
+HOST: Final = ("host",)
+#: What a record that was written has for consequences. Only a launcher is drained.
 _WHAT_NOW: Final = {
     Mode.PAUSE: "Requests wait or go to other pools; what runs goes on.",
-    Mode.DRAIN: "Requests wait or go to other pools; what runs goes on.",
+    Mode.DRAIN: "It finishes what it does and ends; `nodepool launchers` shows it until then.",
     Mode.QUARANTINE: "It is held after its job, and not registered again.",
 }
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
+    pause = "let a provider, pool, label or launcher take nothing new"
+    drain = "let a launcher finish what it does and end; of a provider or pool the same as pause"
+    quarantine = "take a static host out of service: it is held after its job"
+    for name, mode, kinds, text, example in (
+        ("pause", Mode.PAUSE, PAUSED_KINDS, pause, "provider cloud-1 --reason 'upgrade of the cloud' --for 2h"),
+        ("drain", Mode.DRAIN, DRAINED_KINDS, drain, "launcher host-1 --reason 'new kernel'"),
+        ("resume", None, PAUSED_KINDS, "end a pause or a drain", "provider cloud-1"),
+        ("quarantine", Mode.QUARANTINE, HOST, quarantine, "host-7 --reason 'disk errors'"),
+        ("release", None, HOST, "end the quarantine of a static host", "host-7"),
+    ):
+        parser = add(name, end if mode is None else begin, text, f"nodepool {name} {example}")
+        parser.set_defaults(mode=mode, kinds=kinds)
+        if kinds == HOST:
+            text = "as it was quarantined" if mode is None else "<user>@<host>:<port>, or the host's name alone"
+            parser.add_argument("subject", metavar="HOST", nargs=1, help=text)
+        else:
+            text = f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>"
+            parser.add_argument("subject", metavar="NAME", nargs="+", help=text)
+        if mode is None:
+            continue
+        text, required = "why, for everybody who asks", mode is Mode.QUARANTINE
+        parser.add_argument("--reason", metavar="TEXT", default="", required=required, help=text)
+        add_end_options(parser, "end it")
+        text = "even if no running launcher knows it; then say what it is, too"
+        parser.add_argument("--force", action="store_true", help=text)
 
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "pause",
-        help="let a provider, pool, label or launcher take nothing new",
-        epilog="example: nodepool pause provider cloud-1 --reason 'upgrade of the cloud' --for 2h",
-    )
-    _add_subject(parser, PAUSED_KINDS)
-    _add_times(parser)
-    parser.set_defaults(run=lambda options: begin(options, Mode.PAUSE, PAUSED_KINDS))
-
-    parser = add(
-        "drain",
-        help="let a launcher finish what it does and end, or a provider or pool take nothing new",
-        epilog="example: nodepool drain launcher host-1 --reason 'new kernel'",
-    )
-    _add_subject(parser, DRAINED_KINDS)
-    _add_times(parser)
-    parser.set_defaults(run=lambda options: begin(options, Mode.DRAIN, DRAINED_KINDS))
-
-    parser = add("resume", help="end a pause or a drain", epilog="example: nodepool resume provider cloud-1")
-    _add_subject(parser, PAUSED_KINDS)
-    parser.set_defaults(run=lambda options: end(options, PAUSED_KINDS))
-
-    parser = add(
-        "quarantine",
-        help="take a static host out of service: it is held after its job",
-        epilog="example: nodepool quarantine host-7 --reason 'disk errors'",
-    )
-    parser.add_argument("subject", metavar="HOST", nargs=1, help="<user>@<host>:<port>, or the host's name alone")
-    _add_times(parser, reason_required=True)
-    parser.set_defaults(run=lambda options: begin(options, Mode.QUARANTINE, ("host",)))
-
-    parser = add("release", help="end the quarantine of a static host", epilog="example: nodepool release host-7")
-    parser.add_argument("subject", metavar="HOST", nargs=1, help="as it was quarantined")
-    parser.set_defaults(run=lambda options: end(options, ("host",)))
-
-    parser = add(
-        "maintenance",
-        help="list what is paused, drained or quarantined: by whom, why, until when",
-        epilog="example: nodepool maintenance",
-    )
-    parser.set_defaults(run=list_maintenance)
-    add_format_option(parser, watch=True)
+    text = "list what is paused, drained or quarantined: by whom, why, until when"
+    add_format_option(add("maintenance", list_maintenance, text, "nodepool maintenance"), watch=True)
 
 
-def _add_subject(parser: argparse.ArgumentParser, kinds: Collection[str]) -> None:
-    parser.add_argument(
-        "subject",
-        metavar="NAME",
-        nargs="+",
-        help=f"its name; before it may stand what it is: {', '.join(kinds)}. A pool is <provider>/<pool>",
-    )
-
-
-def _add_times(parser: argparse.ArgumentParser, *, reason_required: bool = False) -> None:
-    parser.add_argument(
-        "--reason", metavar="TEXT", default="", required=reason_required, help="why, for everybody who asks"
-    )
-    add_end_options(parser, "end it")
-    parser.add_argument(
-        "--force", action="store_true", help="even if no running launcher knows it; then say what it is, too"
-    )
-
-
-def begin(options: argparse.Namespace, mode: Mode, kinds: Sequence[str]) -> int:
+def begin(options: argparse.Namespace) -> int:
     """``nodepool pause``, ``drain`` and ``quarantine``"""
     from nodepool.zk.maintenance_store import MaintenanceStore
 
-    now = wall_time()
+    mode, kinds, now = options.mode, options.kinds, wall_time()
     until = end_of(options, now)
     with open_zookeeper(options) as zk:
         subject = _meant(options.subject, kinds, lambda: _known(zk, kinds), force=options.force)
+        alias = mode is Mode.DRAIN and subject.kind != "launcher"
+        mode = Mode.PAUSE if alias else mode
         record = Maintenance(subject.kind, subject.name, mode, options.reason.strip(), operator(), now, until)
         MaintenanceStore(zk.client).put(record)
+    if alias:
+        print("A drain of a provider or a pool is a pause: its nodes stay until their jobs end or you delete them.")
     back = f"release {record.name}" if mode is Mode.QUARANTINE else f"resume {record.kind} {record.name}"
-    print(f"{record.text}.{_what_now(record)} Back with: nodepool {back}")
+    print(f"{record.text}. {_WHAT_NOW[mode]} Back with: nodepool {back}")
     return 0
 
 
-def _what_now(record: Maintenance) -> str:
-    if record.kind == "launcher" and record.mode is Mode.DRAIN:
-        return " It finishes what it does and ends; `nodepool launchers` shows it until then."
-    return f" {_WHAT_NOW[record.mode]}"
-
-
-def end(options: argparse.Namespace, kinds: Sequence[str]) -> int:
+def end(options: argparse.Namespace) -> int:
     """``nodepool resume`` and ``release``"""
     from nodepool.zk.maintenance_store import MaintenanceStore
 
+    kinds: Sequence[str] = options.kinds
     with open_zookeeper(options) as zk:
         store = MaintenanceStore(zk.client)
         records = store.read_all()
         known = {kind: {name for of, name in records if of == kind} for kind in kinds}
-        done = "quarantined" if kinds == ("host",) else "paused or drained"
+        done = "quarantined" if kinds == HOST else "paused or drained"
         if not any(known.values()):
             raise CommandError(f"nothing is {done}")
         words = options.subject
-        if tuple(kinds) == ("host",) and words[-1] not in known["host"]:
+        if kinds == HOST and words[-1] not in known["host"]:
             # Listings and `explain` name it with user and port, also if the record is of the host's name alone.
             alone = words[-1].rpartition(":")[0].rpartition("@")[2]
             words = [alone] if alone in known["host"] else words
@@ -178,7 +144,7 @@ def _known(zk: ZooKeeper, kinds: Sequence[str]) -> Mapping[str, Collection[str]]
     """Names of what running launchers know. Blocks for some round trips."""
     from nodepool.zk import components, status
 
-    if tuple(kinds) == ("host",):
+    if kinds == HOST:
         names = {host.name for pool in status.read_pools(zk.client) for host in pool.hosts}
         return {"host": names | {name.rpartition("@")[2].rpartition(":")[0] for name in names}}
     pools = zk.getRegisteredPools()
@@ -208,20 +174,27 @@ def list_maintenance(options: argparse.Namespace) -> int:
 _CLOCK: Final = re.compile(r"\d{1,2}:\d{2}")
 
 
-def duration(text: str) -> float:
-    """The seconds of a duration. For ``type`` of an argument. Raises ArgumentTypeError."""
-    try:
-        return table.duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def argument(read: Callable[[str], T]) -> Callable[[str], T]:
+    """For ``type`` of an argument: the text of a ValueError is what the user reads."""
+
+    def parsed(text: str) -> T:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
 
 
+#: The seconds of a duration.
+duration: Final = argument(table.duration)
+
+
+@argument
 def moment(text: str) -> float:
     """A moment, in seconds since the epoch, of e.g. ``18:30``, ``2026-12-24`` or ``2026-12-24T18:30``.
 
-    In local time, unless the text has an offset. A time without a date is the next one. For ``type`` of an argument.
-
-    :raises ArgumentTypeError: it is none.
+    In local time, unless the text has an offset. A time without a date is the next one.
     """
     now = datetime.now(UTC).astimezone()
     try:
@@ -232,9 +205,7 @@ def moment(text: str) -> float:
             when = datetime.fromisoformat(text)
         return when.timestamp()
     except (ValueError, OverflowError, OSError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30"
-        ) from None
+        raise ValueError(f"{text!r} is no moment; write e.g. 18:30, 2026-12-24 or 2026-12-24T18:30") from None
 
 
 def _at(day: datetime, clock: time) -> datetime:

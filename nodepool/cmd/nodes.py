@@ -1,55 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands about nodes and requests (reference/commands 2).
 
-First ``nodepool list`` (``nodes``), ``hold`` and ``delete``, then the options that choose nodes and requests, then
-``request-list`` (``requests``) and ``label-list``.
+First ``nodepool list`` (``nodes``), ``request-list`` (``requests``) and ``label-list``, with the options that choose
+nodes and requests. Then ``hold`` and ``delete``, and the wait until nodes are deleted. Last ``delete --now``, which
+deletes nodes in the foreground, through their providers.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import contextlib
+import functools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from nodepool.clock import wall_time
-from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, show_listing
-from nodepool.cmd.maintenance import add_end_options, duration
-from nodepool.listing.nodes import ALLOCATED, Filter, NodeFacts, names_in, node_table, states_in
+from nodepool.clock import monotonic, wall_time
+from nodepool.cmd.app import Add, CommandError
+from nodepool.cmd.format_option import add_format_option, is_as_released, no_launcher, place_of, show, show_listing
+from nodepool.cmd.maintenance import add_end_options, argument, duration, end_of
+from nodepool.cmd.session import Item, connect, open_zookeeper, operator, progress, started_provider
+from nodepool.exceptions import ZKConflict, ZKException, ZKLockException
+from nodepool.listing.nodes import ALLOCATED, Filter, NodeFacts, names_in, node_table, project_of, states_in
 from nodepool.listing.requests import label_table, request_table
+from nodepool.listing.table import printable, printable_lines
 from nodepool.model import states
+from nodepool.model.event import short
 
 if TYPE_CHECKING:
+    from nodepool.config.objects import Config
     from nodepool.listing.table import Table
     from nodepool.model.node import Node
     from nodepool.model.request import NodeRequest
     from nodepool.plan.explain import WaitCause
     from nodepool.zk.zookeeper import ZooKeeper
 
+#: How long a command waits for a node's lock, in seconds.
+LOCK_SECONDS: Final = 5.0
+#: Between two looks at nodes that are being deleted, in seconds.
+_LOOK_SECONDS: Final = 0.5
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``list``, ``hold`` and ``delete``.
 
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
         "list",
+        list_nodes,
+        "list nodes",
+        "nodepool list --state in-use --label 'gpu-*' --older-than 2h -o wide",
         aliases=["nodes"],
-        help="list nodes",
         description="Lists nodes: their state, what they are for, and who has them.",
-        epilog="example: nodepool list --state in-use --label 'gpu-*' --older-than 2h -o wide",
     )
     parser.add_argument("--detail", action="store_true", help="show every column of Nodepool 11")
     # An abbreviation of Nodepool 11: now there is --debug, too.
     parser.add_argument("--d", "--de", dest="detail", action="store_true", help=argparse.SUPPRESS)
-    parser.set_defaults(run=list_nodes)
-    add_filter_options(parser, (*states.NODE_STATES, ALLOCATED), pools=True, age="in its state")
+    _add_filter_options(parser, (*states.NODE_STATES, ALLOCATED), pools=True, age="in its state")
+    add_format_option(parser, watch=True)
+
+    parser = add(
+        "request-list",
+        list_requests,
+        "list node requests",
+        "nodepool request-list --state requested --older-than 10m --sort=-age_seconds",
+        aliases=["requests"],
+        description="Lists node requests: for which job each is, how old it is, and what it waits for.",
+    )
+    _add_filter_options(parser, states.REQUEST_STATES, pools=False, age="waiting")
+    add_format_option(parser, watch=True)
+
+    parser = add(
+        "label-list",
+        list_labels,
+        "list the labels that running launchers serve",
+        "nodepool label-list -o name",
+        description="Lists the labels that running launchers serve. A request for another one fails.",
+    )
     add_format_option(parser, watch=True)
 
     parser = add(
         "delete",
-        help="delete nodes",
+        delete_nodes,
+        "delete nodes",
+        "nodepool delete 0000000042 0000000043 --wait",
         description="Asks the launchers to delete nodes. A node of a static host is registered again afterwards.",
-        epilog="example: nodepool delete 0000000042 0000000043 --wait",
     )
     parser.add_argument("ids", metavar="ID", nargs="+", help="node id")
     how = parser.add_mutually_exclusive_group()
@@ -58,27 +92,54 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     # An abbreviation of Nodepool 11: now there is --no-headers, too.
     how.add_argument("--n", "--no", dest="now", action="store_true", help=argparse.SUPPRESS)
-    how.add_argument("--wait", action="store_true", help="wait until the nodes are gone")
-    parser.set_defaults(run=_delete)
+    how.add_argument("--wait", action="store_true", help="wait until the nodes do not exist any more")
     add_format_option(parser)
 
     parser = add(
         "hold",
-        help="keep nodes, e.g. to look at them",
-        description="Keeps nodes in any state: nobody gets them, and launchers delete them only at the end.",
-        epilog="example: nodepool hold 0000000042 --reason 'disk full, bug 17' --for 2d",
+        hold_nodes,
+        "keep nodes, e.g. to look at them",
+        "nodepool hold 0000000042 --reason 'disk full, bug 17' --for 2d",
+        description="Keeps nodes in any state: no request gets them, and launchers delete them only at the end.",
     )
     parser.add_argument("ids", metavar="ID", nargs="+", help="node id")
     parser.add_argument("--reason", metavar="TEXT", help="why; it is shown by list and explain")
     add_end_options(parser, "the launchers delete the nodes")
-    parser.set_defaults(run=_hold)
     add_format_option(parser)
+
+
+def _add_filter_options(parser: argparse.ArgumentParser, known: Sequence[str], *, pools: bool, age: str) -> None:
+    """Give a command the options that choose nodes or requests.
+
+    :param known: states that there are.
+    :param pools: are there pools to choose?
+    :param age: since when ``--older-than`` counts, for the help text.
+    """
+    group = parser.add_argument_group("what is shown", "names may be patterns; several are divided by commas")
+    add = functools.partial(group.add_argument, metavar="A,B", type=names_in, default=[])
+    add(
+        "--state",
+        type=argument(functools.partial(states_in, known=known)),
+        help=f"in one of these states: {', '.join(known)}",
+    )
+    add("--label", help="with one of these labels, e.g. gpu-*")
+    add("--provider", help="of these providers")
+    if pools:
+        add("--pool", help="of these pools: POOL or PROVIDER/POOL")
+    add("--tenant", help="of these tenants")
+    group.add_argument("--older-than", metavar="TIME", type=duration, help=f"{age} for longer, e.g. 90s, 15m, 1h30m")
+
+
+def _filter_of(options: argparse.Namespace) -> Filter:
+    """What the options choose."""
+    pools = getattr(options, "pool", [])
+    return Filter(options.state, options.label, options.provider, pools, options.tenant, options.older_than)
 
 
 def list_nodes(options: argparse.Namespace) -> int:
     """``nodepool list``"""
-    wanted = filter_of(options)
-    as_released = is_as_released(options)
+    wanted = _filter_of(options)
+    as_released, place = is_as_released(options), place_of(options)
     with_lockers = not options.watch and (
         options.format in ("wide", "json", "yaml") or {"locked_by"} & {*options.columns, options.sort}
     )
@@ -88,8 +149,12 @@ def list_nodes(options: argparse.Namespace) -> int:
         nodes = [node for node in zk.nodeIterator() if wanted.node(node, now)]
         locked = zk.nodes.locked_ids([node.key for node in nodes])
         requests = {} if as_released else _requests(zk, nodes)
-        facts = NodeFacts(locked, requests, _lockers(zk, nodes, locked) if with_lockers else {})
-        return node_table(nodes, facts, now, detail=options.detail)
+        lockers: Mapping[str, str] = {}
+        if with_lockers and locked:
+            from nodepool.zk.locks import LockOwners
+
+            lockers = LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked])
+        return node_table(nodes, NodeFacts(locked, requests, lockers), now, detail=options.detail, place=place)
 
     return show_listing(options, look, caches=True, empty=no_launcher)
 
@@ -104,110 +169,17 @@ def _requests(zk: ZooKeeper, nodes: Sequence[Node]) -> Mapping[str, NodeRequest]
     return {request.key: request for request in zk.requests.read_some(ids)}
 
 
-def _lockers(zk: ZooKeeper, nodes: Sequence[Node], locked: set[str]) -> Mapping[str, str]:
-    from nodepool.zk.locks import LockOwners
-
-    return LockOwners(zk.client).of_nodes([node.key for node in nodes if node.key in locked]) if locked else {}
-
-
-def _hold(options: argparse.Namespace) -> int:
-    from nodepool.cmd import node_changes
-
-    return node_changes.hold_nodes(options)
-
-
-def _delete(options: argparse.Namespace) -> int:
-    if options.now:
-        from nodepool.cmd import direct
-
-        return direct.delete_nodes(options)
-    from nodepool.cmd import node_changes
-
-    return node_changes.delete_nodes(options)
-
-
-# Options that choose nodes and requests: ``--state``, ``--label``, ``--provider``, ``--pool``, ``--tenant``,
-# ``--older-than`` (reference/commands 2).
-
-
-def add_filter_options(parser: argparse.ArgumentParser, states: Sequence[str], *, pools: bool, age: str) -> None:
-    """Give a command the options.
-
-    :param states: those that there are.
-    :param pools: are there pools to choose?
-    :param age: since when ``--older-than`` counts, for the help text.
-    """
-    group = parser.add_argument_group("what is shown", "names may be patterns; several are divided by commas")
-    group.add_argument(
-        "--state", metavar="A,B", type=_states(states), default=[], help=f"in one of these states: {', '.join(states)}"
-    )
-    group.add_argument("--label", metavar="A,B", type=names_in, default=[], help="with one of these labels, e.g. gpu-*")
-    group.add_argument("--provider", metavar="A,B", type=names_in, default=[], help="of these providers")
-    if pools:
-        group.add_argument(
-            "--pool", metavar="A,B", type=names_in, default=[], help="of these pools: POOL or PROVIDER/POOL"
-        )
-    group.add_argument("--tenant", metavar="A,B", type=names_in, default=[], help="of these tenants")
-    group.add_argument("--older-than", metavar="TIME", type=duration, help=f"{age} for longer, e.g. 90s, 15m, 1h30m")
-
-
-def filter_of(options: argparse.Namespace) -> Filter:
-    """What the options choose."""
-    pools = getattr(options, "pool", [])
-    return Filter(options.state, options.label, options.provider, pools, options.tenant, options.older_than)
-
-
-def _states(known: Sequence[str]) -> Callable[[str], list[str]]:
-    def states(text: str) -> list[str]:
-        try:
-            return states_in(text, known)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return states
-
-
-# ``nodepool request-list`` (``requests``) and ``label-list`` (reference/commands 2).
-
-
-def add_request_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``request-list`` and ``label-list``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "request-list",
-        aliases=["requests"],
-        help="list node requests",
-        description="Lists node requests: for which job each is, how old it is, and what it waits for.",
-        epilog="example: nodepool request-list --state requested --older-than 10m --sort=-age_seconds",
-    )
-    parser.set_defaults(run=list_requests)
-    add_filter_options(parser, states.REQUEST_STATES, pools=False, age="waiting")
-    add_format_option(parser, watch=True)
-
-    parser = add(
-        "label-list",
-        help="list the labels that running launchers serve",
-        description="Lists the labels that running launchers serve. A request for another one fails.",
-        epilog="example: nodepool label-list -o name",
-    )
-    parser.set_defaults(run=list_labels)
-    add_format_option(parser, watch=True)
-
-
 def list_requests(options: argparse.Namespace) -> int:
     """``nodepool request-list``"""
-    wanted = filter_of(options)
-    as_released = is_as_released(options)
+    wanted = _filter_of(options)
+    as_released, place = is_as_released(options), place_of(options)
 
     def look(zk: ZooKeeper) -> Table:
         now = wall_time()
         everything = list(zk.nodeRequestIterator())
         requests = [request for request in everything if wanted.request(request, now)]
-        if as_released:
-            return request_table(requests, now)
-        return request_table(requests, now, _causes(zk, requests, everything, now))
+        causes = {} if as_released else _causes(zk, requests, everything, now)
+        return request_table(requests, now, causes, place=place)
 
     return show_listing(options, look, caches=True, empty=no_launcher)
 
@@ -239,3 +211,199 @@ def _causes(
 def list_labels(options: argparse.Namespace) -> int:
     """``nodepool label-list``"""
     return show_listing(options, lambda zk: label_table(zk.getRegisteredPools()), empty=no_launcher)
+
+
+# ``nodepool hold`` and ``delete``.
+
+
+def hold_nodes(options: argparse.Namespace) -> int:
+    """``nodepool hold``; returns 1 if a node could not be held."""
+    by = operator()
+    end_of(options, wall_time())
+
+    def hold(zk: ZooKeeper, node: Node) -> None:
+        end = end_of(options, wall_time())
+        # Counted from the time of this write.
+        seconds = None if end is None else max(1, round(end - wall_time()))
+        node.hold(by=by, reason=options.reason, seconds=seconds)
+        zk.storeNode(node)
+
+    with open_zookeeper(options) as zk:
+        return _change(zk, options, hold)
+
+
+def delete_nodes(options: argparse.Namespace) -> int:
+    """``nodepool delete``; returns 1 if a node could not be deleted."""
+    if options.now:
+        return _delete_now(options)
+    by = operator()
+
+    def delete(zk: ZooKeeper, node: Node) -> None:
+        node.delete(by)
+        zk.storeNode(node)
+
+    with open_zookeeper(options) as zk:
+        return _change(zk, options, delete)
+
+
+def _change(zk: ZooKeeper, options: argparse.Namespace, change: Callable[[ZooKeeper, Node], None]) -> int:
+    """Change nodes under their locks, and print them; returns the exit status. Raises CommandError, ZKLockException."""
+
+    def change_one(node_id: str) -> None:
+        node = _find(zk, node_id)
+        with _locked(zk, node):
+            change(zk, node)
+
+    failed = _each_node(options.ids, change_one)
+    if getattr(options, "wait", False):
+        _wait_until_deleted(zk, [node_id for node_id in options.ids if node_id not in failed])
+    _print_nodes(zk, options)
+    return 1 if failed else 0
+
+
+def _each_node(ids: Sequence[str], change: Callable[[str], None]) -> set[str]:
+    """Change one node after the other. A line says what fails; the others are changed all the same.
+
+    :return: ids of those that were not changed.
+    :raises CommandError: the only one was not changed.
+    """
+    failed = set()
+    for node_id in dict.fromkeys(ids):
+        try:
+            change(node_id)
+        except (CommandError, ZKLockException, ZKConflict) as error:
+            if len(ids) == 1:
+                raise
+            # Answers of released Nodepool are on standard output.
+            answer = isinstance(error, CommandError) and error.answer
+            print(printable_lines(str(error)), file=sys.stdout if answer else sys.stderr)
+            failed.add(node_id)
+    return failed
+
+
+def _find(zk: ZooKeeper, node_id: str) -> Node:
+    """Read a node. Raises CommandError if there is none."""
+    node = zk.getNode(node_id)
+    if node is None:
+        raise _not_found(node_id)
+    return node
+
+
+def _not_found(node_id: str) -> CommandError:
+    return CommandError(f"Node id {node_id} not found", answer=True)
+
+
+@contextlib.contextmanager
+def _locked(zk: ZooKeeper, node: Node) -> Iterator[None]:
+    """Inside, the node's lock is held and the node is as it is under the lock.
+
+    :raises ZKLockException: another process keeps the lock for longer than `LOCK_SECONDS`; the text says which.
+    :raises CommandError: the node vanished.
+    """
+    from nodepool.zk import zookeeper
+    from nodepool.zk.locks import COMMAND
+
+    try:
+        zookeeper.take(zk, node, LOCK_SECONDS, f"{COMMAND}{operator()}")
+    except ZKLockException as error:
+        raise ZKLockException(f"{error}: {_who_has(zk, node)}") from None
+    except ZKConflict:
+        raise _not_found(node.key) from None
+    try:
+        yield
+    finally:
+        zookeeper.give_back(zk, node)
+
+
+def _who_has(zk: ZooKeeper, node: Node) -> str:
+    """Who has the lock of a node and for what, e.g. ``Zuul executor ze01 has it, in-use, project p, tenant t``."""
+    from nodepool.zk.locks import LockOwners
+
+    try:
+        owner = LockOwners(zk.client).of_node(node.key)
+    except ZKException:
+        owner = None
+    named = {"project": project_of(node), "tenant": node.tenant_name, "request": node.allocated_to}
+    known = [f"{what} {name}" for what, name in named.items() if name]
+    return printable(", ".join([f"{owner or 'an unknown process'} has it", str(node.state), *known]))
+
+
+def _print_nodes(zk: ZooKeeper, options: argparse.Namespace) -> None:
+    """Print the table of the nodes that still exist."""
+    nodes = [node for node_id in dict.fromkeys(options.ids) if (node := zk.getNode(node_id)) is not None]
+    taken = zk.nodes.locked_ids([node.key for node in nodes]) if nodes else set()
+    show(node_table(nodes, NodeFacts(taken), wall_time()), options)
+
+
+def _wait_until_deleted(zk: ZooKeeper, ids: Sequence[str]) -> None:
+    """Wait until nodes do not exist any more, and show how long it takes.
+
+    :raises CommandError: no launcher deletes them.
+    """
+    served = {pool.provider_name for pool in zk.getRegisteredPools()}
+    left = list(dict.fromkeys(ids))
+    with progress(sys.stderr) as show_items:
+        while nodes := [node for node_id in left if (node := zk.getNode(node_id)) is not None]:
+            left = [node.key for node in nodes]
+            if any(node.provider not in served for node in nodes):
+                # A launcher may have come since.
+                served = {pool.provider_name for pool in zk.getRegisteredPools()}
+            for node in nodes:
+                if node.provider not in served:
+                    what = f"node {node.id} is deleted when one does"
+                    raise CommandError(f"No launcher serves provider {node.provider}: {what}")
+            show_items([_item(node) for node in nodes])
+            threading.Event().wait(_LOOK_SECONDS)
+
+
+def _item(node: Node) -> Item:
+    since = "" if node.state_time is None else f" for {short(wall_time() - node.state_time)}"
+    return Item(f"node {node.id}", None, f"{node.state}{since}", str(node.state))
+
+
+# ``nodepool delete --now``.
+
+
+def _delete_now(options: argparse.Namespace) -> int:
+    """Blocks until the nodes do not exist any more. Returns 1 if one does.
+
+    :raises CommandError: the only node or its provider is unknown, or the deletion failed.
+    """
+    from nodepool.config.loader import load_config
+
+    config = load_config(options.config, options.secure)
+    with connect(config) as zk:
+        failed = _each_node(options.ids, lambda node_id: _delete_one_now(zk, config, node_id))
+        others = [zk.getNode(node_id) for node_id in dict.fromkeys(options.ids) if node_id not in failed]
+        stuck = [node.key for node in others if node is not None and node.state in (states.DELETING, states.DELETED)]
+        _print_nodes(zk, options)
+    if stuck:
+        what = f"Node{'s' * (len(stuck) > 1)} {', '.join(stuck)}"
+        raise CommandError(f"{what} could not be deleted now; a launcher will try again")
+    return 1 if failed else 0
+
+
+def _delete_one_now(zk: ZooKeeper, config: Config, node_id: str) -> None:
+    from nodepool.driver import gateway
+
+    node = _find(zk, node_id)
+    if node.provider is None or node.provider not in config.providers:
+        raise CommandError(f"Provider {node.provider} for node {node_id} not defined on this launcher", answer=True)
+    with progress(sys.stderr) as show_items:
+
+        def say(text: str, state: str = "") -> None:
+            show_items([Item(f"node {node.id}", None, text, state or text)])
+
+        say(f"starting provider {node.provider}")
+        with started_provider(zk, config, node.provider) as provider:
+            say("waiting for its lock")
+            with _locked(zk, node):
+                node.delete(operator())
+                zk.storeNode(node)
+                task = gateway.start_node_cleanup(provider, node)
+                # The deletion removes the node with its lock, or gives the lock back.
+                begin = monotonic()
+                while task.is_alive():
+                    say(f"deleting for {short(monotonic() - begin)}", "deleting")
+                    task.join(_LOOK_SECONDS)
+            say(f"stopping provider {node.provider}")

@@ -2,35 +2,44 @@
 """Commands that show how a system is (reference/commands 2).
 
 First ``nodepool status``, ``providers``, ``hosts``, ``launchers`` and ``tenants``, then ``explain``, then ``events``.
+Last what ``status`` and ``explain`` read.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import wall_time
-from nodepool.cmd.app import CommandError
-from nodepool.cmd.format_option import Wait, add_format_option, add_watch_option, show, show_listing, watch
+from nodepool.cmd.app import Add, CommandError
+from nodepool.cmd.format_option import (
+    add_form_option,
+    add_format_option,
+    add_watch_option,
+    show,
+    show_listing,
+    watch,
+)
 from nodepool.cmd.maintenance import duration
-from nodepool.cmd.observation import observe
 from nodepool.cmd.session import open_zookeeper
 from nodepool.listing import terminal
+from nodepool.model import states
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nodepool.listing.overview import Overview
     from nodepool.listing.table import Table
+    from nodepool.model.component import PoolComponent
     from nodepool.model.event import Event
+    from nodepool.model.node import Node
+    from nodepool.model.request import NodeRequest
     from nodepool.plan.attention import Registered
-    from nodepool.plan.explained import Explained
     from nodepool.plan.observed import Observed
     from nodepool.plan.pool_summary import PoolSummary
     from nodepool.zk.zookeeper import ZooKeeper
@@ -41,76 +50,91 @@ NO_LAUNCHER: Final = (
     "no launcher reports its state: is nodepool-launcher running, with the same zookeeper-servers and chroot?"
 )
 
+_EXAMPLES: Final = """\
+examples:
+  nodepool explain 200-0000000123    why a request waits or failed, and what would help
+  nodepool explain 0000000042        for whom a node is, and what is done with it
+  nodepool explain debian-large      who serves a label
+  nodepool explain cloud-1           how a provider is; cloud-1/main for one pool of it
+"""
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``status`` and the listings.
 
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "status", help="show what is wrong, what waits, and how much room there is", epilog="example: nodepool status"
-    )
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
+    parser = add("status", show_status, "show what is wrong, what waits, and how much room there is", "nodepool status")
     parser.add_argument(
         "--fail-on-problems",
         action="store_true",
         help=f"exit with status {PROBLEMS} if a request waits too long or something needs attention",
     )
-    parser.add_argument(
-        *("-o", "--format"),
-        choices=("table", "json"),
-        default="table",
-        help="how to print the result (default: %(default)s)",
-    )
+    add_form_option(parser, ("table", "json"), "")
     add_watch_option(parser, "it when it changes")
-    parser.set_defaults(run=show_status)
+
+    parser = add(
+        "explain",
+        explain_name,
+        "explain why a request waits, a node is held, a label is not served or a provider does not work",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", metavar="REQUEST|NODE|LABEL|PROVIDER", help="id or name of what to explain")
+    add_form_option(parser, ("table", "json"), "")
 
     parser = add(
         "providers",
-        help="list providers and their pools: state, since when, last error, most used limit",
-        epilog="example: nodepool providers cloud-1 --limits",
+        list_providers,
+        "list providers and their pools: state, since when, last error, most used limit",
+        "nodepool providers cloud-1 --limits",
     )
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="provider name (default: all)")
     parser.add_argument("--limits", action="store_true", help="list each limit instead: used, used by others, free")
-    parser.set_defaults(run=list_providers)
     add_format_option(parser, watch=True)
 
-    parser = add(
-        "hosts",
-        help="list static hosts: up or down, since when, why, and their nodes",
-        epilog="example: nodepool hosts --down",
-    )
+    text = "list static hosts: up or down, since when, why, and their nodes"
+    parser = add("hosts", list_hosts, text, "nodepool hosts --down")
     parser.add_argument("--down", action="store_true", help="only those that are not up")
-    parser.set_defaults(run=list_hosts)
+    add_format_option(parser, watch=True)
+
+    text = "list launchers: version, configuration, state, pools"
+    add_format_option(add("launchers", list_launchers, text, "nodepool launchers"), watch=True)
+
+    parser = add("tenants", list_tenants, "list what tenants use of their limits", "nodepool tenants")
+    parser.add_argument("tenant", metavar="TENANT", nargs="?", help="tenant name (default: all)")
     add_format_option(parser, watch=True)
 
     parser = add(
-        "launchers", help="list launchers: version, configuration, state, pools", epilog="example: nodepool launchers"
+        "events",
+        list_events,
+        "list what happened: failures, outages, hosts that went, reloads, maintenance",
+        "nodepool events --since 1h -f",
     )
-    parser.set_defaults(run=list_launchers)
-    add_format_option(parser, watch=True)
-
-    parser = add("tenants", help="list what tenants use of their limits", epilog="example: nodepool tenants")
-    parser.add_argument("tenant", metavar="TENANT", nargs="?", help="tenant name (default: all)")
-    parser.set_defaults(run=list_tenants)
-    add_format_option(parser, watch=True)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, a line for each event")
+    parser.add_argument(
+        "--since",
+        metavar="AGE",
+        type=duration,
+        help="only events that are not older, e.g. 15m, 1h or 2d (default: all)",
+    )
+    parser.add_argument(
+        "--subject", metavar="TEXT", help="only events about this, e.g. cloud-1, node or 200-0000000001"
+    )
+    add_format_option(parser)
 
 
 def show_status(options: argparse.Namespace) -> int:
     """``nodepool status``"""
-    from nodepool.listing.overview import as_object, as_report
+    from nodepool.listing.overview import as_object, as_report, overview
 
     seen: list[Overview] = []
 
     def look(zk: ZooKeeper) -> Overview:
-        seen[:] = [_overview(zk)]
+        observed = observe(zk, None)
+        seen[:] = [overview(observed, observed.launchers, _registered(zk))]
         return seen[0]
 
     if options.watch:
-
-        def follow(zk: ZooKeeper, wait: Wait) -> None:
-            terminal.follow_report(lambda: as_report(look(zk)), wait, options.format)
-
-        watch(options, follow, caches=True)
+        form = options.format
+        watch(options, lambda zk, wait: terminal.follow_report(lambda: as_report(look(zk)), wait, form), caches=True)
     else:
         with open_zookeeper(options) as zk:
             look(zk)
@@ -122,21 +146,14 @@ def show_status(options: argparse.Namespace) -> int:
     return PROBLEMS if options.fail_on_problems and trouble else 0
 
 
-def _overview(zk: ZooKeeper) -> Overview:
-    from nodepool.listing.overview import overview
-    from nodepool.zk.status import read_launchers
-
-    launchers, seen = read_launchers(zk.client), observe(zk, None)
-    return overview(seen, launchers, _registered(zk))
-
-
 def list_providers(options: argparse.Namespace) -> int:
     """``nodepool providers``"""
-    return show_listing(options, lambda zk: _providers(zk, options.provider, limits=options.limits))
+    wanted, limits = options.provider, options.limits
+    return show_listing(options, lambda zk: _providers(zk, wanted, limits=limits), empty=lambda zk: NO_LAUNCHER)
 
 
 def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
-    """Raises CommandError: no launcher has heard of the provider."""
+    """Raises CommandError: no launcher serves the provider."""
     from nodepool.listing.pools import limit_table, provider_table
     from nodepool.zk.status import read_launchers
 
@@ -148,7 +165,7 @@ def _providers(zk: ZooKeeper, wanted: str | None, *, limits: bool) -> Table:
         raise CommandError(f"no launcher serves a provider {wanted}; {there_are}")
     if limits:
         return limit_table([pool for pool in pools if wanted in (None, pool.provider)], wall_time())
-    return _with_hint(_only(table, lambda row: wanted in (None, row[0].partition("/")[0])), NO_LAUNCHER)
+    return _only(table, lambda row: wanted in (None, row[0].partition("/")[0]))
 
 
 def list_hosts(options: argparse.Namespace) -> int:
@@ -156,11 +173,13 @@ def list_hosts(options: argparse.Namespace) -> int:
     from nodepool.listing.nodes import host_table
 
     def look(zk: ZooKeeper) -> Table:
-        pools = _pools(zk)
-        table = _with_hint(host_table(pools, wall_time()), "no static host is served" if pools else NO_LAUNCHER)
-        return _only(table, lambda row: not options.down or row[2] != "up")
+        return _only(host_table(_pools(zk), wall_time()), lambda row: not options.down or row[2] != "up")
 
-    return show_listing(options, look)
+    def empty(zk: ZooKeeper) -> str:
+        pools = _pools(zk)
+        return "" if any(pool.hosts for pool in pools) else "no static host is served" if pools else NO_LAUNCHER
+
+    return show_listing(options, look, empty=empty)
 
 
 def list_launchers(options: argparse.Namespace) -> int:
@@ -169,9 +188,9 @@ def list_launchers(options: argparse.Namespace) -> int:
     from nodepool.zk.status import read_launchers
 
     def look(zk: ZooKeeper) -> Table:
-        return _with_hint(launcher_table(read_launchers(zk.client), _registered(zk), wall_time()), NO_LAUNCHER)
+        return launcher_table(read_launchers(zk.client), _registered(zk), wall_time())
 
-    return show_listing(options, look)
+    return show_listing(options, look, empty=lambda zk: NO_LAUNCHER)
 
 
 def list_tenants(options: argparse.Namespace) -> int:
@@ -182,26 +201,18 @@ def list_tenants(options: argparse.Namespace) -> int:
     def look(zk: ZooKeeper) -> Table:
         limits = tenant_limits(read_launchers(zk.client))
         table = tenant_table(limits, zk.nodeIterator(cached=False), zk.nodeRequestIterator(cached=False))
-        table = _with_hint(table, "no tenant has a limit, a node or a request")
         names = sorted({row[0] for row in table.rows})
         if options.tenant is not None and options.tenant not in names:
             there_are = f"; there are: {', '.join(names)}" if names else ""
             raise CommandError(f"no tenant {options.tenant} has a limit, a node or a request{there_are}")
         return _only(table, lambda row: options.tenant in (None, row[0]))
 
-    return show_listing(options, look)
+    return show_listing(options, look, empty=lambda zk: "no tenant has a limit, a node or a request")
 
 
 def _only(table: Table, wanted: Callable[[Sequence[Any]], bool]) -> Table:
     """The rows that are wanted."""
     return replace(table, rows=[row for row in table.rows if wanted(row)])
-
-
-def _with_hint(table: Table, text: str) -> Table:
-    """Say why a listing is empty, to somebody at a terminal."""
-    if not table.rows:
-        terminal.hint(text)
-    return table
 
 
 def _pools(zk: ZooKeeper) -> list[PoolSummary]:
@@ -220,35 +231,10 @@ def _registered(zk: ZooKeeper) -> list[Registered]:
 
 # ``nodepool explain``: why a request waits, a node is held, a label is not served (reference/commands 2).
 
-_EXAMPLES: Final = """\
-examples:
-  nodepool explain 200-0000000123    why a request waits or failed, and what would help
-  nodepool explain 0000000042        for whom a node is, and what is done with it
-  nodepool explain debian-large      who serves a label
-  nodepool explain cloud-1           how a provider is; cloud-1/main for one pool of it
-"""
 
-
-def add_explain_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``explain``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "explain",
-        help="tell why a request waits, a node is held, a label is not served or a provider does not work",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("name", metavar="REQUEST|NODE|LABEL|PROVIDER", help="id or name of what to explain")
-    parser.add_argument(
-        *("-o", "--format"), choices=("table", "json"), default="table", help="how to print it (default: %(default)s)"
-    )
-    parser.set_defaults(run=run)
-
-
-def run(options: argparse.Namespace) -> int:
+def explain_name(options: argparse.Namespace) -> int:
     """``nodepool explain``"""
+    from nodepool.listing.overview import explanation_text
     from nodepool.plan import explain
 
     name = options.name
@@ -258,49 +244,15 @@ def run(options: argparse.Namespace) -> int:
     if kind is None:
         near = explain.similar(name, seen) or "; nodepool request-list, list and label-list show what there is"
         raise CommandError(f"there is no request, node, label or provider {name!r}{near}")
-    _print(explain.explain(name, kind, seen), seen, options.format)
+    answer = explain.explain(name, kind, seen)
+    print(json.dumps(answer.to_dict()) if options.format == "json" else explanation_text(answer, seen.now))
     return 0
-
-
-def _print(answer: Explained, seen: Observed, form: str) -> None:
-    if form == "json":
-        import json
-
-        print(json.dumps(answer.to_dict()))
-    else:
-        from nodepool.listing.overview import explanation_text
-
-        print(explanation_text(answer, seen.now))
 
 
 # ``nodepool events``: what happened in all launchers (reference/commands 2).
 
-#: Between two looks of ``--follow``: launchers tell at most so often.
+#: Between two looks of ``--follow``, in seconds: launchers report at most so often.
 LOOK_SECONDS: Final = 2.0
-
-
-def add_event_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``events``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "events",
-        help="list what happened: failures, outages, hosts that went, reloads, maintenance",
-        epilog="example: nodepool events --since 1h -f",
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C, a line for each event")
-    parser.add_argument(
-        "--since",
-        metavar="AGE",
-        type=duration,
-        help="only events that are not older, e.g. 15m, 1h or 2d (default: all)",
-    )
-    parser.add_argument(
-        "--subject", metavar="TEXT", help="only events about this, e.g. cloud-1, node or 200-0000000001"
-    )
-    parser.set_defaults(run=list_events)
-    add_format_option(parser)
 
 
 def list_events(options: argparse.Namespace) -> int:
@@ -356,3 +308,91 @@ def _follow(zk: ZooKeeper, begin: float, options: argparse.Namespace) -> None:
                 print(line, flush=True)
         shown = set(events)
         pause.wait(LOOK_SECONDS)
+
+
+# What `nodepool.plan.explain` needs to know of a subject: read directly, and no more than that.
+
+#: Nodes in use that are looked at, those first that have not changed for the longest time.
+OLDEST: Final = 10
+
+
+def observe(zk: ZooKeeper, name: str | None) -> Observed:
+    """What ZooKeeper says of a subject, and of what it depends on. Blocks for some round trips. Raises ZKException.
+
+    :param zk: with a cache all nodes and requests come from there.
+    :param name: of anything; None = of everything.
+    """
+    from nodepool.model.image import NO_IMAGES
+    from nodepool.plan.observed import Observed
+    from nodepool.zk import components, status
+    from nodepool.zk.images import builder_status, read_images
+    from nodepool.zk.maintenance_store import MaintenanceStore
+
+    registered = components.read_pools(zk.client)
+    requests = {request.key: request for request in zk.nodeRequestIterator()}
+    nodes = _nodes(zk, name, requests, registered)
+    launchers = status.read_launchers(zk.client)
+    images = NO_IMAGES if name in requests or name in nodes else read_images(zk.client)
+    return Observed(
+        now=wall_time(),
+        requests=requests,
+        nodes=nodes,
+        registered=registered,
+        statuses=status.read_pools(zk.client),
+        maintenance=[*MaintenanceStore(zk.client).read_all().values(), *images.pauses()],
+        events=[event for launcher in launchers for event in launcher.events],
+        launchers=launchers,
+        images=images,
+        builders=frozenset(components.read_hosts(zk.client, "builder")),
+        builder_providers=builder_status(zk.client).providers,
+        locked=frozenset(zk.nodes.locked_ids([name]) if name is not None and name in nodes else ()),
+    )
+
+
+def _nodes(
+    zk: ZooKeeper, name: str | None, requests: Mapping[str, NodeRequest], registered: Iterable[PoolComponent]
+) -> dict[str, Node]:
+    """The nodes that have to do with a subject. Others may be among them; those are of no account."""
+    if name is None:
+        return {node.key: node for node in zk.nodeIterator()}
+    request = requests.get(name)
+    if name.isdecimal():
+        node = zk.getNode(name)
+        if node is not None:
+            return {node.key: node}
+    if request is None:
+        # A provider, a pool of one, or a label stands in the records of its nodes.
+        mark = _mark(name.partition("/")[0])
+        found = zk.nodes.iterate(lambda _node_id, data, _stat: mark in data)
+        return {node.key: node for node in found}
+    own = _mark(request.key)
+    providers = {
+        _mark(pool.provider_name) for pool in registered if set(request.node_types) <= set(pool.supported_labels)
+    }
+    kept = {node_id for other in requests.values() if other.state == states.FULFILLED for node_id in other.nodes}
+    in_use: list[tuple[int, str, bytes]] = []
+
+    def is_able(data: bytes) -> bool:
+        return any(provider in data for provider in providers)
+
+    def says_why(node_id: str, data: bytes, stat: Any) -> bool:
+        """Is it a node of the request, or does it say why there is no room for it?"""
+        # Decided without decoding it: a mark may stand elsewhere in a record, too.
+        if own in data:
+            return True
+        if _IN_USE in data:
+            in_use.append((stat.mzxid, node_id, data))
+            return False
+        return (node_id in kept or _HOLD in data or _DELETING in data) and is_able(data)
+
+    nodes = {node.key: node for node in zk.nodes.iterate(says_why)}
+    oldest = itertools.islice((node_id for _, node_id, data in sorted(in_use) if is_able(data)), OLDEST)
+    return nodes | {node.key: node for node in zk.nodes.read_some(list(oldest))}
+
+
+def _mark(text: str) -> bytes:
+    """A text as it stands in a record."""
+    return json.dumps(text).encode()
+
+
+_IN_USE, _HOLD, _DELETING = map(_mark, (states.IN_USE, states.HOLD, states.DELETING))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from nodepool.cmd.app import CommandError
+from nodepool.cmd.app import Add, CommandError
 from nodepool.cmd.format_option import add_format_option
-from nodepool.cmd.session import connect, open_zookeeper, started_provider, told_in_a_line
+from nodepool.cmd.session import connect, error_in_a_line, open_zookeeper, started_provider
 from nodepool.exceptions import ConfigError, NotFound, ZKConflict
 from nodepool.listing import terminal
 from nodepool.listing.pools import provider_image_table, provider_node_table
@@ -23,42 +24,37 @@ from nodepool.listing.table import Table, printable, render
 
 if TYPE_CHECKING:
     from nodepool.driver.interface import Provider
+    from nodepool.model.node import Node
     from nodepool.zk.zookeeper import ZooKeeper
 
 log = logging.getLogger("nodepool.cmd.providers")
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add the commands of this module.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
         "info",
-        help="show what ZooKeeper knows of a provider",
+        show_info,
+        "show what ZooKeeper knows of a provider",
+        *("nodepool info cloud-1", "nodepool providers cloud-1"),
         description="Shows the images and the nodes of a provider that ZooKeeper has records of.",
-        epilog="examples: nodepool info cloud-1; nodepool providers cloud-1",
     )
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
-    parser.set_defaults(run=show_info)
     add_format_option(parser, columns=False)
 
-    parser = add(
-        "erase",
-        help="remove a provider's images and nodes from ZooKeeper; the cloud is not touched",
-        epilog="example: nodepool erase cloud-1",
-    )
+    text = "remove a provider's images and nodes from ZooKeeper; the cloud is not touched"
+    parser = add("erase", erase, text, "nodepool erase cloud-1")
     parser.add_argument("provider", metavar="PROVIDER", help="provider name")
     parser.add_argument("--force", action="store_true", help="do not ask")
-    parser.set_defaults(run=erase)
 
     parser = add(
         "installation",
-        help="show the id of this installation; take over or delete what has the id of a lost one",
+        use_installation,
+        "show the id of this installation; take over or delete what has the id of a lost one",
+        "nodepool installation",
+        *(f"nodepool installation {action} 0123456789abcdef" for action in ("adopt", "delete")),
         description="Shows the id that is on all that this installation makes in clouds, then the ids that it has "
         "adopted. After a loss of ZooKeeper, adopt takes over what has the id from before, and delete deletes it.",
-        epilog="examples: nodepool installation; nodepool installation adopt 0123456789abcdef; "
-        "nodepool installation delete 0123456789abcdef",
     )
     parser.add_argument(
         "action",
@@ -68,7 +64,6 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("id", nargs="?", metavar="ID", help="id of the lost installation, as the log names it")
     parser.add_argument("--force", action="store_true", help="do not ask")
-    parser.set_defaults(run=use_installation)
 
 
 def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[str]]]:
@@ -81,11 +76,15 @@ def _image_rows(zk: ZooKeeper, provider: str) -> Iterator[tuple[str, str, list[s
                 yield image.name, build.id, sorted(upload.id for upload in build.uploads[provider])
 
 
+def _nodes(zk: ZooKeeper, provider: str) -> list[Node]:
+    return [node for node in zk.nodeIterator(cached=False) if node.provider == provider]
+
+
 def show_info(options: argparse.Namespace) -> int:
     """``nodepool info``"""
     with open_zookeeper(options) as zk:
         images = provider_image_table(_image_rows(zk, options.provider))
-        nodes = provider_node_table(n for n in zk.nodeIterator(cached=False) if n.provider == options.provider)
+        nodes = provider_node_table(_nodes(zk, options.provider))
         if not images.rows and not nodes.rows:
             _refuse_unknown(zk, options)
     _print_info(options.provider, images, nodes, options.format)
@@ -108,34 +107,33 @@ def _print_info(provider: str, images: Table, nodes: Table, form: str) -> None:
 
 
 def erase(options: argparse.Namespace) -> int:
-    """``nodepool erase``"""
+    """``nodepool erase``; returns 1 if a node could not be given back."""
+    from nodepool.driver.metastatic import provider as metastatic_provider
+
     provider = options.provider
     with open_zookeeper(options) as zk:
-        if not _has_records(zk, provider):
+        records = (_nodes(zk, provider), _image_rows(zk, provider), metastatic_provider.backing_nodes(zk, provider))
+        if not any(True for _ in itertools.chain(*records)):
             _refuse_unknown(zk, options)
-        if not options.force and not _confirmed(f"Erase ZooKeeper data for provider {provider}?"):
-            print("Aborting. No data erased.")
+        if not _confirmed(options, f"Erase ZooKeeper data for provider {provider}?", "No data erased."):
             return 0
         print(f"Erasing build data for {provider}...")
         for image in zk.images.image_names():
             for build_id in zk.images.build_ids(image):
                 zk.images.erase_provider(image, build_id, provider)
         print(f"Erasing node data for {provider}...")
-        for node in zk.nodeIterator(cached=False):
-            if node.provider == provider:
-                zk.deleteRawNode(node.key)
-        return _release_backing_nodes(zk, provider)
-
-
-def _has_records(zk: ZooKeeper, provider: str) -> bool:
-    """Is there anything in ZooKeeper that belongs to a provider?"""
-    from nodepool.driver.metastatic import provider as metastatic_provider
-
-    return (
-        any(node.provider == provider for node in zk.nodeIterator(cached=False))
-        or any(True for _ in _image_rows(zk, provider))
-        or any(True for _ in metastatic_provider.backing_nodes(zk, provider))
-    )
+        for node in _nodes(zk, provider):
+            zk.deleteRawNode(node.key)
+        status = 0
+        # Nodes of other providers that a metastatic one keeps locked for ever.
+        for node, contender in metastatic_provider.backing_nodes(zk, provider):
+            print(f"Giving back node {node.id} of provider {node.provider}, on which nodes of {provider} were...")
+            try:
+                metastatic_provider.release(zk, node, contender)
+            except ZKConflict as conflict:
+                print(f"Node {node.id} was changed meanwhile ({conflict}); try again")
+                status = 1
+    return status
 
 
 def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
@@ -145,38 +143,27 @@ def _refuse_unknown(zk: ZooKeeper, options: argparse.Namespace) -> None:
 
     known = {pool.provider_name for pool in zk.getRegisteredPools() if pool.provider_name}
     known |= {node.provider for node in zk.nodeIterator(cached=False) if node.provider}
-    # One that cannot be read knows nobody; what is wrong with it is another command's news.
+    # One that cannot be read names none; another command says what is wrong with it.
     with contextlib.suppress(ConfigError):
         known |= set(load_config(options.config, options.secure).providers)
     if options.provider in known:
         return
-    there_are = f" (there are: {', '.join(sorted(known))})" if known else " (there are none)"
-    raise CommandError(f"there is no provider {options.provider}{did_you_mean(options.provider, known)}{there_are}")
+    there_are = f"there are: {', '.join(sorted(known))}" if known else "there are none"
+    raise CommandError(f"there is no provider {options.provider}{did_you_mean(options.provider, known)} ({there_are})")
 
 
-def _release_backing_nodes(zk: ZooKeeper, provider: str) -> int:
-    """Nodes of other providers that a metastatic one keeps locked for ever; returns the exit status."""
-    from nodepool.driver.metastatic import provider as metastatic_provider
-
-    status = 0
-    for node, contender in metastatic_provider.backing_nodes(zk, provider):
-        print(f"Giving back node {node.id} of provider {node.provider}, on which nodes of {provider} were...")
-        try:
-            metastatic_provider.release(zk, node, contender)
-        except ZKConflict as conflict:
-            print(f"Node {node.id} was changed meanwhile ({conflict}); try again")
-            status = 1
-    return status
-
-
-def _confirmed(question: str) -> bool:
+def _confirmed(options: argparse.Namespace, question: str, aborted: str) -> bool:
+    """Ask, unless ``--force`` is given. :param aborted: what is printed after another answer than yes."""
+    if options.force:
+        return True
     print("\nWARNING! This action is not reversible!")
     try:
-        answer = input(f"{question} [N/y] ")
+        if input(f"{question} [N/y] ").strip().lower() == "y":
+            return True
     except EOFError:
         print()
-        return False
-    return answer.strip().lower() == "y"
+    print(f"Aborting. {aborted}")
+    return False
 
 
 def use_installation(options: argparse.Namespace) -> int:
@@ -215,8 +202,7 @@ def _adopt(options: argparse.Namespace) -> int:
         _refuse_ours(zk, options.id)
         print(f"Launchers will delete what has the id {options.id}, if ZooKeeper has no node for it.")
         print("Make sure that no other Nodepool uses this id.")
-        if not options.force and not _confirmed(f"Adopt {options.id}?"):
-            print("Aborting. Nothing adopted.")
+        if not _confirmed(options, f"Adopt {options.id}?", "Nothing adopted."):
             return 0
         installation.adopt(zk.client, (options.id,))
     print(f"Adopted {options.id}. Launchers clean up in their next sweeps, in about a minute.")
@@ -269,7 +255,7 @@ def _delete_things(options: argparse.Namespace) -> int:
         for name, section in config.providers.items():
             try:
                 provider = running.enter_context(started_provider(zk, config, name))
-                with told_in_a_line(f"the cloud of provider {name} cannot be listed"):
+                with error_in_a_line(f"the cloud of provider {name} cannot be listed"):
                     for thing in _things(provider, images=section.manage_images):
                         found = by_installation.setdefault(str(thing.metadata[INSTALLATION_KEY]), {})
                         # Several providers may show the same cloud, and lists of resources the images.
@@ -285,13 +271,12 @@ def _delete_things(options: argparse.Namespace) -> int:
             raise CommandError(f"nothing in the clouds of the configuration has the id {options.id}{there_are}")
         print(f"These have the id {options.id}:", *things, sep="\n  ")
         print("Make sure that no other Nodepool uses this id.")
-        if not options.force and not _confirmed(f"Delete {len(things)} thing(s) in the clouds?"):
-            print("Aborting. Nothing deleted.")
+        if not _confirmed(options, f"Delete {len(things)} thing(s) in the clouds?", "Nothing deleted."):
             return 0
         for thing in things:
             print(f"Deleting {thing}...", flush=True)
             try:
-                with told_in_a_line(f"{thing} cannot be deleted"), contextlib.suppress(NotFound):
+                with error_in_a_line(f"{thing} cannot be deleted"), contextlib.suppress(NotFound):
                     thing.delete()
             except CommandError as error:
                 log.warning("%s", error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command works with (reference/commands 2).
 
-First its connection to ZooKeeper, without caches, as everything is read directly; then who uses it, and a provider that
-is started for it.
+First its connection to ZooKeeper, without caches, as everything is read directly; then the progress that it shows, who
+uses it, and a provider that is started for it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,19 @@ import contextlib
 import getpass
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
 from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.listing import terminal
+from nodepool.listing.table import printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -34,13 +36,11 @@ if TYPE_CHECKING:
 
 #: How long a command waits for ZooKeeper, in seconds.
 CONNECT_SECONDS: Final = 10.0
-#: After so many seconds it tells a terminal what it waits for.
+#: After so many seconds a terminal shows what it waits for.
 QUIET_SECONDS: Final = 1.0
 #: Ends the main thread's work when the connection is lost. Not SIGINT: a shell that starts a command in the background
 #: has it ignored, and then Python does not make it an exception.
 LOST_SIGNAL: Final = signal.SIGUSR1
-#: Back to the beginning of the line, and delete what stands there.
-ERASE_LINE: Final = "\r\x1b[2K"
 
 
 class _Lost(BaseException):
@@ -87,7 +87,7 @@ def connect(settings: ZooKeeperSettings) -> Iterator[ZooKeeper]:
         with give_up_without_connection(client.add_session_listener, client.hosts, why=client.trouble):
             yield ZooKeeper(client, None)
     finally:
-        # Without a connection there is nothing to give back, and somebody who pressed Ctrl-C does not want to wait.
+        # Without a connection there is nothing to give back, and a person who pressed Ctrl-C does not want to wait.
         if client.connected:
             client.disconnect()
 
@@ -147,27 +147,13 @@ def give_up_without_connection(
 
 
 @contextlib.contextmanager
-def say_what_is_waited_for(
-    what: str, stream: TextIO | None = None, seconds: float = QUIET_SECONDS, limit: float = CONNECT_SECONDS
-) -> Iterator[None]:
-    """Inside, a terminal is informed what the command waits for, once it has waited for a while; taken back in the end.
+def say_what_is_waited_for(what: str, seconds: float = QUIET_SECONDS, limit: float = CONNECT_SECONDS) -> Iterator[None]:
+    """Inside, a terminal is informed on standard error what the command waits for, once it has waited for a while.
 
-    :param stream: default: stderr. Nothing is written to what is no terminal.
     :param seconds: how long to wait with it.
     :param limit: how long the command waits at most, in seconds; part of the text.
     """
-    stream = sys.stderr if stream is None else stream
-    if stream is None or not stream.isatty():
-        yield
-        return
-    told = threading.Event()
-
-    def tell() -> None:
-        told.set()
-        stream.write(f"waiting for {what}, up to {limit:g} s ..."[: shutil.get_terminal_size().columns - 1])
-        stream.flush()
-
-    timer = threading.Timer(seconds, tell)
+    timer = threading.Timer(seconds, terminal.hint, [f"waiting for {what}, up to {limit:g} s ..."])
     timer.daemon = True
     timer.start()
     try:
@@ -175,14 +161,11 @@ def say_what_is_waited_for(
     finally:
         timer.cancel()
         timer.join()
-        if told.is_set():
-            stream.write(ERASE_LINE)
-            stream.flush()
 
 
 @contextlib.contextmanager
 def quiet(*names: str) -> Iterator[None]:
-    """Hide what some loggers tell on the way: the user gets it in a line at the end. Not with ``--debug``."""
+    """Hide what some loggers write on the way: the user gets it in a line at the end. Not with ``--debug``."""
     loggers = [logging.getLogger(name) for name in names]
     hidden = [(logger, logger.level) for logger in loggers if not logger.isEnabledFor(logging.DEBUG)]
     for logger, _ in hidden:
@@ -192,6 +175,74 @@ def quiet(*names: str) -> Iterator[None]:
     finally:
         for logger, level in hidden:
             logger.setLevel(level)
+
+
+#: Characters of a bar.
+_BAR: Final = 20
+
+
+@dataclass(frozen=True)
+class Item:
+    """One piece of work.
+
+    :param short: name beside a bar, where there is little room; empty = ``name``.
+    :param percent: None = it is not known how much there is to do.
+    :param text: what else there is to show, e.g. the present step. It may change with every look.
+    :param state: what changes rarely, e.g. the step; a change is worth a line when ``percent`` is None.
+    """
+
+    name: str
+    percent: float | None
+    text: str
+    state: str = ""
+    short: str = ""
+
+
+@contextlib.contextmanager
+def progress(stream: TextIO) -> Iterator[Callable[[Sequence[Item]], None]]:
+    """Gives the function that shows how far the work is. For one thread.
+
+    On a terminal the bars are removed in the end. What is logged meanwhile stands above them.
+    """
+    printed: dict[str, object] = {}
+
+    def print_lines(items: Sequence[Item]) -> None:
+        for item in items:
+            mark = item.state if item.percent is None else int(item.percent) // 10
+            if printed.get(item.name) != mark:
+                printed[item.name] = mark
+                print(as_line(item), file=stream, flush=True)
+
+    if not stream.isatty():
+        yield print_lines
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    handlers = logging.getLogger().handlers if sys.stderr.isatty() else []
+    logs = [one for one in handlers if isinstance(one, logging.StreamHandler) and one.stream is sys.stderr]
+    with contextlib.ExitStack() as stack:
+        live = Live(console=terminal.console_of(stream), auto_refresh=False, transient=True, redirect_stderr=bool(logs))
+        for handler in logs:
+            stack.callback(handler.setStream, handler.stream)
+        stack.enter_context(live)
+        for handler in logs:
+            handler.setStream(sys.stderr)
+        yield lambda items: live.update(Text("\n".join(map(_bar, items)), no_wrap=True, overflow="crop"), refresh=True)
+
+
+def as_line(item: Item, name: str = "") -> str:
+    """A line without a bar. :param name: in place of the item's own."""
+    percent = "" if item.percent is None else f" {int(item.percent):3d}%"
+    return printable(f"{name or item.name}:{percent} {item.text or item.state}".rstrip())
+
+
+def _bar(item: Item) -> str:
+    if item.percent is None:
+        return as_line(item, item.short)
+    done = int(item.percent * _BAR / 100)
+    bar = "#" * done + "." * (_BAR - done)
+    return printable(f"{item.short or item.name} [{bar}] {int(item.percent):3d}% {item.text or item.state}".rstrip())
 
 
 # Who uses a command, for records that say who changed something.
@@ -225,7 +276,7 @@ def started_provider(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provi
     provider_config = config.providers[name]
     if isinstance(provider_config, UnavailableProviderConfig):
         raise CommandError(f"provider {name} cannot be used: {provider_config.reason}")
-    with told_in_a_line(f"provider {name} cannot be started"):
+    with error_in_a_line(f"provider {name} cannot be started"):
         provider = start_now(provider_config, zk)
     try:
         yield provider
@@ -235,7 +286,7 @@ def started_provider(zk: ZooKeeper, config: Config, name: str) -> Iterator[Provi
 
 
 @contextlib.contextmanager
-def told_in_a_line(what: str) -> Iterator[None]:
+def error_in_a_line(what: str) -> Iterator[None]:
     """Whatever a driver raises inside, the operator gets a line and no traceback.
 
     :param what: begins the line; the reason follows.

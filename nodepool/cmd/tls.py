@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import ipaddress
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +34,9 @@ DAYS: Final = 825
 WITHIN_DAYS: Final = 60
 _DAY: Final = 86400
 _MOST_DAYS: Final = 36500
+SERVER, CLIENT = "server", "client"
+#: Of a file without secrets, in another place.
+_READABLE: Final = "owner root, mode 0644"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -58,14 +60,17 @@ def make_parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
+    # The next authority must have another name.
+    today = utc_text(wall_time())[:10]
     add("init", _init, "make the authority", "Its key stays in the directory.").add_argument(
-        "--name", default=f"ZooKeeper authority {_today()}", help="its name (default: with the date of today)"
+        "--name", default=f"ZooKeeper authority {today}", help="its name (default: with the date of today)"
     )
-    server = add("server", _server, "make key and certificate of a ZooKeeper server")
+    server = add("server", _issue, "make key and certificate of a ZooKeeper server")
     server.add_argument("name", metavar="NAME", help="host name that clients use")
     server.add_argument("hosts", metavar="HOST", nargs="*", help="further names and addresses of it")
-    client = add("client", _client, "make key and certificate of a client", "Nodepool, Zuul: one each.")
+    client = add("client", _issue, "make key and certificate of a client", "Nodepool, Zuul: one each.")
     client.add_argument("name", metavar="NAME", help="for the name of the file, such as nodepool")
+    client.set_defaults(hosts=())
     add("list", _list, "show all certificates, and when they expire")
     renew = add(
         "renew",
@@ -82,23 +87,10 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="what expires within so many days (default: %(default)s)",
     )
-    for name, days in (
-        ("init", AUTHORITY_DAYS),
-        *((name, DAYS) for name in ("server", "client", "renew")),
-    ):
-        commands.choices[name].add_argument(
-            "--days",
-            type=_days,
-            default=days,
-            metavar="DAYS",
-            help="how long it is good for (default: %(default)s)",
-        )
+    for name, days in {"init": AUTHORITY_DAYS, SERVER: DAYS, CLIENT: DAYS, "renew": DAYS}.items():
+        text = "how long it is good for (default: %(default)s)"
+        commands.choices[name].add_argument("--days", type=_days, default=days, metavar="DAYS", help=text)
     return parser
-
-
-def _today() -> str:
-    """Part of the name of an authority: the next one must have another name."""
-    return utc_text(wall_time())[:10]
 
 
 def _days(text: str) -> int:
@@ -108,12 +100,8 @@ def _days(text: str) -> int:
     return days
 
 
-def _authority(options: argparse.Namespace) -> Authority:
-    return Authority(options.directory)
-
-
 def _init(options: argparse.Namespace) -> int:
-    authority = _authority(options)
+    authority = Authority(options.directory)
     authority.create(options.name, options.days)
     _wrote(authority.key_file, authority.file)
     print(f"Keep {authority.key_file} here and in a backup: who has it can make certificates that ZooKeeper trusts.")
@@ -121,65 +109,50 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
-def _server(options: argparse.Namespace) -> int:
-    authority = _authority(options)
-    made = authority.issue("server", options.name, options.hosts, options.days)
-    _wrote(made.file)
-    _tell_server(authority, made)
-    print(_ZOO_CFG)
+def _issue(options: argparse.Namespace) -> int:
+    """``server`` and ``client``"""
+    authority = Authority(options.directory)
+    made = authority.issue(options.command, options.name, options.hosts, options.days)
+    _wrote(*dict.fromkeys((made.key, made.file)))
+    _print_places(authority, made)
+    print(_ZOO_CFG if made.kind == SERVER else _ZUUL_CONF if _is_zuul(made) else _NODEPOOL_YAML)
     return 0
-
-
-def _client(options: argparse.Namespace) -> int:
-    authority = _authority(options)
-    made = authority.issue("client", options.name, (), options.days)
-    _wrote(made.key, made.file)
-    _tell_client(authority, made)
-    print(_ZUUL_CONF if _is_zuul(made) else _NODEPOOL_YAML)
-    return 0
-
-
-def _tell_server(authority: Authority, made: Certificate) -> None:
-    print(f"On the ZooKeeper server {made.name}:")
-    print(f"  {made.file}  ->  /etc/zookeeper/tls/server.pem  (owner zookeeper, mode 0600)")
-    print(f"  {authority.file}  ->  /etc/zookeeper/tls/ca.pem  (owner root, mode 0644)")
 
 
 def _is_zuul(client: Certificate) -> bool:
     return "zuul" in client.name.lower()
 
 
-def _tell_client(authority: Authority, made: Certificate) -> None:
-    if _is_zuul(made):
-        where, group, place = "On the machines of Zuul", "the group of Zuul's user", "/etc/zuul"
+def _print_places(authority: Authority, made: Certificate) -> None:
+    """Where the files of a server or a client belong."""
+    if made.kind == SERVER:
+        where, place = f"On the ZooKeeper server {made.name}", "/etc/zookeeper/tls"
+        files = [(made.file, "server.pem", "owner zookeeper, mode 0600"), (authority.file, "ca.pem", _READABLE)]
     else:
         where, group, place = "On the machine of Nodepool", "group nodepool", "/etc/nodepool"
-    print(f"{where}, for the client {made.name}:")
-    print(f"  {made.file}  ->  {place}/zk-client.pem  (owner root, mode 0644)")
-    print(f"  {made.key}  ->  {place}/zk-client.key  (owner root, {group}, mode 0640)")
-    print(f"  {authority.file}  ->  {place}/zk-ca.pem  (owner root, mode 0644)")
+        if _is_zuul(made):
+            where, group, place = "On the machines of Zuul", "the group of Zuul's user", "/etc/zuul"
+        where = f"{where}, for the client {made.name}"
+        key = (made.key, "zk-client.key", f"owner root, {group}, mode 0640")
+        files = [(made.file, "zk-client.pem", _READABLE), key, (authority.file, "zk-ca.pem", _READABLE)]
+    print(f"{where}:")
+    for file, name, how in files:
+        print(f"  {file}  ->  {place}/{name}  ({how})")
 
 
 def _list(options: argparse.Namespace) -> int:
-    from nodepool.listing.table import Column, Table, render
+    from nodepool.listing.table import Column, render, table_of
 
     now = wall_time()
     columns = (
         Column("Kind", "kind"),
         Column("Name", "name"),
         Column("Hosts", "hosts", ", ".join),
-        Column("Expires in", "expires_in"),
-        Column("Authority", "authority"),
+        Column("Expires in", "expires", lambda expires: _left(expires, now)),
+        Column("Authority", "current", lambda current: "present" if current else "old"),
         Column("File", "file"),
     )
-    rows = [
-        [
-            *(one.kind, one.name, list(one.hosts), _left(one.expires, now)),
-            *("present" if one.current else "old", str(one.file)),
-        ]
-        for one in _authority(options).certificates()
-    ]
-    print(render(Table(columns, rows)))
+    print(render(table_of(columns, Authority(options.directory).certificates())))
     return 0
 
 
@@ -189,14 +162,12 @@ def _left(expires: float, now: float) -> str:
 
 
 def _renew(options: argparse.Namespace) -> int:
-    authority, now = _authority(options), wall_time()
+    authority, now = Authority(options.directory), wall_time()
     there = [one for one in authority.certificates() if one.kind != "authority"]
     unknown = set(options.names) - {one.name for one in there}
     if unknown:
-        known = ", ".join(sorted({one.name for one in there})) or "none"
-        raise app.CommandError(
-            f"no server or client is called {', '.join(sorted(unknown))}", hint=f"there are: {known}"
-        )
+        hint = app.listed("there are", sorted({one.name for one in there}))
+        raise CommandError(f"no server or client is called {', '.join(sorted(unknown))}", hint=hint)
 
     def is_due(one: Certificate) -> bool:
         if options.names:
@@ -207,7 +178,7 @@ def _renew(options: argparse.Namespace) -> int:
     for one in chosen:
         made = authority.renew(one, options.days)
         _wrote(made.file)
-        (_tell_server if made.kind == "server" else _tell_client)(authority, made)
+        _print_places(authority, made)
     if not chosen:
         print(f"Nothing to do: no certificate expires within {options.within} days.")
     else:
@@ -252,15 +223,10 @@ Its zuul.conf:
   tls_ca=/etc/zuul/zk-ca.pem"""
 
 
-def _work(options: argparse.Namespace) -> int:
-    status: int = options.run(options)
-    return status
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit status."""
     options = make_parser().parse_args(argv)
-    return app.run(PROG, lambda: _work(options))
+    return app.run(PROG, lambda: int(options.run(options)))
 
 
 # `Authority`: a certificate authority in a directory, for ZooKeeper's servers and clients.
@@ -280,7 +246,6 @@ _SECRET: Final = 0o600
 _PUBLIC: Final = 0o644
 #: Certificates begin so long ago: clocks differ.
 _EARLIER: Final = datetime.timedelta(hours=1)
-SERVER, CLIENT = "server", "client"
 
 
 @dataclass(frozen=True)
@@ -319,8 +284,8 @@ class Authority:
             )
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         key, certificate = _make_authority(name, days)
-        _write(self.key_file, _private(key), _SECRET)
-        _write(self.file, _pem(certificate), _PUBLIC)
+        app.write_file(self.key_file, _private(key), _SECRET)
+        app.write_file(self.file, _pem(certificate), _PUBLIC)
 
     def issue(self, kind: str, name: str, hosts: Sequence[str], days: int) -> Certificate:
         """Make a key and a certificate. Refuses a name that is taken."""
@@ -335,10 +300,10 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = _sign(issuer, kind, name, key.public_key(), _alternative([name, *hosts]), days)
         if kind == SERVER:
-            _write(place, _private(key) + _pem(certificate), _SECRET)
+            app.write_file(place, _private(key) + _pem(certificate), _SECRET)
         else:
-            _write(key_place, _private(key), _SECRET)
-            _write(place, _pem(certificate), _PUBLIC)
+            app.write_file(key_place, _private(key), _SECRET)
+            app.write_file(place, _pem(certificate), _PUBLIC)
         return self._described(kind, place, certificate, issuer[1])
 
     def renew(self, old: Certificate, days: int) -> Certificate:
@@ -349,7 +314,7 @@ class Authority:
         alternative = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         certificate = _sign(issuer, old.kind, old.name, loaded.public_key(), alternative, days)
         before = data[: data.index(b"-----BEGIN CERTIFICATE-----")]
-        _write(old.file, before + _pem(certificate), None)
+        app.write_file(old.file, before + _pem(certificate), None)
         return self._described(old.kind, old.file, certificate, issuer[1])
 
     def certificates(self) -> list[Certificate]:
@@ -399,23 +364,14 @@ class Authority:
 
 def _make_authority(name: str, days: int) -> tuple[ec.EllipticCurvePrivateKey, x509.Certificate]:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = _subject(name)
-    builder = _builder(subject, subject, key.public_key(), days)
-    usage = x509.KeyUsage(
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=True,
-        crl_sign=True,
-        encipher_only=False,
-        decipher_only=False,
+    others = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    usage = dict.fromkeys((*others, "encipher_only", "decipher_only"), False)
+    extensions: _Extensions = (
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (x509.KeyUsage(**usage, key_cert_sign=True, crl_sign=True), True),
+        (x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False),
     )
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    builder = builder.add_extension(usage, critical=True)
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    return key, builder.sign(key, hashes.SHA256())
+    return key, _certificate(key, _subject(name), name, key.public_key(), days, extensions)
 
 
 def _sign(
@@ -428,26 +384,37 @@ def _sign(
 ) -> x509.Certificate:
     key, authority = issuer
     assert isinstance(public, ec.EllipticCurvePublicKey)
-    builder = _builder(_subject(name), authority.subject, public, days)
     # Servers of an ensemble are each other's clients.
-    usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
-    if kind == SERVER:
-        usages.insert(0, ExtendedKeyUsageOID.SERVER_AUTH)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-    builder = builder.add_extension(alternative, critical=False)
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH] if kind == SERVER else []
     identifier = authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-    by = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
-    return builder.add_extension(by, critical=False).sign(key, hashes.SHA256())
+    extensions: _Extensions = (
+        (x509.BasicConstraints(ca=False, path_length=None), True),
+        (x509.ExtendedKeyUsage([*usages, ExtendedKeyUsageOID.CLIENT_AUTH]), False),
+        (alternative, False),
+        (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), False),
+    )
+    return _certificate(key, authority.subject, name, public, days, extensions)
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, days: int
-) -> x509.CertificateBuilder:
+#: Extensions of a certificate, and whether each is critical.
+_Extensions = Sequence[tuple[x509.ExtensionType, bool]]
+
+
+def _certificate(
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name,
+    name: str,
+    public: ec.EllipticCurvePublicKey,
+    days: int,
+    extensions: _Extensions,
+) -> x509.Certificate:
     now = datetime.datetime.fromtimestamp(wall_time(), datetime.UTC)
-    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public)
-    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER)
-    return builder.not_valid_after(now + datetime.timedelta(days=days))
+    end = now + datetime.timedelta(days=days)
+    serial = x509.random_serial_number()
+    builder = x509.CertificateBuilder(issuer, _subject(name), public, serial, now - _EARLIER, end)
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(key, hashes.SHA256())
 
 
 def _subject(name: str) -> x509.Name:
@@ -507,26 +474,6 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-
-
-def _write(path: Path, data: bytes, mode: int | None) -> None:
-    """Write a file as a whole. A key is never readable by others, not even for a moment.
-
-    :param mode: of a new file; None = there is one, which keeps mode and owner.
-    """
-    beside = path.with_name(f".{path.name}.new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _SECRET)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        if mode is None:
-            old = path.stat()
-            os.fchown(file.fileno(), old.st_uid, old.st_gid)
-            mode = old.st_mode & 0o777
-        os.fchmod(file.fileno(), mode)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
 
 
 if __name__ == "__main__":

@@ -8,145 +8,92 @@ would do.
 from __future__ import annotations
 
 import argparse
+import json
 import linecache
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nodepool import log_names
 from nodepool.clock import wall_time
-from nodepool.cmd.app import CommandError, absolute_path
+from nodepool.cmd.app import Add, CommandError, absolute_path
+from nodepool.cmd.format_option import add_form_option
 from nodepool.cmd.session import open_zookeeper, quiet
 from nodepool.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from nodepool.config.objects import Config
-    from nodepool.config.problems import Problem
     from nodepool.plan.config_diff import Effect, ServedConfig
 
 log = logging.getLogger(log_names.CONFIG_VALIDATOR)
 
 
-def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``config-validate``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
+def add_commands(add: Add) -> None:
+    """Add the commands of this module."""
     parser = add(
         "config-validate",
-        help="check the configuration file",
+        validate_config,
+        "check the configuration file",
+        "nodepool -c nodepool.yaml config-validate --format github",
         description="Reports every problem of the configuration file (-c) with its secure file (-s), as "
         "file:line:column: key: text. Contacts nothing. Exit status 1 if there is an error among them.",
-        epilog="Example: nodepool -c nodepool.yaml config-validate --format github",
     )
-    parser.add_argument(
-        *("-o", "--format"),
-        choices=("text", "json", "github"),
-        default="text",
-        help="text: lines on stderr; json, github: on stdout (default: %(default)s)",
+    add_form_option(parser, ("text", "json", "github"), "; text: lines on stderr; json, github: on stdout")
+
+    parser = add(
+        "config-diff",
+        show_difference,
+        "what a reload of a changed configuration would do, and which launchers have loaded the file",
+        "nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
+        description="Compares two configuration files as a daemon does when its file changes: what has another value, "
+        "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
+        "contacted. Exit status 1 if the new file, or a section of it, would be refused. Without NEW: asks ZooKeeper "
+        "which running launchers serve the file of -c as it stands. Exit status 1 if one does not.",
+        usage="%(prog)s [OPTIONS] [[OLD] NEW]",
     )
-    parser.set_defaults(run=validate_config)
+    for name, text in (("first", "the file in effect (default: that of -c)"), ("second", "the changed file")):
+        parser.add_argument(name, metavar="FILE", nargs="?", type=absolute_path, help=text)
+    add_form_option(parser, ("text", "json"), "")
 
 
 def validate_config(options: argparse.Namespace) -> int:
     """``nodepool config-validate``: one line a problem; returns 1 if there is an error among them."""
     from nodepool.config.validator import validate_here
-    from nodepool.listing.problems import is_error
-
-    problems = validate_here(options.config, options.secure)
-    _print(problems, options)
-    return 1 if any(is_error(problem) for problem in problems) else 0
-
-
-def _print(problems: Sequence[Problem], options: argparse.Namespace) -> None:
     from nodepool.listing import problems as forms
 
+    problems = validate_here(options.config, options.secure)
+    errors = sum(map(forms.is_error, problems))
+    last = _summary(options.config, errors, len(problems) - errors)
     if options.format == "json":
         print(forms.as_json(problems))
     elif options.format == "github":
         for problem in problems:
             print(forms.as_github(problem))
     elif options.logconfig or options.debug:
-        # Somebody has said where lines go, and how they look.
+        # The options say where lines go, and how they look.
         for problem in problems:
             log.log(logging.ERROR if forms.is_error(problem) else logging.WARNING, "%s", problem)
-        errors = any(forms.is_error(problem) for problem in problems)
-        log.log(logging.ERROR if errors else logging.INFO, "%s", summary(options.config, problems))
+        log.log(logging.ERROR if errors else logging.INFO, "%s", last)
     else:
-        terminal = sys.stderr.isatty()
+        terminal, colour = sys.stderr.isatty(), not os.environ.get("NO_COLOR")
         for problem in problems:
-            colour = terminal and not os.environ.get("NO_COLOR")
-            text = forms.as_frame(problem, _read_line, colour=colour) if terminal else forms.as_text(problem)
+            text = forms.as_frame(problem, linecache.getline, colour=colour) if terminal else forms.as_text(problem)
             print(text, file=sys.stderr)
-        print(summary(options.config, problems), file=sys.stderr)
+        print(last, file=sys.stderr)
+    return 1 if errors else 0
 
 
-def summary(path: str, problems: Sequence[Problem]) -> str:
+def _summary(path: str, errors: int, warnings: int) -> str:
     """The last line."""
-    from nodepool.listing.problems import is_error
-
-    errors = sum(is_error(problem) for problem in problems)
-    warnings = len(problems) - errors
-    also = _count(warnings, "warning") if warnings else ""
+    also = f"{warnings} warning{'s' * (warnings != 1)}" if warnings else ""
     if errors:
-        return f"{path}: {_count(errors, 'problem')} found{also and f', and {also}'}"
+        return f"{path}: {errors} problem{'s' * (errors != 1)} found{also and f', and {also}'}"
     return f"{path} is valid{also and f', with {also}'}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _read_line(path: str, number: int) -> str | None:
-    return linecache.getline(path, number).rstrip("\r\n") or None
-
-
 # ``nodepool config-diff``: what a reload would do, and who has loaded the file (reference/commands 2).
-
-
-def add_diff_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Add ``config-diff``.
-
-    :param add: ``add_parser`` of the sub-command group.
-    """
-    parser = add(
-        "config-diff",
-        help="what a reload of a changed configuration would do, and which launchers have loaded the file",
-        description="Compares two configuration files as a daemon does when its file changes: what has another value, "
-        "which providers are started, stopped or started anew, what is refused, and what needs a restart. Nothing is "
-        "contacted. Exit status 1 if the new file, or a section of it, would be refused. Without NEW: asks ZooKeeper "
-        "which running launchers serve the file of -c as it stands. Exit status 1 if one does not.",
-        epilog="Example: nodepool -c /etc/nodepool/nodepool.yaml config-diff new.yaml",
-        usage="%(prog)s [OPTIONS] [[OLD] NEW]",
-    )
-    parser.add_argument(
-        *("files",),
-        metavar="FILE",
-        nargs="*",
-        action=_TwoFiles,
-        type=absolute_path,
-        help="the file in effect (default: that of -c), and the changed file",
-    )
-    parser.add_argument(
-        *("-o", "--format"),
-        choices=("text", "json"),
-        default="text",
-        help="how to print the result (default: %(default)s)",
-    )
-    parser.set_defaults(run=show_difference)
-
-
-class _TwoFiles(argparse.Action):
-    """No more than two files."""
-
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
-    ) -> None:
-        if len(values) > 2:
-            parser.error(f"{len(values)} files are given, two can be compared")
-        setattr(namespace, self.dest, values)
 
 
 def show_difference(options: argparse.Namespace) -> int:
@@ -154,17 +101,27 @@ def show_difference(options: argparse.Namespace) -> int:
 
     :raises CommandError: a file is refused as a whole.
     """
+    from nodepool.driver.framework.sections import UnavailableProviderConfig
     from nodepool.plan.config_diff import reload_effects
     from nodepool.runtime.reload import keep_usable
 
-    if not options.files:
+    files = [path for path in (options.first, options.second) if path is not None]
+    if not files:
         return _show_served(options)
-    old_path, new_path = [options.config, *options.files][-2:]
+    old_path, new_path = [options.config, *files][-2:]
     old = _load(old_path, options.secure, "cannot be compared with")
     new = _load(new_path, options.secure, "would be refused, and the running configuration would stay")
-    refused = {**_unusable(new), **keep_usable(old, new)}
+    broken = {name: one.reason for name, one in new.providers.items() if isinstance(one, UnavailableProviderConfig)}
+    refused = {**broken, **keep_usable(old, new)}
     effects = reload_effects(old, new, refused)
-    print(_as_json(effects) if options.format == "json" else _as_text(effects, new_path))
+    if options.format == "json":
+        print(_as_json(effects))
+    for found in effects if options.format == "text" else ():
+        print(found.change.text)
+        if found.effect:
+            print(f"  -> {found.effect}")
+    if not effects and options.format == "text":
+        print(f"{new_path}: no key has another value")
     return 1 if refused else 0
 
 
@@ -196,32 +153,12 @@ def _load(path: str, secure: str | None, what: str) -> Config:
     from nodepool.config.loader import load_config
 
     try:
-        # What is wrong with sections of providers is said of each change.
+        # What is wrong with sections of providers stands beside each change.
         with quiet("nodepool.config"):
             return load_config(path, secure)
     except ConfigError as error:
         raise CommandError(f"{error}\n{path} {what}") from None
 
 
-def _unusable(config: Config) -> Mapping[str, str]:
-    from nodepool.driver.framework.sections import UnavailableProviderConfig
-
-    providers = config.providers.items()
-    return {name: found.reason for name, found in providers if isinstance(found, UnavailableProviderConfig)}
-
-
-def _as_text(effects: Sequence[Effect], path: str) -> str:
-    if not effects:
-        return f"{path}: no key has another value"
-    lines = []
-    for found in effects:
-        lines.append(found.change.text)
-        if found.effect:
-            lines.append(f"  -> {found.effect}")
-    return "\n".join(lines)
-
-
 def _as_json(answers: Sequence[Effect | ServedConfig]) -> str:
-    import json
-
     return json.dumps([found.to_dict() for found in answers], indent=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of uploads, builds, pauses and of images that nobody knows (reference/commands 2)."""
+"""The tables of uploads, builds, pauses and of images that ZooKeeper does not know (reference/commands 2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import Column, Table
+from nodepool.listing.table import Column, Table, table_of
 from nodepool.model import states
 from nodepool.model.event import clock, short
 from nodepool.model.status import BuilderStatus, BuildStatus, UploadStatus
@@ -16,48 +16,6 @@ from nodepool.model.status import BuilderStatus, BuildStatus, UploadStatus
 if TYPE_CHECKING:
     from nodepool.model.image import ImageBuild, ImagesView, ImageUpload, ImageView
     from nodepool.model.node import Node
-
-_UPLOAD_COLUMNS: Final = (
-    Column("Build ID", "id"),
-    Column("Upload ID", "upload_id"),
-    Column("Provider", "provider"),
-    Column("Image", "image"),
-    Column("Provider Image Name", "external_name"),
-    Column("Provider Image ID", "external_id"),
-    Column("State", "state"),
-    Column("Age", "age"),
-)
-_UPLOAD_DETAIL_COLUMNS: Final = (
-    *_UPLOAD_COLUMNS,
-    Column("Format", "format"),
-    Column("Use", "use"),
-    Column("Progress", "progress", table.percent),
-    Column("Speed", "speed", table.speed),
-    Column("Size", "size", table.size),
-)
-_BUILD_COLUMNS: Final = (
-    Column("ID", "id"),
-    Column("Image", "image"),
-    Column("Builder", "builder"),
-    Column("Formats", "formats"),
-    Column("State", "state"),
-    Column("Age", "age"),
-)
-_BUILD_DETAIL_COLUMNS: Final = (
-    *_BUILD_COLUMNS,
-    Column("Step", "step"),
-    Column("Duration", "duration", short),
-    Column("Estimate", "estimate", short),
-    Column("Size", "size", table.size),
-    Column("Nodes", "nodes"),
-)
-_STATUS_COLUMNS: Final = (
-    Column("Image", "image"),
-    Column("Paused", "paused"),
-    Column("Build Request", "build_request"),
-    Column("Build Request Age", "build_request_age"),
-)
-_ALIEN_COLUMNS: Final = (Column("Provider", "provider"), Column("Name", "name"), Column("Image ID", "image_id"))
 
 #: What an upload is used for: nodes are made from it, or an operator went back from it to an earlier one.
 CURRENT: Final = "current"
@@ -78,43 +36,44 @@ def upload_table(
     """The uploads that can be read.
 
     :param now: seconds since the epoch, for ages.
-    :param status: what builders tell; None = without details.
+    :param status: what builders report; None = without details.
     :param moments: instead of each age the moment, in whole seconds since the epoch (reference/commands 6).
     """
-    rows = []
-    for image in images.images.values():
-        for build in image.builds.values():
-            for upload in build.all_uploads():
-                row = _upload_row(upload, _ages(now, moments=moments))
-                rows.append(row if status is None else [*row, *_upload_details(image, upload, status)])
-    return Table(_UPLOAD_COLUMNS if status is None else _UPLOAD_DETAIL_COLUMNS, rows)
-
-
-def _upload_row(upload: ImageUpload, age_of: _AgeOf) -> list[Any]:
-    return [
-        upload.build_id,
-        upload.id,
-        upload.provider_name,
-        upload.image_name,
-        upload.external_name,
-        upload.external_id,
-        upload.state,
-        age_of(upload.state_time),
+    age = _ages(now, moments=moments)
+    columns = [
+        Column("Build ID", "id", of="build_id"),
+        Column("Upload ID", "upload_id", of="id"),
+        Column("Provider", "provider", of="provider_name"),
+        Column("Image", "image", of="image_name"),
+        Column("Provider Image Name", "external_name"),
+        Column("Provider Image ID", "external_id"),
+        Column("State", "state"),
+        Column("Age", "age", of=lambda upload: age(upload.state_time)),
     ]
+    if status is not None:
+        reported = status.upload
 
+        def progress(upload: ImageUpload) -> UploadStatus:
+            # Builders report now and then: they still report what has just ended.
+            if upload.state != states.UPLOADING:
+                return UploadStatus()
+            return reported(upload.image_name, upload.build_id, upload.provider_name, upload.key)
 
-def _upload_details(image: ImageView, upload: ImageUpload, status: BuilderStatus) -> list[Any]:
-    # Builders tell now and then: what has just ended is told of, too.
-    runs = upload.state == states.UPLOADING
-    told = status.upload(upload.image_name, upload.build_id, upload.provider_name, upload.key)
-    progress = told if runs else UploadStatus()
-    current = image.current_upload(upload.provider_name)
-    use = None
-    if current is not None and (current.build_id, current.id) == (upload.build_id, upload.id):
-        use = CURRENT
-    elif upload.rolled_back:
-        use = ROLLED_BACK
-    return [upload.format, use, progress.percent, progress.bytes_per_second, progress.size]
+        def use(upload: ImageUpload) -> str | None:
+            current = images.image(upload.image_name).current_upload(upload.provider_name)
+            if current is not None and (current.build_id, current.id) == (upload.build_id, upload.id):
+                return CURRENT
+            return ROLLED_BACK if upload.rolled_back else None
+
+        columns += [
+            Column("Format", "format"),
+            Column("Use", "use", of=use),
+            Column("Progress", "progress", table.percent, of=lambda upload: progress(upload).percent),
+            Column("Speed", "speed", table.speed, of=lambda upload: progress(upload).bytes_per_second),
+            Column("Size", "size", table.size, of=lambda upload: progress(upload).size),
+        ]
+    builds = (build for image in images.images.values() for build in image.builds.values())
+    return table_of(columns, (upload for build in builds for upload in build.all_uploads()))
 
 
 def build_table(
@@ -129,37 +88,39 @@ def build_table(
     """The builds that can be read.
 
     :param now: seconds since the epoch, for ages.
-    :param status: what builders tell; None = without details.
+    :param status: what builders report; None = without details.
     :param nodes: build id -> ids of the nodes that were made from it.
     :param moments: as for `upload_table`.
     :param pauses: is the state of a build of a paused image ``paused``?
     """
-    rows = []
-    for image in images.images.values():
-        for build in image.builds.values():
-            if build.record is None:
-                continue
-            row = _build_row(build.record, pauses and image.paused, _ages(now, moments=moments))
-            used_by = (nodes or {}).get(build.id, [])
-            rows.append(row if status is None else [*row, *_build_details(build.record, now, status, used_by)])
-    return Table(_BUILD_COLUMNS if status is None else _BUILD_DETAIL_COLUMNS, rows)
+    age = _ages(now, moments=moments)
 
+    def state(build: ImageBuild) -> str | None:
+        return PAUSED if pauses and images.image(build.image_name).paused else build.state
 
-def _build_row(build: ImageBuild, paused: bool, age_of: _AgeOf) -> list[Any]:
-    return [
-        build_name(build.image_name, build.key),
-        build.image_name,
-        build.builder,
-        build.formats,
-        PAUSED if paused else build.state,
-        age_of(build.state_time),
+    columns = [
+        Column("ID", "id", of=lambda build: build_name(build.image_name, build.key)),
+        Column("Image", "image", of="image_name"),
+        Column("Builder", "builder"),
+        Column("Formats", "formats"),
+        Column("State", "state", of=state),
+        Column("Age", "age", of=lambda build: age(build.state_time)),
     ]
+    if status is not None:
+        reported = status.build
 
+        def progress(build: ImageBuild) -> BuildStatus:
+            return reported(build.image_name, build.key) if build.state == states.BUILDING else BuildStatus()
 
-def _build_details(build: ImageBuild, now: float, status: BuilderStatus, nodes: list[str]) -> list[Any]:
-    told = status.build(build.image_name, build.key)
-    progress = told if build.state == states.BUILDING else BuildStatus()
-    return [progress.step or None, build_duration(build, now), progress.estimate, build.size, nodes]
+        columns += [
+            Column("Step", "step", of=lambda build: progress(build).step or None),
+            Column("Duration", "duration", short, of=lambda build: build_duration(build, now)),
+            Column("Estimate", "estimate", short, of=lambda build: progress(build).estimate),
+            Column("Size", "size", table.size),
+            Column("Nodes", "nodes", of=lambda build: (nodes or {}).get(build.key, [])),
+        ]
+    builds = (build.record for image in images.images.values() for build in image.builds.values())
+    return table_of(columns, (build for build in builds if build is not None))
 
 
 def build_duration(build: ImageBuild, now: float) -> float | None:
@@ -192,18 +153,18 @@ def split_build_name(name: str) -> tuple[str, str]:
 
 def image_status_table(images: ImagesView, now: float, *, moments: bool = False) -> Table:
     """Pause and request of each image. :param moments: as for `upload_table`."""
-    age_of = _ages(now, moments=moments)
-    return Table(
-        _STATUS_COLUMNS,
-        [
-            [image.name, image.paused, build_request_state(image), age_of(image.build_requested)]
-            for image in images.images.values()
-        ],
+    age = _ages(now, moments=moments)
+    columns = (
+        Column("Image", "image", of="name"),
+        Column("Paused", "paused"),
+        Column("Build Request", "build_request", of=build_request_state),
+        Column("Build Request Age", "build_request_age", of=lambda image: age(image.build_requested)),
     )
+    return table_of(columns, images.images.values())
 
 
 def build_request_state(image: ImageView) -> str | None:
-    """``building``: the build that was asked for is being made; ``pending``: it is to begin; None = nobody asks."""
+    """``building``: the build that was asked for is being made; ``pending``: it is to begin; None = none is wanted."""
     if image.build_requested is None:
         return None
     return "building" if image.build_locked and image.builds_in(states.BUILDING) else "pending"
@@ -211,7 +172,8 @@ def build_request_state(image: ImageView) -> str | None:
 
 def alien_image_table(images: Iterable[tuple[str, str, str]]) -> Table:
     """:param images: provider, name and id of each image in a cloud that ZooKeeper does not know."""
-    return Table(_ALIEN_COLUMNS, [list(image) for image in images])
+    columns = (Column("Provider", "provider"), Column("Name", "name"), Column("Image ID", "image_id"))
+    return Table(columns, [list(image) for image in images])
 
 
 def _ages(now: float, *, moments: bool) -> _AgeOf:

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table
+from nodepool.listing.table import ONLY_JSON, PEOPLE, Column, Place, Table, table_of
 from nodepool.model import states
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import clock, short
@@ -21,53 +21,7 @@ if TYPE_CHECKING:
     from nodepool.model.status import HostStatus
     from nodepool.plan.pool_summary import PoolSummary
 
-_RELEASED: Final = (
-    Column("ID", "id"),
-    Column("Provider", "provider"),
-    Column("Label", "label"),
-    Column("Server ID", "server_id", priority=6),
-    Column("Public IPv4", "public_ipv4", priority=3),
-    Column("IPv6", "ipv6", places=Place.TABLE | Place.WIDE),
-    Column("State", "state", places=Place.TABLE, style=table.state),
-    Column("Age", "age", places=Place.TABLE, moves=True),
-    Column("Locked", "locked", priority=5),
-)
-_DETAIL: Final = (
-    Column("Pool", "pool"),
-    Column("Hostname", "hostname"),
-    Column("Private IPv4", "private_ipv4"),
-    Column("AZ", "AZ"),
-    Column("Username", "username"),
-    Column("Port", "connection_port"),
-    Column("Launcher", "launcher"),
-    Column("Allocated To", "allocated_to"),
-    Column("Hold Job", "hold_job"),
-    Column("Comment", "comment"),
-    Column("User Data", "user_data"),
-    Column("Driver Data", "driver_data"),
-)
-#: Those of released Nodepool only with ``--detail``, for people always.
-_MORE: Final = (
-    Column("Pool", "pool", places=Place.WIDE),
-    Column("Hostname", "hostname", places=ONLY_JSON),
-    Column("Hold Job", "hold_job", places=ONLY_JSON),
-    Column("Request", "allocated_to", places=PEOPLE, priority=4),
-)
-_NEW: Final = (
-    Column("State", "status", places=PEOPLE, style=table.state),
-    Column("Created", "created_time", places=ONLY_JSON),
-    Column("State since", "state_time", places=ONLY_JSON),
-    Column("Age", "age_seconds", short, places=PEOPLE, moves=True),
-    Column("Tenant", "tenant", places=PEOPLE, priority=2),
-    Column("Project", "project", places=PEOPLE, priority=2),
-    Column("Pipeline", "pipeline", places=Place.WIDE),
-    Column("Job", "job", places=PEOPLE, priority=2),
-    Column("Event ID", "event_id", places=ONLY_JSON),
-    Column("Locked by", "locked_by", places=Place.WIDE),
-    Column("Held by", "hold_by", places=Place.WIDE),
-    Column("Reason", "hold_reason", places=PEOPLE, priority=1),
-    Column("Held until", "hold_until", places=PEOPLE, priority=1),
-)
+#: Keys of columns in the order in which people read them.
 _PEOPLE: Final = ("id", "status", "age_seconds", "label", "provider", "pool", "tenant", "project", "pipeline", "job")
 
 
@@ -85,79 +39,93 @@ class NodeFacts:
     lockers: Mapping[str, str] = field(default_factory=dict)
 
 
-def node_table(nodes: Sequence[Node], facts: NodeFacts, now: float, *, detail: bool = False) -> Table:
+def node_table(
+    nodes: Sequence[Node], facts: NodeFacts, now: float, *, detail: bool = False, place: Place = ONLY_JSON
+) -> Table:
     """The node table.
 
     :param now: seconds since the epoch, for ages.
     :param detail: with all columns of released Nodepool.
+    :param place: as for `table_of`.
     """
-    columns = [*_RELEASED, *(_DETAIL if detail else ()), *(column for column in _MORE if not detail), *_new(now)]
-    rows = []
-    for node in nodes:
-        row = _released(node, node.id in facts.locked, now)
-        row += _detail(node) if detail else [node.pool, node.hostname, node.hold_job, node.allocated_to]
-        rows.append(row + _told(node, facts, now))
-    return Table(columns, rows, "id", _PEOPLE)
+    origins = {key: origin_of(request) for key, request in facts.requests.items()}
 
+    def origin(key: str) -> Callable[[Node], str | None]:
+        return lambda node: None if (found := origins.get(node.allocated_to or "")) is None else found.get(key)
 
-def _new(now: float) -> list[Column]:
-    until = Column(_NEW[-1].header, _NEW[-1].key, table.until(now), _NEW[-1].places, _NEW[-1].priority)
-    return [*_NEW[:-1], until]
+    def event_id(node: Node) -> str | None:
+        request = facts.requests.get(node.allocated_to or "")
+        return node.request_event_id if request is None else request.event_id
 
+    def seconds(node: Node) -> float | None:
+        return None if node.state_time is None else max(0.0, round(now - node.state_time, 3))
 
-def _released(node: Node, locked: bool, now: float) -> list[Any]:
-    return [
-        node.id,
-        node.provider,
-        node.type,
-        node.external_id,
-        node.public_ipv4,
-        node.public_ipv6,
-        node.state,
-        None if node.state_time is None else clock(now - node.state_time),
-        "locked" if locked else "unlocked",
+    def held(name: str) -> Callable[[Node], Any]:
+        return lambda node: getattr(node, name) if node.state == states.HOLD else None
+
+    def project(node: Node) -> str | None:
+        return project_of(node) or origin("project")(node)
+
+    columns = [
+        Column("ID", "id"),
+        Column("Provider", "provider"),
+        Column("Label", "label", of="type"),
+        Column("Server ID", "server_id", of="external_id", priority=6),
+        Column("Public IPv4", "public_ipv4", priority=3),
+        Column("IPv6", "ipv6", of="public_ipv6", places=Place.TABLE | Place.WIDE),
+        Column("State", "state", places=Place.TABLE, style=table.state),
+        Column(
+            *("Age", "age"),
+            of=lambda node: None if node.state_time is None else clock(now - node.state_time),
+            places=Place.TABLE,
+            moves=True,
+        ),
+        Column("Locked", "locked", of=lambda node: "locked" if node.id in facts.locked else "unlocked", priority=5),
     ]
-
-
-def _detail(node: Node) -> list[Any]:
-    # For pods the port is an object with a token in it.
-    port = node.connection_port if type(node.connection_port) is int else "redacted"
-    return [
-        node.pool,
-        node.hostname,
-        node.private_ipv4,
-        node.az,
-        node.username,
-        port,
-        node.launcher,
-        node.allocated_to,
-        node.hold_job,
-        node.comment,
-        node.user_data,
-        node.driver_data,
+    if detail:
+        columns += [
+            Column("Pool", "pool"),
+            Column("Hostname", "hostname"),
+            Column("Private IPv4", "private_ipv4"),
+            Column("AZ", "AZ", of="az"),
+            Column("Username", "username"),
+            # For pods the port is an object with a token in it.
+            Column(
+                *("Port", "connection_port"),
+                of=lambda node: node.connection_port if type(node.connection_port) is int else "redacted",
+            ),
+            Column("Launcher", "launcher"),
+            Column("Allocated To", "allocated_to"),
+            Column("Hold Job", "hold_job"),
+            Column("Comment", "comment"),
+            Column("User Data", "user_data"),
+            Column("Driver Data", "driver_data"),
+        ]
+    else:
+        columns += [
+            Column("Pool", "pool", places=Place.WIDE),
+            Column("Hostname", "hostname", places=ONLY_JSON),
+            Column("Hold Job", "hold_job", places=ONLY_JSON),
+            Column("Request", "allocated_to", places=PEOPLE, priority=4),
+        ]
+    columns += [
+        Column("State", "status", of=node_status, places=PEOPLE, style=table.state),
+        Column("Created", "created_time", places=ONLY_JSON),
+        Column("State since", "state_time", places=ONLY_JSON),
+        Column("Age", "age_seconds", short, of=seconds, places=PEOPLE, moves=True),
+        Column(
+            "Tenant", "tenant", of=lambda node: node.tenant_name or origin("tenant")(node), places=PEOPLE, priority=2
+        ),
+        Column("Project", "project", of=project, places=PEOPLE, priority=2),
+        Column("Pipeline", "pipeline", of=origin("pipeline"), places=Place.WIDE),
+        Column("Job", "job", of=origin("job"), places=PEOPLE, priority=2),
+        Column("Event ID", "event_id", of=event_id, places=ONLY_JSON),
+        Column("Locked by", "locked_by", of=lambda node: facts.lockers.get(node.id or ""), places=Place.WIDE),
+        Column("Held by", "hold_by", of=held("hold_by"), places=Place.WIDE),
+        Column("Reason", "hold_reason", of=held("comment"), places=PEOPLE, priority=1),
+        Column("Held until", "hold_until", table.until(now), of=held("hold_until"), places=PEOPLE, priority=1),
     ]
-
-
-def _told(node: Node, facts: NodeFacts, now: float) -> list[Any]:
-    """Values of `_NEW`."""
-    request = facts.requests.get(node.allocated_to or "")
-    origin = {} if request is None else origin_of(request)
-    held = node.state == states.HOLD
-    return [
-        node_status(node),
-        node.created_time,
-        node.state_time,
-        None if node.state_time is None else max(0.0, round(now - node.state_time, 3)),
-        node.tenant_name or origin.get("tenant"),
-        project_of(node) or origin.get("project"),
-        origin.get("pipeline"),
-        origin.get("job"),
-        node.request_event_id if request is None else request.event_id,
-        facts.lockers.get(node.id or ""),
-        node.hold_by if held else None,
-        node.comment if held else None,
-        node.hold_until if held else None,
-    ]
+    return table_of(columns, nodes, "id", _PEOPLE, place)
 
 
 def project_of(node: Node) -> str | None:
@@ -191,21 +159,20 @@ def host_table(pools: Iterable[PoolSummary], now: float) -> Table:
         Column("Error", "error", least=60),
         Column("Next try", "next", table.until(now), priority=2, moves=True),
     )
-    rows = [_row(pool, host) for pool in pools for host in pool.hosts]
-    return Table(columns, sorted(rows, key=lambda row: (row[2] == "up", row[1], row[0])))
-
-
-def _row(pool: PoolSummary, host: HostStatus) -> list[Any]:
-    text = host.text if host.quarantine is None else host.quarantine
-    return [
-        *(host.name, pool.name, host_state(host), host.since or None),
-        *(host.slots, list(host.nodes), text or None, host.next),
+    rows = [
+        [
+            *(host.name, pool.name, host_state(host), host.since or None, host.slots, list(host.nodes)),
+            *((host.text if host.quarantine is None else host.quarantine) or None, host.next),
+        ]
+        for pool in pools
+        for host in pool.hosts
     ]
+    return Table(columns, sorted(rows, key=lambda row: (row[2] == "up", row[1], row[0])))
 
 
 # Which nodes and requests a listing shows.
 
-#: A ready node that a request has got: it is shown as a state of its own, because nobody else can get it.
+#: A ready node that a request has got: it is shown as a state of its own, because no other one can get it.
 ALLOCATED: Final = "allocated"
 
 

@@ -6,12 +6,12 @@ First ``nodepool status``: a sentence, what needs attention, and how much room t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
 from nodepool.listing.pools import amount, used_of
-from nodepool.listing.table import BLANK, Column, Paragraph, Report, Table, printable
+from nodepool.listing.table import BLANK, Column, Paragraph, Report, Table, printable, table_of
 from nodepool.model import states
 from nodepool.model.event import short
 from nodepool.plan.attention import problems
@@ -65,8 +65,8 @@ def overview(seen: Observed, launchers: Sequence[LauncherStatus], registered: Se
     pools = summarize(seen.statuses)
     found = problems(pools, launchers, registered, seen)
     waits = long_waits(seen)
-    told = sentence(waits, found, len(seen.waiting))
-    return Overview(told, found, waits, capacity_table(pools, seen.node_index.counts), seen.now)
+    first = sentence(waits, found, len(seen.waiting))
+    return Overview(first, found, waits, capacity_table(pools, seen.node_index.counts), seen.now)
 
 
 def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting: int) -> str:
@@ -77,10 +77,10 @@ def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting:
     minutes = short(LONG_SECONDS)
     total = sum(wait.count for wait in waits)
     if not total:
-        told = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
+        none = f"No request waits longer than {minutes} ({waiting} {'waits' if waiting == 1 else 'wait'} now)"
         count = len(found)
         attention = "1 thing needs" if count == 1 else f"{count} things need"
-        return f"{told}; {attention} attention." if count else f"All is well. {told}."
+        return f"{none}; {attention} attention." if count else f"All is well. {none}."
     parts = [f"{wait.count} for {','.join(wait.labels)}{_because(wait)}" for wait in waits[:MAX_GROUPS]]
     more = sum(wait.count for wait in waits[MAX_GROUPS:])
     if more:
@@ -92,7 +92,7 @@ def sentence(waits: Sequence[LongWait], found: Sequence[StatusProblem], waiting:
 def _because(wait: LongWait) -> str:
     where = f"{wait.cause.pool}: " if wait.cause.pool else ""
     text = wait.cause.text
-    # Long ones are told in full below, or by "explain".
+    # Long ones stand in full below, or in the answer of "explain".
     return f" ({where}{text if len(text) <= MAX_CAUSE else f'{text[:MAX_CAUSE]}...'})"
 
 
@@ -120,23 +120,21 @@ def capacity_table(pools: Sequence[PoolSummary], nodes: Mapping[tuple[str | None
 
     :param nodes: how many there are, by provider, pool and state.
     """
+
+    def count(state: str) -> Callable[[PoolSummary], int]:
+        return lambda pool: nodes.get((pool.provider, pool.pool, state), 0)
+
+    def most_used(pool: PoolSummary) -> str | None:
+        return None if (scarce := limiting(pool.limits)) is None else used_of(scarce)
+
     columns = (
-        Column("Pool", "pool"),
+        Column("Pool", "pool", of="name"),
         Column("State", "state", style=table.state),
-        *(Column(state.capitalize(), state.replace("-", "_")) for state in _STATES),
+        *(Column(state.capitalize(), state.replace("-", "_"), of=count(state)) for state in _STATES),
         Column("Waiting", "waiting"),
-        Column("Most used", "limiting"),
+        Column("Most used", "limiting", of=most_used),
     )
-    rows: list[list[Any]] = []
-    for pool in pools:
-        scarce = limiting(pool.limits)
-        rows.append(
-            [
-                *(pool.name, pool.state, *(nodes.get((pool.provider, pool.pool, state), 0) for state in _STATES)),
-                *(pool.waiting, None if scarce is None else used_of(scarce)),
-            ]
-        )
-    return Table(columns, rows)
+    return table_of(columns, pools)
 
 
 def as_report(overview: Overview) -> Report:
@@ -169,13 +167,8 @@ def as_object(overview: Overview) -> dict[str, Any]:
             for wait in overview.waits
         ],
         "problems": [
-            {
-                "kind": problem.kind,
-                "text": problem.text,
-                "since": problem.since,
-                "next": problem.next,
-                "command": problem.command or None,
-            }
+            {key: getattr(problem, key) for key in ("kind", "text", "since", "next")}
+            | {"command": problem.command or None}
             for problem in overview.problems
         ],
         "capacity": [dict(zip(keys, row, strict=True)) for row in overview.capacity.rows],
@@ -206,7 +199,7 @@ def explanation_text(answer: Explained, now: float) -> str:
         lines += _section("History", _moments(answer.history))
     lines += _section("To do", getattr(answer, "remedies", ()))
     # Names and texts come from other programs: no escape sequence of theirs may reach the terminal.
-    return "\n".join("".join(char if char.isprintable() else " " for char in line).rstrip() for line in lines)
+    return "\n".join(printable(line).rstrip() for line in lines)
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
@@ -219,11 +212,7 @@ def _indented(lines: Iterable[str]) -> list[str]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side; the last one is as long as it likes."""
-    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]) - 1)] if rows else []
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]) for row in rows
-    ]
+    return ["  ".join(line) for line in table.padded(rows)]
 
 
 def _facts(answer: Explained, now: float) -> list[str]:
@@ -266,8 +255,8 @@ def _label_pools(answer: ExplainedLabel, now: float) -> list[str]:
     rows = []
     for pool in answer.pools:
         nodes = ", ".join(f"{count} {state}" for state, count in pool.nodes.items())
-        said = f"{pool.code}: {pool.text}" if pool.code else ""
-        rows.append((pool.pool, f"{pool.free} free", nodes, _since(pool.since, now), said))
+        why = f"{pool.code}: {pool.text}" if pool.code else ""
+        rows.append((pool.pool, f"{pool.free} free", nodes, _since(pool.since, now), why))
     return _aligned(rows)
 
 
@@ -291,12 +280,12 @@ def _summaries(pools: Sequence[PoolSummary], now: float) -> Iterator[str]:
                 others = f", others {amount(limit.others)}" if limit.others else ""
                 used = f"{amount(limit.used)} of {amount(limit.limit)}{others}, {amount(left)} free"
                 yield f"{pool.name}: {limit.resource} of {limit.scope}: {used}"
-        told = pool.launches
-        if told.running or told.ok_15m or told.failed_15m:
-            counts = f"{told.running} running, in 15 minutes {told.ok_15m} ready, {told.failed_15m} failed"
+        launches = pool.launches
+        if launches.running or launches.ok_15m or launches.failed_15m:
+            counts = f"{launches.running} running, in 15 minutes {launches.ok_15m} ready, {launches.failed_15m} failed"
             yield f"{pool.name}: launches: {counts}"
-        if told.last_error is not None:
-            yield f"{pool.name}: last failure, {_since(told.last_error.at, now)}: {told.last_error.text}"
+        if launches.last_error is not None:
+            yield f"{pool.name}: last failure, {_since(launches.last_error.at, now)}: {launches.last_error.text}"
 
 
 def _moments(history: Sequence[Moment]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
-from nodepool.listing.table import Column, Table
+from nodepool.listing.table import Column, Table, table_of
 from nodepool.model import states
 from nodepool.plan.pool_summary import free, fullness, limit_owner, limiting, summarize
 
@@ -179,22 +179,16 @@ def tenant_limits(launchers: Iterable[LauncherStatus]) -> Mapping[str, Mapping[s
 
 # What is known of one provider: its images and its nodes (reference/commands 2).
 
-_IMAGE_COLUMNS: Final = (
-    Column("Image Name", "image"),
-    Column("Build ID", "build_id"),
-    Column("Upload IDs", "upload_ids"),
-)
-_NODE_COLUMNS: Final = (Column("ID", "id"), Column("Server ID", "server_id"))
-
 
 def provider_image_table(images: Iterable[tuple[str, str, list[str]]]) -> Table:
     """:param images: image, build id and upload ids of each build that has or had uploads in the provider."""
-    return Table(_IMAGE_COLUMNS, [list(row) for row in images])
+    columns = (Column("Image Name", "image"), Column("Build ID", "build_id"), Column("Upload IDs", "upload_ids"))
+    return Table(columns, [list(row) for row in images])
 
 
 def provider_node_table(nodes: Iterable[Node]) -> Table:
     """:param nodes: of the provider."""
-    return Table(_NODE_COLUMNS, [[node.id, node.external_id] for node in nodes])
+    return table_of((Column("ID", "id"), Column("Server ID", "server_id", of="external_id")), nodes)
 
 
 # The overview of labels for pages and API: who serves each, and who wants it.
@@ -204,16 +198,6 @@ SERVED: Final = "served"
 
 def label_overview(seen: Observed) -> Table:
     """A row for each label that a pool has or a request wants."""
-    columns = (
-        Column("Label", "label"),
-        Column("State", "state", style=lambda value: table.GOOD if value == SERVED else table.BAD),
-        Column("Pools", "pools"),
-        Column("Nodes", "nodes"),
-        Column("Ready", "ready"),
-        Column("Waiting", "waiting"),
-        Column("Oldest", "oldest", table.since(seen.now), priority=1, moves=True),
-        Column("Error", "error", priority=1),
-    )
     pools: dict[str, set[str]] = {}
     for pool in seen.pools.values():
         for label in pool.labels:
@@ -222,23 +206,27 @@ def label_overview(seen: Observed) -> Table:
     waiting, oldest = _waiting(seen)
     broken: dict[str, list[str]] = {}
     for summary in summarize(seen.statuses):
-        for label, told in summary.labels.items():
-            broken.setdefault(label, []).append(f"{summary.name}: {told.text}")
-    rows: list[list[Any]] = []
-    for label in sorted({*pools, *waiting, *broken}):
-        serving, errors = pools.get(label, set()), broken.get(label, [])
-        state = SERVED if len(errors) < len(serving) else NOT_SERVED
-        rows.append(
-            [
-                *(label, state, sorted(serving), nodes[label], ready[label], waiting[label]),
-                *(oldest.get(label), "; ".join(errors) or None),
-            ]
-        )
-    return Table(columns, rows)
+        for label, reason in summary.labels.items():
+            broken.setdefault(label, []).append(f"{summary.name}: {reason.text}")
+
+    def state(label: str) -> str:
+        return SERVED if len(broken.get(label, ())) < len(pools.get(label, ())) else NOT_SERVED
+
+    columns = (
+        Column("Label", "label", of=str),
+        Column("State", "state", of=state, style=lambda value: table.GOOD if value == SERVED else table.BAD),
+        Column("Pools", "pools", of=lambda label: sorted(pools.get(label, ()))),
+        Column("Nodes", "nodes", of=nodes.__getitem__),
+        Column("Ready", "ready", of=ready.__getitem__),
+        Column("Waiting", "waiting", of=waiting.__getitem__),
+        Column("Oldest", "oldest", table.since(seen.now), of=oldest.get, priority=1, moves=True),
+        Column("Error", "error", of=lambda label: "; ".join(broken.get(label, ())) or None, priority=1),
+    )
+    return table_of(columns, sorted({*pools, *waiting, *broken}))
 
 
 def _nodes(seen: Observed) -> tuple[Counter[str], Counter[str]]:
-    """Label -> nodes, and those that are ready and that nobody has."""
+    """Label -> nodes, and those that are ready and free."""
     nodes: Counter[str] = Counter()
     ready: Counter[str] = Counter()
     for node in seen.nodes.values():

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from nodepool.config.problems import Problem, Severity
 from nodepool.listing import table
 from nodepool.listing.table import Column, Table, printable
+from nodepool.listing.terminal import console_of
 from nodepool.model.config_keys import names_a_secret
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.checks import CheckResult
     from nodepool.plan.config_diff import ServedConfig
 
-FORMATS: Final = ("text", "json", "github")
 _RED, _YELLOW, _BOLD, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[1m", "\x1b[0m"
 #: Longest line of a file that is shown.
 _MAX_LINE: Final = 160
@@ -53,44 +53,29 @@ def as_frame(problem: Problem, read_line: ReadLine, *, colour: bool) -> str:
     if paint:
         place = head[: len(head) - len(problem.message)]
         head = f"{_BOLD}{place}{plain}{paint}{problem.message}{plain}"
-    line = None if problem.line is None else read_line(problem.file, problem.line)
-    if line is None or not line.strip() or _may_be_secret(problem, line):
+    line = "" if problem.line is None else (read_line(problem.file, problem.line) or "").rstrip("\r\n")
+    if not line.strip() or names_a_secret((problem.key, line)):
         return head
-    shown = "".join(char if char.isprintable() else " " for char in line)[:_MAX_LINE]
+    shown = printable(line)[:_MAX_LINE]
     number = str(problem.line)
     column = (problem.column or len(shown) - len(shown.lstrip()) + 1) - 1
     if column >= len(shown):
         return head
-    width = max(1, len(_word(shown[column:])))
+    # The key that the text begins with.
+    text = shown[column:]
+    width = max(1, len(text.partition(":")[0] if ":" in text else text.strip()))
     caret = f"{paint}{'^' * width}{plain}"
     return f"{head}\n  {number} | {shown}\n  {' ' * len(number)} | {' ' * column}{caret}"
 
 
-def _word(text: str) -> str:
-    """The key that a text begins with."""
-    return text.partition(":")[0] if ":" in text else text.strip()
-
-
-def _may_be_secret(problem: Problem, line: str) -> bool:
-    return names_a_secret((problem.key, line))
-
-
 def as_json(problems: Sequence[Problem]) -> str:
     """A list of objects."""
-    return json.dumps(
-        [
-            {
-                "file": problem.file,
-                "line": problem.line,
-                "column": problem.column,
-                "key": problem.key,
-                "severity": _kind(problem),
-                "message": problem.message,
-            }
-            for problem in problems
-        ],
-        indent=2,
-    )
+    keys = ("file", "line", "column", "key")
+    records = [
+        {**{key: getattr(problem, key) for key in keys}, "severity": _kind(problem), "message": problem.message}
+        for problem in problems
+    ]
+    return json.dumps(records, indent=2)
 
 
 def as_github(problem: Problem) -> str:
@@ -139,11 +124,10 @@ def print_checks(results: Mapping[str, Sequence[CheckResult]], stream: TextIO) -
     :param results: as for `check_table`.
     :param stream: a terminal.
     """
-    from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
 
-    console = Console(file=stream, force_terminal=True, markup=False, emoji=False, highlight=False)
+    console = console_of(stream)
     for where, found in results.items():
         console.print(Text(printable(where), "bold"))
         grid = Grid.grid(padding=(0, 2))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nodepool.listing import table
-from nodepool.listing.table import Column, Place, Table, printable
+from nodepool.listing.table import Column, Place, Table, printable, table_of
 
 if TYPE_CHECKING:
     from nodepool.model.event import Event
@@ -30,10 +30,7 @@ def event_table(events: Iterable[Event], now: float) -> Table:
         Column("Launcher", "actor", priority=1),
         Column("Count", "count", priority=3),
     )
-    return Table(
-        columns,
-        [[event.at, event.subject, event.what, event.text, event.code, event.actor, event.count] for event in events],
-    )
+    return table_of(columns, events)
 
 
 def is_about(event: Event, text: str) -> bool:
@@ -114,18 +111,11 @@ def maintenance_table(records: Iterable[Maintenance], now: float) -> Table:
     columns = (
         Column("Kind", "kind"),
         Column("Name", "name"),
-        Column("State", "state", style=table.state),
-        Column("Reason", "reason", priority=1),
-        Column("By", "by", priority=2),
-        Column("Since", "since", table.since(now), priority=3, moves=True),
+        Column("State", "state", style=table.state, of="mode.done"),
+        Column("Reason", "reason", priority=1, of=lambda record: record.reason or None),
+        Column("By", "by", priority=2, of=lambda record: record.by or None),
+        Column("Since", "since", table.since(now), priority=3, moves=True, of=lambda record: record.since or None),
         Column("Until", "until", lambda at: table.moment(at, now)),
     )
-    holding = sorted((record for record in records if not record.is_over(now)), key=lambda each: (each.kind, each.name))
-    rows = [
-        [
-            *(record.kind, record.name, record.mode.done, record.reason or None, record.by or None),
-            *(record.since or None, record.until),
-        ]
-        for record in holding
-    ]
-    return Table(columns, rows)
+    holding = (record for record in records if not record.is_over(now))
+    return table_of(columns, sorted(holding, key=lambda record: (record.kind, record.name)))

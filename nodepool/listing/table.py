@@ -9,9 +9,10 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final
 
 from nodepool.model.config_keys import did_you_mean
@@ -49,10 +50,6 @@ def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _no_style(value: Any) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Column:
     """One column: its header in a table, and its key in JSON and CSV.
@@ -63,6 +60,7 @@ class Column:
     :param least: columns go before this one is cut to fewer characters.
     :param style: name of the library ``rich`` for the colour of a value on a terminal, e.g. ``red``; empty = none.
     :param moves: its values change by themselves, as ages do: no change of the row.
+    :param of: gets the value of a record, or is the name of its attribute; empty = the key is that. For `table_of`.
     """
 
     header: str
@@ -71,8 +69,9 @@ class Column:
     places: Place = EVERYWHERE
     priority: int = 0
     least: int = 16
-    style: Callable[[Any], str] = _no_style
+    style: Callable[[Any], str] = lambda value: ""
     moves: bool = False
+    of: Callable[[Any], Any] | str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,22 @@ class Table:
     rows: Sequence[Sequence[Any]]
     order: str | None = None
     people: Sequence[str] = ()
+
+
+def table_of(
+    columns: Iterable[Column],
+    records: Iterable[Any],
+    order: str | None = None,
+    people: Sequence[str] = (),
+    place: Place = ONLY_JSON,
+) -> Table:
+    """A table with a row for each record. Parameters that are not described here are those of `Table`.
+
+    :param place: only with columns that are shown there; by default with all.
+    """
+    columns = [column for column in columns if place in column.places]
+    values = [attrgetter(column.of or column.key) if isinstance(column.of, str) else column.of for column in columns]
+    return Table(columns, [[value(record) for value in values] for record in records], order, people)
 
 
 def render(table: Table, form: str = "table", *, headers: bool = True) -> str:
@@ -176,30 +191,29 @@ def plain(table: Table, *, headers: bool = True) -> str:
     lines = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     if headers:
         lines.insert(0, [column.header.upper() for column in table.columns])
-    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join("  ".join(line).rstrip() for line in padded(lines))
 
 
 def _as_table(table: Table) -> str:
     lines = [[column.header for column in table.columns]]
-    lines += [[cell(column, value) for column, value in zip(table.columns, row, strict=True)] for row in table.rows]
-    if lines[0] and all(text.isascii() for line in lines for text in line):
-        return _boxed(lines)
-    # It knows how wide each character is, and takes its time.
-    from prettytable import PrettyTable
-
-    pretty = PrettyTable(lines[0])
-    pretty.align = "l"
-    pretty.add_rows(lines[1:])
-    return pretty.get_string()
-
-
-def _boxed(lines: Sequence[Sequence[str]]) -> str:
-    """A box around columns; the first line is their head. Each character is as wide as any other."""
-    widths = [max(map(len, texts)) for texts in zip(*lines, strict=True)]
-    rule = f"+{'+'.join('-' * (width + 2) for width in widths)}+"
-    head, *rows = [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines]
+    lines += [[cell(*pair) for pair in zip(table.columns, row, strict=True)] for row in table.rows]
+    lines = padded(lines)
+    rule = f"+{'+'.join('-' * (len(header) + 2) for header in lines[0])}+"
+    head, *rows = [f"|{'|'.join([f' {text} ' for text in line])}|" for line in lines]
     return "\n".join([rule, head, rule, *rows, rule])
+
+
+def padded(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Texts of columns, filled with blanks until all of a column are as wide as the widest of it."""
+    measure: Callable[[str], int] = len
+    pad: Callable[[str, int], str] = str.ljust
+    if not all(text.isascii() for line in lines for text in line):
+        # Characters of other scripts may take two places, or none.
+        from rich.cells import cell_len, set_cell_size
+
+        measure, pad = cell_len, set_cell_size
+    widths = [max(map(measure, texts)) for texts in zip(*lines, strict=True)]
+    return [list(map(pad, line, widths)) for line in lines]
 
 
 def cell(column: Column, value: Any) -> str:
@@ -216,8 +230,6 @@ def _as_json(table: Table) -> str:
 
 def json_lines(table: Table) -> list[str]:
     """Each row as a JSON object in one line: readable, and json's fast encoder is only used without an indent."""
-    import json
-
     return [json.dumps(record) for record in _records(table)]
 
 
@@ -241,7 +253,6 @@ def _as_yaml(table: Table) -> str:
 def _as_csv(table: Table, *, headers: bool) -> str:
     import csv
     import io
-    import json
 
     def text(value: Any) -> Any:
         if isinstance(value, list):
@@ -280,12 +291,12 @@ BLANK = Paragraph()
 class Report:
     """One picture.
 
-    :param told: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it: a report that
+    :param data: the same for programs, an object of JSON. What moves by itself, as ages do, is not in it: a report that
         is watched without a terminal is printed again when this differs.
     """
 
     parts: Sequence[Paragraph | Table]
-    told: Any
+    data: Any
 
 
 def as_text(report: Report) -> str:
@@ -305,13 +316,13 @@ class ChangedReports:
 
     def text(self, report: Report) -> str:
         """What is to be printed now; empty = nothing."""
-        told = json.dumps(report.told, sort_keys=True)
-        first, changed = self._last is None, told != self._last
-        self._last = told
+        data = json.dumps(report.data, sort_keys=True)
+        first, changed = self._last is None, data != self._last
+        self._last = data
         if not changed:
             return ""
         if self._form == "json":
-            return json.dumps(report.told)
+            return json.dumps(report.data)
         return as_text(report) if first else f"\n{as_text(report)}"
 
 
@@ -332,7 +343,7 @@ _STATES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("failed", "aborted", "unavailable", "down", "broken"), BAD),
     **dict.fromkeys(("used", "deleting", "deleted", "stopped"), QUIET),
 }
-#: Kinds of problems with which requests are served: somebody wanted it so, or launchers differ.
+#: Kinds of problems with which requests are served: an operator wanted it so, or launchers differ.
 _WEAK: Final = frozenset({"maintenance", "version", "configuration"})
 
 

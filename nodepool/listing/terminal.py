@@ -63,7 +63,7 @@ def show(table: Table, display: Display | None = None, stream: TextIO | None = N
     display, stream = display or Display(), stream or sys.stdout
     table = arranged(table, display, terminal=_is_drawn(stream, display))
     if _is_drawn(stream, display):
-        console = _console(stream)
+        console = console_of(stream)
         _print(console, _lines(console, table, display))
     else:
         text = render(table, display.form, headers=display.headers)
@@ -85,7 +85,7 @@ def follow(
     :param wait: blocks for at most as many seconds, less when something has changed.
     """
     display, stream = display or Display(), stream or sys.stdout
-    if _is_drawn(stream, display) and not (console := _console(stream)).is_dumb_terminal:
+    if _is_drawn(stream, display) and not (console := console_of(stream)).is_dumb_terminal:
         _redraw(lambda: _lines(console, arranged(look(), display, terminal=True), display), wait, console)
     changed = ChangedRows(display.form, headers=display.headers)
     _print_changes(lambda: changed.text(arranged(look(), display, terminal=False)), wait, stream)
@@ -98,7 +98,7 @@ def show_report(report: Report, stream: TextIO | None = None) -> None:
     """
     stream = stream or sys.stdout
     if stream.isatty():
-        console = _console(stream)
+        console = console_of(stream)
         _print(console, _report_lines(console, report, wrapped=False))
     else:
         print(as_text(report), file=stream)
@@ -112,7 +112,7 @@ def follow_report(
     :param form: ``table`` or ``json``, which is one object a line.
     """
     stream = stream or sys.stdout
-    if _is_drawn(stream, Display(form)) and not (console := _console(stream)).is_dumb_terminal:
+    if _is_drawn(stream, Display(form)) and not (console := console_of(stream)).is_dumb_terminal:
         _redraw(lambda: _report_lines(console, look(), wrapped=True), wait, console)
     changed = ChangedReports(form)
     _print_changes(lambda: changed.text(look()), wait, stream)
@@ -127,7 +127,7 @@ def _print_changes(text: Callable[[], str], wait: Callable[[float], Any], stream
 
 
 def hint(text: str) -> None:
-    """Tell somebody at a terminal, on standard error, what to do next. Programs do not get it."""
+    """Say on standard error, if it is a terminal, what to do next. Programs do not get it."""
     if sys.stderr is not None and sys.stderr.isatty():
         print(text, file=sys.stderr)
 
@@ -148,7 +148,7 @@ def _is_drawn(stream: TextIO, display: Display) -> bool:
     return display.form in ("table", "wide") and stream.isatty()
 
 
-def _console(stream: TextIO) -> Console:
+def console_of(stream: TextIO) -> Console:
     """It knows the terminal: width, height, and colours unless NO_COLOR is set or TERM is "dumb"."""
     from rich.console import Console
 
@@ -174,7 +174,7 @@ def _redraw(draw: Callable[[], list[list[Segment]]], wait: Callable[[float], Any
 
 
 def _in_height(lines: list[list[Segment]], height: int) -> list[list[Segment]]:
-    """As many lines as there is room for; the last one tells how many there are besides."""
+    """As many lines as there is room for; the last one says how many there are besides."""
     from rich.segment import Segment
 
     room = max(2, height - 1)
@@ -189,14 +189,11 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
     from rich.segment import Segment
     from rich.style import Style
 
-    def measure(text: str) -> int:
-        return len(text) if text.isascii() else cell_len(text)
-
     wide = display.form == "wide"
     table = shown(table, Place.WIDE) if wide else without_empty(shown(table, Place.TERMINAL))
     texts = [[cell(*pair) or "-" for pair in zip(table.columns, row, strict=True)] for row in table.rows]
     headers = [column.header.upper() for column in table.columns] if display.headers else [""] * len(table.columns)
-    natural = [max(map(measure, column)) for column in zip(headers, *texts, strict=True)]
+    natural = [max(map(cell_len, column)) for column in zip(headers, *texts, strict=True)]
     widths = fit(table.columns, natural, None if wide else console.width)
     ellipsis = "…" if console.encoding.startswith("utf") else "~"
     styles = {"": None, _HEADER: Style.parse(_HEADER)}
@@ -208,7 +205,7 @@ def _lines(console: Console, table: Table, display: Display) -> list[list[Segmen
             name = names[number]
             if name not in styles:
                 styles[name] = Style.parse(name)
-            text = cut(line[number], width, measure, ellipsis)
+            text = cut(line[number], width, ellipsis)
             parts.append(Segment(text.rstrip() if number == last else text, styles[name]))
             if number != last:
                 parts.append(Segment(GAP))
@@ -285,25 +282,18 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + len(GAP) * max(0, len(widths) - 1)
 
 
-def cut(text: str, width: int, measure: Callable[[str], int], ellipsis: str = "…") -> str:
-    """A text of exactly a width: filled with blanks, or cut, with an ellipsis at its end.
+def cut(text: str, width: int, ellipsis: str = "…") -> str:
+    """A text of exactly a width: filled with blanks, or cut, with an ellipsis at its end."""
+    from rich.cells import cell_len, set_cell_size
 
-    :param measure: width of a text; some characters take two places, some none.
-    """
-    excess = measure(text) - width
-    if excess <= 0:
-        return text + " " * -excess
-    text = text[: width - 1] if text.isascii() else text
-    while measure(text) > width - 1:
-        text = text[:-1]
-    return text + ellipsis + " " * (width - 1 - measure(text))
+    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + ellipsis
 
 
 # A listing that is watched by a program: first all of it, then the rows that are new or have changed.
 
 
 class ChangedRows:
-    """Remembers the rows that were told, by the value of their first column. For one thread.
+    """Remembers the rows that were printed, by the value of their first column. For one thread.
 
     :param form: one of `table.FORMATS`. JSON is one object a line, YAML one document a row.
     """
@@ -311,15 +301,15 @@ class ChangedRows:
     def __init__(self, form: str, *, headers: bool = True) -> None:
         self._form = form
         self._headers = headers
-        self._told: dict[str, list[Any]] = {}
+        self._printed: dict[str, list[Any]] = {}
 
     def text(self, table: Table) -> str:
         """What is new in a listing; empty = nothing."""
         lasting = [n for n, column in enumerate(table.columns) if not column.moves]
         keys = [str(row[0]) for row in table.rows]
         now = {key: [row[n] for n in lasting] for key, row in zip(keys, table.rows, strict=True)}
-        changed = [number for number, key in enumerate(keys) if self._told.get(key) != now[key]]
-        self._told = now
+        changed = [number for number, key in enumerate(keys) if self._printed.get(key) != now[key]]
+        self._printed = now
         if not changed:
             return ""
         headers, self._headers = self._headers, False

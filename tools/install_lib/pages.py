@@ -15,9 +15,6 @@ MAN: Final = "share/man/man1"
 #: Shell -> name of its file.
 SHELLS: Final = {"bash": "nodepool", "zsh": "_nodepool", "fish": "nodepool.fish"}
 PAGES: Final = ("nodepool", "nodepool-launcher", "nodepool-builder", "nodepool-web", "nodepool-tls")
-#: zsh runs the file when it completes for the first time: that one is to be completed, too.
-_ZSH_HEAD: Final = "#compdef nodepool\n"
-_ZSH_END: Final = "_bash_complete -o default -F _nodepool\n"
 
 
 def write_completion(host: Host, path: Path) -> None:
@@ -26,8 +23,6 @@ def write_completion(host: Host, path: Path) -> None:
     directory.mkdir(parents=True)
     for shell, name in SHELLS.items():
         text = host.run([str(path / "bin" / "nodepool"), "completion", shell])
-        if shell == "zsh":
-            text = _ZSH_HEAD + text + _ZSH_END
         (directory / name).write_text(text, encoding="utf-8")
 
 

@@ -12,6 +12,7 @@ import signal
 import ssl
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,17 +24,17 @@ from cryptography import x509
 from nodepool.clock import wall_time
 from nodepool.cmd import cli, tls
 from nodepool.cmd.app import CommandError
-from nodepool.cmd.direct import KnownUploads, aliens, known_uploads
 from nodepool.cmd.health import target_of_url, target_of_webapp
 from nodepool.cmd.image_backup import write_file
 from nodepool.cmd.image_changes import known_build, known_image, known_upload
-from nodepool.cmd.image_wait import Item, ProgressDisplay, ProgressLine
-from nodepool.cmd.session import give_up_without_connection, say_what_is_waited_for
+from nodepool.cmd.image_lists import aliens
+from nodepool.cmd.session import Item, give_up_without_connection, progress, say_what_is_waited_for
 from nodepool.driver.framework.images import ListedImage
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model.image import BuildView, UploadView
 from tests.support.image_records import build_view, image_view, images_view, upload
 from tests.support.tables import rows
+from tests.support.terminal import TerminalStream
 
 DAY: Final = 86400
 Output = pytest.CaptureFixture[str]
@@ -296,12 +297,11 @@ def test_alien_images(metadata: str, id: Any, alien: bool) -> None:
     """
     build = build_view("deb", "b1", [upload("deb", "b1", "lab"), upload("deb", "b1", "odd", external_id=7)])
     broken = BuildView("b2", None, uploads={"lab": (UploadView("0000000003", None),)})
-    known = known_uploads(images_view(image_view("deb", build, broken)), "lab")
-    assert known == KnownUploads({("b1", "0000000001"), ("b2", "0000000003")}, {"ext", "7"})
+    images = images_view(image_view("deb", build, broken))
     words = [word.zfill(10) if word.isdecimal() else word for word in metadata.split()]
     names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
     image = ListedImage(id, "name", dict(zip(names, words, strict=False)))
-    assert list(aliens([image], known, "lab", {"other"})) == [image] * alien
+    assert list(aliens([image], images, "lab", {"other"})) == [image] * alien
 
 
 @rows(__file__, "test_names_of_images")
@@ -350,21 +350,6 @@ def test_file_of_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     writer.join()
 
 
-class Terminal(io.StringIO):
-    """Knows when something was written."""
-
-    def __init__(self, terminal: bool = True) -> None:
-        super().__init__()
-        self.terminal = terminal
-        self.written = threading.Event()
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-    def flush(self) -> None:
-        self.written.set()
-
-
 @pytest.mark.parametrize("ignored", [False, True], ids=["shell", "in the background"])
 def test_lost_connection_ends_the_work(ignored: bool) -> None:
     """Also while the main thread waits for an answer that will not come. A shell that starts a command with ``&`` has
@@ -396,50 +381,35 @@ def test_connection_that_comes_back_is_fine() -> None:
         raise KeyboardInterrupt
 
 
-def test_what_is_waited_for() -> None:
-    """A terminal shows it, after a while, and the line is taken back; a file does not."""
-    terminal, short, file = Terminal(), Terminal(), Terminal(terminal=False)
-    with say_what_is_waited_for("ZooKeeper at zk1:2281", terminal, seconds=0.01):
-        assert terminal.written.wait(60)
-        assert terminal.getvalue() == "waiting for ZooKeeper at zk1:2281, up to 10 s ..."
-    assert terminal.getvalue().endswith("...\r\x1b[2K")
-    with say_what_is_waited_for("ZooKeeper", short, seconds=3600):
-        assert short.getvalue() == ""
-    before = threading.active_count()
-    with say_what_is_waited_for("ZooKeeper", file, seconds=0):
-        assert threading.active_count() == before
-    assert (short.getvalue(), file.getvalue()) == ("", "")
+def test_what_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal shows it after a while; a file does not."""
+    for stream in (TerminalStream(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with say_what_is_waited_for("ZooKeeper", seconds=3600):
+            assert threading.active_count() > 1
+        with say_what_is_waited_for("ZooKeeper at zk1:2281", seconds=0.0):
+            for timer in (one for one in threading.enumerate() if isinstance(one, threading.Timer)):
+                timer.join(60)
+        text = stream.raw_text if isinstance(stream, TerminalStream) else stream.getvalue()
+        assert text == ("waiting for ZooKeeper at zk1:2281, up to 10 s ...\n" if stream.isatty() else "")
 
 
 @rows(__file__, "test_progress")
 def test_progress(terminal: bool, shown: list[list[Any]], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bars replace each other. On a terminal they are removed in the end, and a line of the log stands above them."""
     monkeypatch.setenv("COLUMNS", "60")
-    stream = Terminal(terminal)
-    progress = ProgressDisplay(stream)
-    for items in shown:
-        progress.show([Item(*item) for item in items])
-    progress.clear()
-    assert stream.getvalue() == text
-
-
-def test_progress_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is replaced and taken away; what is logged beside it is not deleted. Elsewhere nothing is written."""
-    monkeypatch.setenv("COLUMNS", "12")
-    stream, root = Terminal(), logging.getLogger()
-    handler = logging.StreamHandler(stream)
-    monkeypatch.setattr(root, "handlers", [handler])
-    with ProgressLine(stream) as line:
-        assert line.is_shown
-        line.show("deleting\x1b for 1 s")
-        line.show("done")
+    monkeypatch.setenv("TERM", "xterm")
+    stream, root = TerminalStream() if terminal else io.StringIO(), logging.getLogger()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(stream) if terminal else logging.NullHandler()])
+    with progress(stream) as show:
+        for items in shown:
+            show([Item(*item) for item in items])
         root.error("a line of the log")
-        root.error("another")
     root.error("later")
-    shown = "\r\x1b[2Kdeleting  f\r\x1b[2Kdone\r\x1b[2Ka line of the log\nanother\nlater\n"
-    assert stream.getvalue() == shown
-    assert handler.filters == []
-    for other in (Terminal(terminal=False), None):
-        with ProgressLine(other) as line:
-            assert not line.is_shown
-            line.show("deleting")
-        assert other is None or other.getvalue() == ""
+    if isinstance(stream, TerminalStream):
+        pictures, last = text.splitlines(), text.splitlines()[-len(shown[-1]) :]
+        assert [line for line in stream.lines if line] == [*pictures, "a line of the log", *last, *last, "later"]
+        assert stream.raw_text.count("\x1b[2K") > 2 * len(last)
+    else:
+        assert stream.getvalue() == text
