@@ -8,7 +8,16 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "Nodepool"
 copyright = "Nodepool contributors, Apache License 2.0"
-extensions = ["sphinx.ext.autodoc", "code_tables", "config_keys", "command_line", "log_messages", "release_notes", "rules"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "code_tables",
+    "command_line",
+    "config_keys",
+    "log_messages",
+    "reason_codes",
+    "release_notes",
+    "rules",
+]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 # Options are shown as they are typed: "--" is no dash.
