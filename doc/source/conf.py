@@ -14,6 +14,7 @@ extensions = [
     "command_line",
     "config_keys",
     "log_messages",
+    "metrics",
     "reason_codes",
     "release_notes",
     "rules",

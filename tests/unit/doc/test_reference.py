@@ -17,7 +17,7 @@ from diskimage_builder.element_dependencies import (  # type: ignore[import-unty
     get_elements,
 )
 
-from doc.source.extensions import code_tables, command_line, config_keys, release_notes
+from doc.source.extensions import code_tables, command_line, config_keys, metrics, release_notes
 from nodepool.config.objects import DiskImage, Label, TenantLimits, TopLevel
 from nodepool.config.webapp import Authenticator, OperatorRule
 from nodepool.config.zookeeper import ZooKeeperServer, ZooKeeperSettings
@@ -33,6 +33,7 @@ from nodepool.driver.openstack.config import (
 )
 from nodepool.driver.registry import KNOWN, Drivers
 from nodepool.driver.static.config import StaticNode, StaticPool, StaticProviderConfig
+from nodepool.metrics.catalog import ALL, COMPUTED
 from nodepool.model.config_keys import Sections, keys_of
 from nodepool.plan.request_stage import MOVES
 from tests.unit.test_samples import ROOT, SOURCE, yaml_blocks
@@ -210,6 +211,17 @@ def test_tables_of_the_code() -> None:
     page = code_tables.expand((SOURCE / "explanation" / "architecture.rst").read_text(encoding="utf-8"))
     assert page.count("\n   * - ``") == len(HOOKS) > 50
     assert len(re.findall(r"^    [a-z]+ -> [a-z]+: ", page, re.MULTILINE)) == len(MOVES) > 30
+
+
+def test_metrics() -> None:
+    """Each is on the page once, with its names and what it means."""
+    page = metrics.expand((SOURCE / "reference" / "metrics.rst").read_text(encoding="utf-8"))
+    for metric in (*ALL, *COMPUTED):
+        assert page.count(f"\n     - {metrics.meaning(metric)}\n") == 1, metric.name
+        names = (*metrics.statsd_names(metric), *metrics.prometheus_names(metric))
+        assert [name for name in names if f"``{name}``" not in page] == []
+    assert "     - ms\n     - ``nodepool_dib_image_build_duration``\n" in page
+    assert "``nodepool.launch.provider.<provider>.<az>.<result>``" in page
 
 
 def test_release_notes() -> None:
