@@ -38,7 +38,7 @@ from nodepool.model.config_keys import Sections, keys_of
 from nodepool.plan.request_stage import MOVES
 from tests.unit.test_samples import ROOT, SOURCE, yaml_blocks
 
-KEYS: Final = SOURCE / "reference" / "configuration-keys.rst"
+KEYS: Final = SOURCE / "reference" / "configuration-file.rst"
 MAN: Final = SOURCE / "reference" / "man"
 LOGIN: Final = "connection-type connection-port python-path shell-type"
 PROVIDER: Final = "name driver max-concurrency priority"
@@ -81,8 +81,6 @@ CONTRACT: Final[dict[type, str]] = {
 }
 #: Drivers whose keys are in the reference of the file alone.
 WITHOUT_PAGES: Final = ("example", "fake")
-#: Driver -> directories with its pages: the keys that it has of another driver are in the pages of that one.
-OTHERS: Final = {"openshift": ["kubernetes"], "openshiftpods": ["openshift", "kubernetes"]}
 
 
 def sections(top: type) -> set[type]:
@@ -91,11 +89,13 @@ def sections(top: type) -> set[type]:
     return {top}.union(*within)
 
 
-def rows(*pages: Path) -> set[tuple[str, ...]]:
-    """The cells of all tables of pages, as a reader sees them."""
-    texts = [config_keys.expand(page.read_text(encoding="utf-8")) for page in pages]
-    row = re.compile(r"^   \* - (.*)\n     - (.*)\n     - (.*)\n     - (.*)$", re.MULTILINE)
-    return {found for text in texts for found in row.findall(text)}
+def rows(page: Path) -> set[tuple[str, ...]]:
+    """The cells of all tables of a page, as a reader sees them."""
+    text = config_keys.expand(page.read_text(encoding="utf-8"))
+    row = re.compile(
+        r"^   \* - (?:\.\. _key-.*:\n\n       )?(.*)\n     - (.*)\n     - (.*)\n     - (.*)$", re.MULTILINE
+    )
+    return set(row.findall(text))
 
 
 def missing(top: type, shown: set[tuple[str, ...]]) -> list[str]:
@@ -116,15 +116,12 @@ def test_keys_of_the_contract(section: type) -> None:
 
 @pytest.mark.parametrize("driver", sorted({*KNOWN, *WITHOUT_PAGES}))
 def test_drivers(driver: str) -> None:
-    """Each has the same pages, to which its overview leads, with every key."""
+    """Every key of each is in the reference. Each has the same pages, to which its overview leads."""
     top = type(Drivers.get(driver).getProviderConfig({"name": "x"}))
+    assert missing(top, rows(KEYS)) == []
     if driver in WITHOUT_PAGES:
-        assert missing(top, rows(KEYS)) == []
         return
-    names = [driver, *OTHERS.get(driver, [])]
-    pages = [page for name in names for page in sorted((SOURCE / "drivers" / name).glob("*.rst"))]
-    assert missing(top, rows(KEYS, *pages)) == []
-    there = {page.stem for page in pages if page.parent.name == driver} - {"index"}
+    there = {page.stem for page in (SOURCE / "drivers" / driver).glob("*.rst")} - {"index"}
     assert there >= {"configuration", "behaviour", "troubleshooting"}
     overview = (SOURCE / "drivers" / driver / "index.rst").read_text(encoding="utf-8")
     assert {line.strip() for line in overview.partition(".. toctree::")[2].splitlines()} >= there
@@ -135,7 +132,7 @@ def test_tables_of_keys() -> None:
     for row in rows(KEYS):
         assert all(row)
         assert row[0] == "Key" or row[3].endswith(".")
-    for page in (SOURCE / "reference" / "configuration-file.rst", *SOURCE.glob("drivers/*/configuration.rst")):
+    for page in (KEYS, *SOURCE.glob("drivers/*/configuration.rst")):
         assert "``" in config_keys.expand(page.read_text(encoding="utf-8"))
         assert config_keys.DIRECTIVE.search(page.read_text(encoding="utf-8")), page
 
@@ -159,6 +156,14 @@ def test_cells(section: type, name: str, expected: tuple[str, str]) -> None:
     key: Any
     (key,) = (key for key in keys_of(section) if key.name == name)
     assert (config_keys.type_text(key), config_keys.default_text(key)) == expected
+
+
+def test_anchors_of_keys() -> None:
+    page = config_keys.expand(KEYS.read_text(encoding="utf-8"))
+    anchors = re.findall(r"\.\. _(key-[a-z0-9-]+):\n\n       ``([^`]+)``\n", page)
+    assert len({anchor for anchor, _ in anchors}) == len(anchors) > 400
+    assert {("key-webapp-port", "webapp.port"), ("key-openstack-pools-max-ram", "max-ram")} <= set(anchors)
+    assert {"key-openstack-pools-labels-flavor-name", "key-pools-max-servers"} <= {anchor for anchor, _ in anchors}
 
 
 def programs() -> dict[str, str]:
