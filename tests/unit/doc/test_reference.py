@@ -185,8 +185,9 @@ def test_programs(program: str) -> None:
     assert re.search(rf"^   {program}$", (MAN / "index.rst").read_text(encoding="utf-8"), re.MULTILINE)
     page = command_line.expand(page)
     parser = command_line.parser_of(programs()[program])
+    once = page.partition("Options of listings\n")[2].partition(".. program::")[0]
     for part in (parser, *command_line.commands_of(parser).values()):
-        section = page.partition(f".. program:: {part.prog}\n")[2].partition(".. program::")[0]
+        section = page.partition(f".. program:: {part.prog}\n")[2].partition(".. program::")[0] + once
         shown = dict(re.findall(r"^\.\. option:: (.*)\n\n   (.*)$", section, re.MULTILINE))
         assert section, f"{part.prog} has no section"
         assert all(len(text) > 3 for text in shown.values()), f"{part.prog} has an option without an explanation"
