@@ -13,6 +13,7 @@ extensions = [
     "code_tables",
     "command_line",
     "config_keys",
+    "listing_columns",
     "log_messages",
     "metrics",
     "reason_codes",

@@ -10,6 +10,7 @@ import pytest
 
 from doc.source.extensions import log_messages
 from doc.source.extensions.log_messages import Message
+from tests.support.tables import table
 
 PAGE = log_messages.ENTRIES.with_suffix(".rst")
 
@@ -40,27 +41,8 @@ def test_page() -> None:
     assert page.count("   * - | ``") == len(list(log_messages.entries()))
 
 
-SOURCE = """
-log = logging.getLogger("nodepool.first")
-
-class Other:
-    log = logging.getLogger(log_names.CLEANUP_WORKER)
-
-    def work(self):
-        self.log.warning("Provider %s: %d times %s", name, number, what)
-        log.info("As a " "whole")
-        log.debug("not shown")
-        log.error("%s: %s", one, two)
-        log.log(logging.DEBUG, "not shown either")
-        log.log(level, "It depends")
-        text = f"Attempt {number} failed"
-        launch.log.exception(text)
-        Guard(self.log, "Not foreseen", OSError)
-"""
-
-
 def test_collection(tmp_path: Path) -> None:
-    (tmp_path / "some.py").write_text(SOURCE, encoding="utf-8")
+    (tmp_path / "some.py").write_text(table(__file__, "log_messages"), encoding="utf-8")
     assert list(log_messages.messages(tmp_path)) == [
         Message("Provider ...: ... times ...", "WARNING", "nodepool.CleanupWorker", "some.py"),
         Message("As a whole", "INFO", "nodepool.first", "some.py"),
