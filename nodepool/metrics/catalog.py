@@ -114,7 +114,7 @@ BOOT: Final = Metric(
     "nodepool_boot_seconds",
     MetricKind.TIMER,
     ("provider",),
-    "From the start of an attempt to launch a node until the cloud said that the instance runs.",
+    "From the start of an attempt to launch a node until the cloud reported that the instance runs.",
     buckets=LAUNCH_BUCKETS,
 )
 SCAN: Final = Metric(

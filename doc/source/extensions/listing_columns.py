@@ -80,6 +80,8 @@ def setup(app: Any) -> dict[str, Any]:
     """For Sphinx. The table is put into the text of a page before it is parsed."""
 
     def read(app: Any, page: str, source: list[str]) -> None:
+        for module in (images, nodes, pools, problems, records, requests) if DIRECTIVE.search(source[0]) else ():
+            app.env.note_dependency(module.__file__)
         source[0] = expand(source[0])
 
     app.connect("source-read", read)

@@ -213,7 +213,8 @@ def setup(app: Any) -> dict[str, Any]:
 
     def read(app: Any, page: str, source: list[str]) -> None:
         if MESSAGES.search(source[0]):
-            app.env.note_dependency(str(ENTRIES))
+            for path in (ENTRIES, *(PACKAGE / place for place, _, _ in _files(PACKAGE))):
+                app.env.note_dependency(str(path))
         source[0] = expand(source[0])
 
     app.connect("source-read", read)

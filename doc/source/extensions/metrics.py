@@ -76,6 +76,8 @@ def setup(app: Any) -> dict[str, Any]:
     """For Sphinx. The tables are put into the text of a page before it is parsed."""
 
     def read(app: Any, page: str, source: list[str]) -> None:
+        if DIRECTIVE.search(source[0]):
+            app.env.note_dependency(catalog.__file__)
         source[0] = expand(source[0])
 
     app.connect("source-read", read)

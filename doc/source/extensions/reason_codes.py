@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
+from nodepool.model import reasons
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan import explained
 
@@ -116,6 +117,8 @@ def setup(app: Any) -> dict[str, Any]:
     """For Sphinx. The tables are put into the text of a page before it is parsed."""
 
     def read(app: Any, page: str, source: list[str]) -> None:
+        for module in (reasons, explained) if DIRECTIVE.search(source[0]) else ():
+            app.env.note_dependency(module.__file__)
         source[0] = expand(source[0])
 
     app.connect("source-read", read)
