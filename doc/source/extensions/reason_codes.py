@@ -101,8 +101,8 @@ def _tables() -> Iterator[str]:
     by_codes: dict[tuple[str, ...], list[str]] = {}
     for sentence, same in findings().items():
         by_codes.setdefault(tuple(same), []).append(sentence)
-    for same, sentences in by_codes.items():
-        yield f"   * - {', '.join(f'``{code}``' for code in same)}"
+    for found, sentences in by_codes.items():
+        yield f"   * - {', '.join(f'``{code}``' for code in found)}"
         yield f"     - * ``{sentences[0]}``"
         yield from (f"       * ``{sentence}``" for sentence in sentences[1:])
 
