@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from doc.source.extensions import log_messages
 from doc.source.extensions.log_messages import Message
 from tests.support.tables import table
@@ -44,16 +42,9 @@ def test_page() -> None:
 def test_collection(tmp_path: Path) -> None:
     (tmp_path / "some.py").write_text(table(__file__, "log_messages"), encoding="utf-8")
     assert list(log_messages.messages(tmp_path)) == [
-        Message("Provider ...: ... times ...", "WARNING", "nodepool.CleanupWorker", "some.py"),
+        Message("Provider ...: 5% of the ... times ...", "WARNING", "nodepool.CleanupWorker", "some.py"),
         Message("As a whole", "INFO", "nodepool.first", "some.py"),
         Message("It depends", "", "nodepool.first", "some.py"),
         Message("Attempt ... failed", "ERROR", "", "some.py"),
     ]
     assert [message.text for message in log_messages.unforeseen(tmp_path)] == ["Not foreseen"]
-
-
-@pytest.mark.parametrize(
-    ("template", "expected"), [("%s: 5%% of %(name)s", ""), ("%s: 5%% of the %.1f s", "...: 5% of the ... s")]
-)
-def test_shown(template: str, expected: str) -> None:
-    assert log_messages.shown(template) == expected
