@@ -27,6 +27,8 @@ smartquotes = False
 html_theme = "alabaster"
 html_theme_options = {"description": "Test nodes for Zuul", "page_width": "1100px"}
 html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 man_pages = [
     ("reference/man/nodepool", "nodepool", "show and change what Nodepool knows", "", 1),
     ("reference/man/nodepool-launcher", "nodepool-launcher", "serve node requests of Zuul", "", 1),

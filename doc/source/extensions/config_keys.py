@@ -31,7 +31,7 @@ from nodepool.model.config_keys import From, Key, Sections, keys_of
 DIRECTIVE: Final = re.compile(
     r"^\.\. config-keys:: (\S+)\n(?:   :without: (\S+)\n)?(?:   :anchors: (\S+)\n)?", re.MULTILINE
 )
-_HEAD: Final = (".. list-table::", "   :header-rows: 1", "   :widths: 22 18 14 46", "")
+_HEAD: Final = (".. list-table::", "   :header-rows: 1", "   :widths: 26 17 14 43", "")
 
 
 def section(path: str) -> type:

@@ -36,7 +36,9 @@ _LEVELS: Final = {
 }
 _LOGS: Final = re.compile(r"\.(?:info|warning|error|critical|exception|log)\(|\b(?:Guard|tell_error)\(")
 _PLACEHOLDER: Final = re.compile(r"%%|%(?:\(\w+\))?[-#0 +]*[\d.]*[a-zA-Z]")
-Assignments = Sequence[tuple[str, ast.Assign]]
+#: The class and the function that a piece of code is in; empty = none.
+Owner = tuple[str, str]
+Assignments = Sequence[tuple[Owner, ast.Assign]]
 
 
 class Message(NamedTuple):
@@ -69,14 +71,15 @@ def messages(package: Path = PACKAGE) -> Iterator[Message]:
         for owner, node in calls:
             method, first = node.func, 0
             if isinstance(method, ast.Name) and method.id == "tell_error":
-                level, logger, first = "ERROR", loggers.get(("", "log"), ""), 2
+                level, logger, first = "ERROR", loggers.get(("", "", "log"), ""), 2
             elif isinstance(method, ast.Attribute) and method.attr in _LEVELS:
                 receiver = ast.unparse(method.value)
                 if "log" not in receiver.lower():
                     continue
                 level, first = _LEVELS[method.attr], int(method.attr == "log")
                 head, _, name = receiver.rpartition(".")
-                logger = loggers.get((owner if head in {"self", "cls"} else head, name), "")
+                local = loggers.get((*owner, name), "") if not head else ""
+                logger = local or loggers.get((owner[0] if head in {"self", "cls"} else head, "", name), "")
                 if first and node.args and ast.unparse(node.args[0]).endswith("DEBUG"):
                     continue
             else:
@@ -116,8 +119,8 @@ def shown(template: str) -> str:
 
 
 @cache
-def _files(package: Path) -> list[tuple[str, list[tuple[str, ast.Call]], list[tuple[str, ast.Assign]]]]:
-    """Each file with its calls and assignments, in their order, and the class that each is in."""
+def _files(package: Path) -> list[tuple[str, list[tuple[Owner, ast.Call]], list[tuple[Owner, ast.Assign]]]]:
+    """Each file with its calls and assignments, in their order."""
     found = []
     for path in sorted(package.rglob("*.py")):
         place = str(path.relative_to(package))
@@ -130,22 +133,26 @@ def _files(package: Path) -> list[tuple[str, list[tuple[str, ast.Call]], list[tu
     return found
 
 
-def _nodes(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    stack: list[tuple[str, ast.AST]] = [("", tree)]
+def _nodes(tree: ast.Module) -> Iterator[tuple[Owner, ast.AST]]:
+    stack: list[tuple[Owner, ast.AST]] = [(("", ""), tree)]
     while stack:
         owner, node = stack.pop()
         yield owner, node
-        owner = node.name if isinstance(node, ast.ClassDef) else owner
+        if isinstance(node, ast.ClassDef):
+            owner = node.name, ""
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            owner = owner[0], node.name
         stack.extend((owner, child) for child in reversed(list(ast.iter_child_nodes(node))))
 
 
-def _loggers(assignments: Assignments) -> Iterator[tuple[tuple[str, str], str]]:
-    """Class, empty for the module, and name of what holds a logger -> name of the logger."""
+def _loggers(assignments: Assignments) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Class, function and name of what holds a logger -> name of the logger."""
     for owner, node in assignments:
         for call in ast.walk(node.value) if isinstance(node.value, ast.Call) else ():
             if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("getLogger") and call.args:
                 for target in node.targets:
-                    yield (owner, ast.unparse(target).rpartition(".")[2]), _logger(call.args[0])
+                    local = owner[1] if isinstance(target, ast.Name) else ""
+                    yield (owner[0], local, ast.unparse(target).rpartition(".")[2]), _logger(call.args[0])
 
 
 def _logger(name: ast.expr) -> str:
@@ -190,7 +197,7 @@ def _tables() -> Iterator[str]:
         if entry.section != section:
             section = entry.section
             yield from ("", section, "-" * len(section), "")
-            yield from (".. list-table::", "   :header-rows: 1", "   :widths: 50 30 20", "")
+            yield from (".. list-table::", "   :header-rows: 1", "   :widths: 44 33 23", "")
             yield from ("   * - Message, level, logger", "     - Meaning", "     - What to do")
         lead = "   * - "
         for text in entry.texts:
