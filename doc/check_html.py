@@ -18,7 +18,7 @@ SEARCHES: Final = {
     "quarantin": "how-to/quarantine",
     "certif": "how-to/certificates",
     "kubernet": "drivers/released/index",
-    "evict": "reference/log-messages",
+    "evict": "reference/glossary",
     "drain": "how-to/drain",
     "circuit": "drivers/state-machine/index",
 }

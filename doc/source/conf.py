@@ -8,7 +8,18 @@ sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "Nodepool"
 copyright = "Nodepool contributors, Apache License 2.0"
-extensions = ["sphinx.ext.autodoc", "code_tables", "config_keys", "command_line", "log_messages", "release_notes", "rules"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "code_tables",
+    "command_line",
+    "config_keys",
+    "listing_columns",
+    "log_messages",
+    "metrics",
+    "reason_codes",
+    "release_notes",
+    "rules",
+]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 # Options are shown as they are typed: "--" is no dash.
@@ -16,6 +27,8 @@ smartquotes = False
 html_theme = "alabaster"
 html_theme_options = {"description": "Test nodes for Zuul", "page_width": "1100px"}
 html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 man_pages = [
     ("reference/man/nodepool", "nodepool", "show and change what Nodepool knows", "", 1),
     ("reference/man/nodepool-launcher", "nodepool-launcher", "serve node requests of Zuul", "", 1),

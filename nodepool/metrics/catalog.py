@@ -84,21 +84,21 @@ MAX_SERVERS: Final = Metric(
     "nodepool_provider_max_servers",
     MetricKind.GAUGE,
     ("provider",),
-    "Sum of max-servers of the pools of a provider.",
+    "Sum of max-servers of the pools of a provider; infinite when a pool is not limited.",
     _as("nodepool.provider.{}.max_servers", plain),
 )
 TENANT_LIMIT: Final = Metric(
     "nodepool_tenant_limit",
     MetricKind.GAUGE,
     ("tenant", "limit"),
-    "Limits of tenants.",
+    "Limits of tenants; cores, instances and ram always, infinite when they are not limited.",
     _as("nodepool.tenant_limits.{}.{}", normalise, normalise),
 )
 LAUNCH: Final = Metric(
     "nodepool_launch",
     MetricKind.TIMER,
     ("result", "provider", "az", "requestor"),
-    "Ends of launches, and how long they took. The result is ready, or error and a reason.",
+    "Ends of launches, and how long they took from the first attempt on. The result is ready, or error and a reason.",
     _launch_names,
     buckets=LAUNCH_BUCKETS,
 )
@@ -114,7 +114,7 @@ BOOT: Final = Metric(
     "nodepool_boot_seconds",
     MetricKind.TIMER,
     ("provider",),
-    "From the start of an attempt to launch a node until the cloud said that the instance runs.",
+    "From the start of an attempt to launch a node until the cloud reported that the instance runs.",
     buckets=LAUNCH_BUCKETS,
 )
 SCAN: Final = Metric(
@@ -147,7 +147,7 @@ INSTANCES_ENDED: Final = Metric(
     "nodepool_provider_instances_ended",
     MetricKind.COUNTER,
     ("provider", "reason"),
-    "Instances of nodes that ended, by the code of the reason; none = the cloud gives none. AWS and Azure.",
+    "Instances of nodes that ended, by the code that the cloud gives as the reason; NotFound = it gives none.",
 )
 CIRCUIT_OPEN: Final = Metric(
     "nodepool_provider_circuit_open",
@@ -192,7 +192,7 @@ LATE_CALLS: Final = Metric(
     "nodepool_provider_late_calls",
     MetricKind.GAUGE,
     ("launcher", "provider", "hook"),
-    "Calls of a method of a driver that have not returned and should have.",
+    "Calls of a method of a driver that have not returned and should have. The log names them.",
     _as("nodepool.launcher.{}.provider.{}.late_calls.{}", str, plain, str),
 )
 IMAGE_UPDATE: Final = Metric(
@@ -242,14 +242,14 @@ UNKNOWN_IMAGES: Final = Metric(
     "nodepool_provider_unknown_images",
     MetricKind.GAUGE,
     ("provider",),
-    "Images in the cloud that are marked as ours and have no record.",
+    "Images in the cloud that are marked as ours and have no record; nodepool alien-image-list lists them.",
     _as("nodepool.provider.{}.unknown_images", plain),
 )
 BUILD_RESULT: Final = Metric(
     "nodepool_dib_image_build_result_code",
     MetricKind.GAUGE,
     ("image",),
-    "Exit code of the last build of an image; 0 = it succeeded.",
+    "Exit code of the last build of an image; 0 = it succeeded; 1 also if it was ended or could not begin.",
     _as("nodepool.dib_image_build.{}.status.rc", plain),
 )
 BUILD_DURATION: Final = Metric(
@@ -407,13 +407,13 @@ REQUESTS: Final = _gauge("nodepool_requests", "state", "Requests in each state."
 WAITING: Final = _gauge(
     "nodepool_requests_waiting",
     "label code",
-    "Requests that nobody has begun to serve, by label and by what they wait for. A request counts once for "
-    "each of its labels.",
+    "Requests that no pool has begun to serve, by label and by what they wait for. A request counts once for "
+    "each of its labels. Requests of min-ready are left out.",
 )
 OLDEST: Final = _gauge(
     "nodepool_requests_oldest_seconds",
     "label",
-    "How long ago the oldest request that is not answered was submitted, by label.",
+    "How long ago the oldest request that is not answered was submitted, by label. Requests of min-ready are left out.",
 )
 LIMIT: Final = _gauge(
     "nodepool_limit",
@@ -469,7 +469,7 @@ LAUNCHER_START: Final = _gauge(
 RELOAD_OK: Final = _gauge(
     "nodepool_config_last_reload_successful",
     "launcher",
-    "1 if the last changed configuration was applied, 0 if it was refused.",
+    "1 if the last changed configuration is in effect, 0 if it was refused or its reload failed.",
 )
 RELOAD_TIME: Final = _gauge(
     "nodepool_config_last_reload_time_seconds",
@@ -489,7 +489,8 @@ MAINTENANCE: Final = _gauge(
 OWNERLESS: Final = _gauge(
     "nodepool_ownerless_records",
     "kind name",
-    "Nodes, uploads and builds of a provider, pool, label or builder that no daemon serves.",
+    "Nodes, uploads and builds of a provider, pool, label or builder that no daemon serves. Kind uploads: no builder "
+    "serves the provider, launchers do.",
 )
 BUILDS: Final = _gauge("nodepool_image_builds", "image state", "Builds of an image in each state.")
 UPLOADS: Final = _gauge(

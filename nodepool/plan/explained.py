@@ -237,11 +237,11 @@ def remedies_of_request(request: NodeRequest, pools: Sequence[PoolVerdict], seen
         return []
     first = pools[0]
     found: list[str] = []
-    if first.code in _SENTENCES:
+    if first.code in SENTENCES:
         logs, provider = " or ".join(first.launchers), seen.provider_of(first.pool)
-        found.append(_SENTENCES[first.code].format(logs=logs, provider=provider, request=request.key))
-    if first.code in _REMEDIES:
-        found += _REMEDIES[first.code](request, first, seen)
+        found.append(SENTENCES[first.code].format(logs=logs, provider=provider, request=request.key))
+    if first.code in REMEDIES:
+        found += REMEDIES[first.code](request, first, seen)
     absent = [one for one in pools if one.verdict == ABSENT]
     if first.verdict in (WAITS, DECLINED):
         found += [f"{other.pool} would serve it, but: {other.text}" for other in absent]
@@ -331,8 +331,8 @@ def _last_error(request: NodeRequest, first: PoolVerdict, seen: Observed) -> lis
 
 _FEWER: Final = "ask for fewer nodes in the nodeset, or {}; all nodes of a request come from one pool"
 _LOG: Final = "search the log of {logs} for {request}"
-#: Code of the pool that is nearest to serving a request -> what helps, as a sentence.
-_SENTENCES: Final[Mapping[str, str]] = {
+#: Code of the pool that is nearest to serving a request -> what helps, as a sentence; reference/reasons shows it.
+SENTENCES: Final[Mapping[str, str]] = {
     ReasonCode.ROOM_STATIC.value: _FEWER.format("add hosts or raise max-parallel-jobs"),
     ReasonCode.QUOTA_TOO_SMALL.value: _FEWER.format("raise the limit"),
     ReasonCode.WAIT_MAX_CONCURRENCY.value: "max-concurrency of provider {provider} says how many launches may run",
@@ -341,7 +341,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     ReasonCode.DRIVER_ERROR.value: _LOG,
 }
 #: The same, as far as it depends on what there is.
-_REMEDIES: Final[Mapping[str, Callable[[NodeRequest, PoolVerdict, Observed], Iterable[str]]]] = {
+REMEDIES: Final[Mapping[str, Callable[[NodeRequest, PoolVerdict, Observed], Iterable[str]]]] = {
     ReasonCode.ROOM_INSTANCES.value: _room,
     ReasonCode.ROOM_CORES.value: _room,
     ReasonCode.ROOM_RAM.value: _room,

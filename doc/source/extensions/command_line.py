@@ -7,7 +7,7 @@ In a page::
 
 becomes the synopsis and the options of the program whose module that is. It has a function ``make_parser``.
 Of a program with commands, each command gets a section after them. Options that all commands share with the program
-are described once.
+are described once, and so are those that many commands share.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any, Final
 
 DIRECTIVE: Final = re.compile(r"^\.\. command-line:: (\S+)\n", re.MULTILINE)
 _WIDTH: Final = 100
+#: Commands that have the same option, from which on it is described once.
+_MANY: Final = 5
 #: What reStructuredText would take for mark-up.
 _MARKUP: Final = re.compile(r"([\\*`|<>]|_(?=\W|$))")
 
@@ -51,8 +53,15 @@ def _program(parser: argparse.ArgumentParser) -> Iterator[str]:
     commands = commands_of(parser)
     if not commands:
         return
-    yield from _section("Commands", "-")
     shared = {option for action in parser._actions for option in action.option_strings}
+    common = common_options(commands, shared)
+    if common:
+        yield from _section("Options of listings", "-")
+        yield "The synopsis of a command shows which of these it has."
+        yield ""
+        for action in common:
+            yield from _option(action, argparse.HelpFormatter(parser.prog, width=_WIDTH))
+    yield from _section("Commands", "-")
     if "-c" in shared:
         yield "Each command also has ``-h``, ``-c``, ``-s``, ``-l`` and ``--debug``."
         yield "They may stand before the command or after it."
@@ -62,8 +71,26 @@ def _program(parser: argparse.ArgumentParser) -> Iterator[str]:
         yield command.description or ""
         yield ""
         yield from _literal(_usage(command).splitlines())
-        yield from _options(command, shared)
+        yield from _options(command, shared, common)
         yield from _examples(command.epilog or "")
+
+
+def common_options(
+    commands: Mapping[str, argparse.ArgumentParser], left_out: Iterable[str] = ()
+) -> list[argparse.Action]:
+    """Options that are the same in many commands; one of each."""
+    hidden = set(left_out)
+    found: dict[tuple[str, ...], list[argparse.Action]] = {}
+    for command in {id(command): command for command in commands.values()}.values():
+        for action in command._actions:
+            if action.option_strings and not hidden.intersection(action.option_strings):
+                found.setdefault(_look(action), []).append(action)
+    return [same[0] for same in found.values() if len(same) >= _MANY]
+
+
+def _look(action: argparse.Action) -> tuple[str, ...]:
+    """What a reader sees of an option."""
+    return (_signature(action), action.help or "")
 
 
 def _with_names(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[tuple[argparse.ArgumentParser, list[str]]]:
@@ -75,20 +102,27 @@ def _with_names(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[tup
         yield commands[found[0]], found
 
 
-def _options(parser: argparse.ArgumentParser, left_out: Iterable[str] = ()) -> Iterator[str]:
+def _options(
+    parser: argparse.ArgumentParser, left_out: Iterable[str] = (), common: Iterable[argparse.Action] = ()
+) -> Iterator[str]:
     yield f".. program:: {parser.prog}"
     yield ""
     hidden = set(left_out)
+    looks = {_look(action) for action in common}
     formatter = argparse.HelpFormatter(parser.prog, width=_WIDTH)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
             continue
-        if hidden.intersection(action.option_strings):
+        if hidden.intersection(action.option_strings) or _look(action) in looks:
             continue
-        yield f".. option:: {_signature(action)}"
-        yield ""
-        yield f"   {_sentence(formatter._expand_help(action) if action.help else '')}"
-        yield ""
+        yield from _option(action, formatter)
+
+
+def _option(action: argparse.Action, formatter: argparse.HelpFormatter) -> Iterator[str]:
+    yield f".. option:: {_signature(action)}"
+    yield ""
+    yield f"   {_sentence(formatter._expand_help(action) if action.help else '')}"
+    yield ""
 
 
 def _signature(action: argparse.Action) -> str:
@@ -112,11 +146,12 @@ def _usage(parser: argparse.ArgumentParser) -> str:
 
 
 def _examples(epilog: str) -> Iterator[str]:
-    kind, colon, text = epilog.partition(": ")
-    if colon and kind in {"example", "examples"}:
+    kind, colon, text = epilog.partition(":")
+    if colon and kind.lower() in {"example", "examples"}:
         yield f"{kind.capitalize()}:"
         yield ""
-        yield from _literal(text.split("; "))
+        lines = text.splitlines()[1:] if text.startswith("\n") else text.strip().split("; ")
+        yield from _literal(line.strip() for line in lines)
     elif epilog:
         yield _sentence(epilog)
         yield ""

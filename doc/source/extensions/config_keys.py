@@ -6,7 +6,13 @@ In a page::
     .. config-keys:: nodepool.driver.openstack.config.OpenStackPool
        :without: nodepool.driver.config.ConfigPool
 
-becomes the table of the keys of that section, without those that it has of the other class.
+becomes the table of the keys of that section, without those that it has of the other class::
+
+    .. config-keys:: nodepool.driver.openstack.config.OpenStackProviderConfig
+       :anchors: key-openstack
+
+becomes that table and those of the sections within it, each key with an anchor such as ``key-openstack-pools-max-ram``.
+What every provider and every pool has is left out.
 """
 
 from __future__ import annotations
@@ -18,11 +24,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from nodepool.config.schema import describe
+from nodepool.driver.config import ConfigPool, ProviderConfig
 from nodepool.driver.framework.key_schema import value_schema
 from nodepool.model.config_keys import From, Key, Sections, keys_of
 
-DIRECTIVE: Final = re.compile(r"^\.\. config-keys:: (\S+)\n(?:   :without: (\S+)\n)?", re.MULTILINE)
-_HEAD: Final = (".. list-table::", "   :header-rows: 1", "   :widths: 22 18 14 46", "")
+DIRECTIVE: Final = re.compile(
+    r"^\.\. config-keys:: (\S+)\n(?:   :without: (\S+)\n)?(?:   :anchors: (\S+)\n)?", re.MULTILINE
+)
+_HEAD: Final = (".. list-table::", "   :header-rows: 1", "   :widths: 26 17 14 43", "")
 
 
 def section(path: str) -> type:
@@ -34,17 +43,42 @@ def section(path: str) -> type:
 
 def expand(text: str) -> str:
     """A page with its tables."""
-    return DIRECTIVE.sub(lambda match: "\n".join(table(match[1], match[2])) + "\n", text)
+    return DIRECTIVE.sub(lambda match: "\n".join(_of_directive(match)) + "\n", text)
 
 
-def table(path: str, without: str | None = None) -> Iterator[str]:
+def _of_directive(match: re.Match[str]) -> Iterator[str]:
+    top, base, anchors = section(match[1]), match[2], match[3]
+    return tree(top, anchors) if anchors else table(top, section(base) if base else None)
+
+
+def tree(top: type, anchors: str, path: str = "") -> Iterator[str]:
+    """The lines of the table of a section and of those within it, each below its heading."""
+    base = next((base for base in (ProviderConfig, ConfigPool) if issubclass(top, base) and top is not base), None)
+    if path:
+        yield from ("", f"``{path}``", "~" * (len(path) + 4), "")
+    yield from table(top, base, anchors)
+    for key in keys_of(top):
+        if isinstance(key.kind, Sections):
+            yield from tree(key.kind.section, _anchor(anchors, key), f"{path}.{key.name}" if path else key.name)
+
+
+def table(top: type, without: type | None = None, anchors: str = "") -> Iterator[str]:
     """The lines of one table."""
     yield from _HEAD
     yield from _row("Key", "Type", "Default", "Meaning")
-    left_out = keys_of(section(without)) if without else ()
-    for key in keys_of(section(path)):
+    left_out = keys_of(without) if without else ()
+    targets: set[str] = set()
+    for key in keys_of(top):
         if all(key is not other for other in left_out):
-            yield from _row(f"``{key.name}``", type_text(key), default_text(key), key.help)
+            target = _anchor(anchors, key)
+            # A key in capitals, which means the same as another one, has none.
+            start = f".. _{target}:\n\n       " if anchors and target not in targets else ""
+            targets.add(target)
+            yield from _row(f"{start}``{key.name}``", type_text(key), default_text(key), key.help)
+
+
+def _anchor(anchors: str, key: Key) -> str:
+    return f"{anchors}-{re.sub('[^a-z0-9]+', '-', key.name.lower())}"
 
 
 def type_text(key: Key) -> str:

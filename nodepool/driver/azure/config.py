@@ -413,7 +413,7 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
         None,
         "Calls per second, of all kinds together, as in Nodepool 11.0.0. Azure's own limits hold as well. 0 = no limit "
         "at all.",
-        default_text="Azure's own limits, see :doc:`behaviour`",
+        default_text="Azure's own limits, see :doc:`/drivers/azure/behaviour`",
     )
     zuul_public_key: str | None = key(
         TEXT.or_null(), None, "Deprecated: ``key`` of images that have none.", default_text="not given"

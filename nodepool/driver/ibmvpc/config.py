@@ -338,7 +338,7 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
         None,
         "Calls per second that make instances, in the long run; as many delete them, and five times as many read; "
         "0 = no limit.",
-        default_text="by IBM's answers, see :doc:`behaviour`",
+        default_text="by IBM's answers, see :doc:`/drivers/ibmvpc/behaviour`",
     )
     storage_instance: str | None = key(
         FILLED_TEXT,

@@ -17,71 +17,19 @@ from diskimage_builder.element_dependencies import (  # type: ignore[import-unty
     get_elements,
 )
 
-from doc.source.extensions import code_tables, command_line, config_keys, release_notes
-from nodepool.config.objects import DiskImage, Label, TenantLimits, TopLevel
-from nodepool.config.webapp import Authenticator, OperatorRule
-from nodepool.config.zookeeper import ZooKeeperServer, ZooKeeperSettings
-from nodepool.driver.config import ConfigPool, ProviderConfig
+from doc.source.extensions import code_tables, command_line, config_keys, listing_columns, metrics, release_notes
 from nodepool.driver.gateway import HOOKS
-from nodepool.driver.metastatic.config import MetastaticLabel, MetastaticPool, MetastaticProviderConfig
-from nodepool.driver.openstack.config import (
-    CloudImage,
-    OpenStackLabel,
-    OpenStackPool,
-    OpenStackProviderConfig,
-    ProviderDiskImage,
-)
 from nodepool.driver.registry import KNOWN, Drivers
-from nodepool.driver.static.config import StaticNode, StaticPool, StaticProviderConfig
+from nodepool.metrics.catalog import ALL, COMPUTED
 from nodepool.model.config_keys import Sections, keys_of
 from nodepool.plan.request_stage import MOVES
+from tests.support.tables import rows
 from tests.unit.test_samples import ROOT, SOURCE, yaml_blocks
 
-KEYS: Final = SOURCE / "reference" / "configuration-keys.rst"
+KEYS: Final = SOURCE / "reference" / "configuration-file.rst"
 MAN: Final = SOURCE / "reference" / "man"
-LOGIN: Final = "connection-type connection-port python-path shell-type"
-PROVIDER: Final = "name driver max-concurrency priority"
-POOL: Final = "name max-servers node-attributes priority"
-#: Section -> names of the keys that users of Nodepool 11.0.0 have in their files, and of those that are ours.
-CONTRACT: Final[dict[type, str]] = {
-    ZooKeeperSettings: "zookeeper-servers zookeeper-timeout zookeeper-tls.cert zookeeper-tls.key zookeeper-tls.ca",
-    TopLevel: "webapp.port webapp.listen_address webapp.builder-port webapp.zuul-url webapp.tls.cert webapp.tls.key "
-    "webapp.auth.require-login webapp.auth.authenticators webapp.auth.operators webapp.allowed-hosts "
-    "webapp.trusted-proxies webapp.origins webapp.pages-port tracing.enabled tracing.protocol tracing.endpoint "
-    "tracing.service_name tracing.tls_cert tracing.tls_key tracing.tls_ca tracing.certificate_file tracing.insecure "
-    "tracing.timeout tracing.compression elements-dir images-dir build-log-dir build-log-retention labels "
-    "max-hold-age diskimages providers tenant-resource-limits",
-    ZooKeeperServer: "host port chroot",
-    Label: "name min-ready max-ready-age",
-    DiskImage: "name abstract parent formats keep-formats delete-after-upload rebuild-age build-timeout release "
-    "elements env-vars pause username python-path shell-type dib-cmd metadata",
-    TenantLimits: "tenant-name max-servers max-cores max-ram max-volumes max-volume-gb",
-    Authenticator: "name driver client_id issuer_id audience uid_claim max_validity_time skew secret public_key "
-    "client_secret scope keys_url",
-    OperatorRule: "claim contains",
-    ProviderConfig: PROVIDER,
-    ConfigPool: POOL,
-    OpenStackProviderConfig: f"{PROVIDER} pools cloud region-name rate boot-timeout launch-timeout launch-retries "
-    "image-upload-timeout image-name-format post-upload-hook clean-floating-ips clean-leaked-images "
-    "port-cleanup-interval nodepool-id diskimages cloud-images",
-    ProviderDiskImage: "name pause config-drive meta connection-type connection-port",
-    CloudImage: f"name config-drive image-id image-name username {LOGIN}",
-    OpenStackPool: f"{POOL} labels max-cores max-ram max-volumes max-volume-gb ignore-provider-quota "
-    "availability-zones networks security-groups auto-floating-ip host-key-checking",
-    OpenStackLabel: "name diskimage cloud-image flavor-name min-ram key-name console-log boot-from-volume volume-size "
-    "instance-properties dynamic-instance-properties userdata networks host-key-checking",
-    StaticProviderConfig: f"{PROVIDER} pools quarantine-after",
-    StaticPool: f"{POOL} nodes",
-    StaticNode: "name labels host-key host-key-checking timeout ssh-port username max-parallel-jobs quarantine-after "
-    f"{LOGIN}",
-    MetastaticProviderConfig: f"{PROVIDER} pools launch-retries launch-timeout boot-timeout rate",
-    MetastaticPool: f"{POOL} labels host-key-checking",
-    MetastaticLabel: "name backing-label max-parallel-jobs grace-time min-retention-time max-age host-key-checking",
-}
 #: Drivers whose keys are in the reference of the file alone.
 WITHOUT_PAGES: Final = ("example", "fake")
-#: Driver -> directories with its pages: the keys that it has of another driver are in the pages of that one.
-OTHERS: Final = {"openshift": ["kubernetes"], "openshiftpods": ["openshift", "kubernetes"]}
 
 
 def sections(top: type) -> set[type]:
@@ -90,11 +38,13 @@ def sections(top: type) -> set[type]:
     return {top}.union(*within)
 
 
-def rows(*pages: Path) -> set[tuple[str, ...]]:
-    """The cells of all tables of pages, as a reader sees them."""
-    texts = [config_keys.expand(page.read_text(encoding="utf-8")) for page in pages]
-    row = re.compile(r"^   \* - (.*)\n     - (.*)\n     - (.*)\n     - (.*)$", re.MULTILINE)
-    return {found for text in texts for found in row.findall(text)}
+def cells(page: Path) -> set[tuple[str, ...]]:
+    """The cells of all tables of a page, as a reader sees them."""
+    text = config_keys.expand(page.read_text(encoding="utf-8"))
+    row = re.compile(
+        r"^   \* - (?:\.\. _key-.*:\n\n       )?(.*)\n     - (.*)\n     - (.*)\n     - (.*)$", re.MULTILINE
+    )
+    return set(row.findall(text))
 
 
 def missing(top: type, shown: set[tuple[str, ...]]) -> list[str]:
@@ -106,24 +56,21 @@ def missing(top: type, shown: set[tuple[str, ...]]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("section", CONTRACT, ids=lambda section: section.__name__)
-def test_keys_of_the_contract(section: type) -> None:
+@rows(__file__, "keys_of_the_contract")
+def test_keys_of_the_contract(section: str, names: str) -> None:
     """They are declared and in the reference: files that can be loaded today can be loaded tomorrow."""
-    assert sorted(key.name for key in keys_of(section)) == sorted(CONTRACT[section].split())
-    assert missing(section, rows(KEYS)) == []
+    assert sorted(key.name for key in keys_of(config_keys.section(section))) == sorted(names.split())
+    assert missing(config_keys.section(section), cells(KEYS)) == []
 
 
 @pytest.mark.parametrize("driver", sorted({*KNOWN, *WITHOUT_PAGES}))
 def test_drivers(driver: str) -> None:
-    """Each has the same pages, to which its overview leads, with every key."""
+    """Every key of each is in the reference. Each has the same pages, to which its overview leads."""
     top = type(Drivers.get(driver).getProviderConfig({"name": "x"}))
+    assert missing(top, cells(KEYS)) == []
     if driver in WITHOUT_PAGES:
-        assert missing(top, rows(KEYS)) == []
         return
-    names = [driver, *OTHERS.get(driver, [])]
-    pages = [page for name in names for page in sorted((SOURCE / "drivers" / name).glob("*.rst"))]
-    assert missing(top, rows(KEYS, *pages)) == []
-    there = {page.stem for page in pages if page.parent.name == driver} - {"index"}
+    there = {page.stem for page in (SOURCE / "drivers" / driver).glob("*.rst")} - {"index"}
     assert there >= {"configuration", "behaviour", "troubleshooting"}
     overview = (SOURCE / "drivers" / driver / "index.rst").read_text(encoding="utf-8")
     assert {line.strip() for line in overview.partition(".. toctree::")[2].splitlines()} >= there
@@ -131,33 +78,27 @@ def test_drivers(driver: str) -> None:
 
 def test_tables_of_keys() -> None:
     """A reader finds what a key may be, what is so without it, and what it means; pages use the directive."""
-    for row in rows(KEYS):
+    for row in cells(KEYS):
         assert all(row)
         assert row[0] == "Key" or row[3].endswith(".")
-    for page in (SOURCE / "reference" / "configuration-file.rst", *SOURCE.glob("drivers/*/configuration.rst")):
+    for page in (KEYS, *SOURCE.glob("drivers/*/configuration.rst")):
         assert "``" in config_keys.expand(page.read_text(encoding="utf-8"))
         assert config_keys.DIRECTIVE.search(page.read_text(encoding="utf-8")), page
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "expected"),
-    [
-        (ProviderConfig, "name", ("text, not empty", "required")),
-        (ProviderConfig, "priority", ("whole number", "100")),
-        (ConfigPool, "priority", ("whole number", "the provider's")),
-        (ConfigPool, "max-servers", ("whole number", "unlimited")),
-        (OpenStackPool, "auto-floating-ip", ("true or false", "true")),
-        (OpenStackPool, "labels", ("list of sections", "none")),
-        (OpenStackProviderConfig, "rate", ("number, 0 or more; seconds", "by the cloud's answers")),
-        (StaticNode, "connection-type", ("text", "``ssh``")),
-        (DiskImage, "env-vars", ("mapping", "none")),
-        (TopLevel, "webapp.port", ("whole number, 0 to 65535", "8005")),
-    ],
-)
-def test_cells(section: type, name: str, expected: tuple[str, str]) -> None:
+@rows(__file__, "cells")
+def test_cells(section: str, name: str, kind: str, default: str) -> None:
     key: Any
-    (key,) = (key for key in keys_of(section) if key.name == name)
-    assert (config_keys.type_text(key), config_keys.default_text(key)) == expected
+    (key,) = (key for key in keys_of(config_keys.section(section)) if key.name == name)
+    assert (config_keys.type_text(key), config_keys.default_text(key)) == (kind, default)
+
+
+def test_anchors_of_keys() -> None:
+    page = config_keys.expand(KEYS.read_text(encoding="utf-8"))
+    anchors = re.findall(r"\.\. _(key-[a-z0-9-]+):\n\n       ``([^`]+)``\n", page)
+    assert len({anchor for anchor, _ in anchors}) == len(anchors) > 400
+    assert {("key-webapp-port", "webapp.port"), ("key-openstack-pools-max-ram", "max-ram")} <= set(anchors)
+    assert {"key-openstack-pools-labels-flavor-name", "key-pools-max-servers"} <= {anchor for anchor, _ in anchors}
 
 
 def programs() -> dict[str, str]:
@@ -179,8 +120,9 @@ def test_programs(program: str) -> None:
     assert re.search(rf"^   {program}$", (MAN / "index.rst").read_text(encoding="utf-8"), re.MULTILINE)
     page = command_line.expand(page)
     parser = command_line.parser_of(programs()[program])
+    once = page.partition("Options of listings\n")[2].partition(".. program::")[0]
     for part in (parser, *command_line.commands_of(parser).values()):
-        section = page.partition(f".. program:: {part.prog}\n")[2].partition(".. program::")[0]
+        section = page.partition(f".. program:: {part.prog}\n")[2].partition(".. program::")[0] + once
         shown = dict(re.findall(r"^\.\. option:: (.*)\n\n   (.*)$", section, re.MULTILINE))
         assert section, f"{part.prog} has no section"
         assert all(len(text) > 3 for text in shown.values()), f"{part.prog} has an option without an explanation"
@@ -189,6 +131,17 @@ def test_programs(program: str) -> None:
             names = [name for name in action.option_strings if name not in parser._option_string_actions]  # noqa: SLF001
             if names and action.help != argparse.SUPPRESS:
                 assert any(line.startswith(", ".join(names)) for line in shown), f"{part.prog} {names}"
+
+
+def test_columns() -> None:
+    """Each command that prints a listing is in the table of columns."""
+    commands = command_line.commands_of(command_line.parser_of("nodepool.cmd.cli")).items()
+    listings = {name for name, command in commands if "--columns" in command.format_usage()}
+    shown = {re.split("[ ,]", name)[0] for name in listing_columns.tables()}
+    # Other names, and commands that print the table of ``list``.
+    assert listings - shown == {"nodes", "requests", "delete", "hold"}
+    page = listing_columns.expand((SOURCE / "reference" / "commands.rst").read_text(encoding="utf-8"))
+    assert "   * - ``label-list``\n     - Label (``label``)\n     - the same\n" in page
 
 
 def test_markup_in_a_help_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,6 +163,17 @@ def test_tables_of_the_code() -> None:
     page = code_tables.expand((SOURCE / "explanation" / "architecture.rst").read_text(encoding="utf-8"))
     assert page.count("\n   * - ``") == len(HOOKS) > 50
     assert len(re.findall(r"^    [a-z]+ -> [a-z]+: ", page, re.MULTILINE)) == len(MOVES) > 30
+
+
+def test_metrics() -> None:
+    """Each is on the page once, with its names and what it means."""
+    page = metrics.expand((SOURCE / "reference" / "metrics.rst").read_text(encoding="utf-8"))
+    for metric in (*ALL, *COMPUTED):
+        assert page.count(f"\n     - {metrics.meaning(metric)}\n") == 1, metric.name
+        names = (*metrics.statsd_names(metric), *metrics.prometheus_names(metric))
+        assert [name for name in names if f"``{name}``" not in page] == []
+    assert "     - ms\n     - ``nodepool_dib_image_build_duration``\n" in page
+    assert "``nodepool.launch.provider.<provider>.<az>.<result>``" in page
 
 
 def test_release_notes() -> None:

@@ -60,21 +60,16 @@ def test_each_walk_is_there() -> None:
     assert list(walks()) == list(LENGTHS)
 
 
-@pytest.mark.parametrize("name", LENGTHS)
-def test_files_exist(name: str) -> None:
+@pytest.mark.parametrize(("name", "length"), LENGTHS.items())
+def test_files(name: str, length: Length) -> None:
+    """They exist. A page states how many there are."""
     walk = walks()[name]
     files = files_of(walk)
     rows = re.findall(r"^\d+ ", walk, re.MULTILINE)
     assert len(files) == len(rows), "a row has no file, or more than one"
     assert len(set(files)) == len(files), "a file is named twice"
     assert [path for path in files if not (PACKAGE / path).is_file()] == []
-
-
-@pytest.mark.parametrize(("name", "length"), LENGTHS.items())
-def test_number_of_files(name: str, length: Length) -> None:
-    walk = walks()[name]
     stated = re.search(r": (\d+) files\. The bar is (\d+)\.$", walk, re.MULTILINE)
     assert stated is not None
-    files = len(files_of(walk))
-    assert (int(stated[1]), int(stated[2])) == (files, length.bar)
-    assert files <= length.most
+    assert (int(stated[1]), int(stated[2])) == (len(files), length.bar)
+    assert len(files) <= length.most

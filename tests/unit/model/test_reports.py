@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from doc.source.extensions import reason_codes
 from nodepool.model import reasons
 from nodepool.model.config_keys import (
     ANY_MAPPING,
@@ -54,6 +56,7 @@ from nodepool.model.status import (
     UploadStatus,
     WaitingStatus,
 )
+from nodepool.plan.explained import SENTENCES
 from tests.support.observed import like
 from tests.support.tables import rows
 
@@ -257,15 +260,22 @@ def test_first_shortage(need: dict[str, float], expected: list[Any] | None) -> N
 
 
 def test_reference_has_each_code() -> None:
-    """`doc/source/reference/reasons.rst` has one section for each code: its meaning, numbers, and what to do."""
-    page = (REFERENCE / "reasons.rst").read_text(encoding="utf-8")
-    section = (
-        r"^\.\. _reason-([a-z-]+):\n\n``([a-z.-]+)``\n~+\n\n(?:[^:\n][^\n]*\n)+\n:Numbers: \S[^\n]*\n:What to do: \S"
-    )
-    sections = re.findall(section, page, re.MULTILINE)
-    assert sorted(code for _, code in sections) == sorted(code.value for code in ReasonCode)
-    assert all(anchor == code.replace(".", "-") for anchor, code in sections)
-    assert page.count("\n~~~") == len(sections)
+    """Its meaning, numbers, and what to do: from the command where it has a sentence, else from the comment."""
+    codes = list(reason_codes.codes())
+    page = reason_codes.expand((REFERENCE / "reasons.rst").read_text(encoding="utf-8"))
+    assert [one.code for one in codes] == [code.value for code in ReasonCode]
+    for one in codes:
+        assert one.group.endswith(".")
+        assert one.meaning.endswith("."), one.code
+        assert not one.advice or one.advice.endswith("."), one.code
+        assert page.count(f"\n   * - .. _reason-{one.code.replace('.', '-')}:\n\n       ``{one.code}``\n     - ") == 1
+    advice = {one.code: one.advice for one in codes}
+    assert advice["status.missing"] == "Search the log of its launcher for the id of the request."
+    assert advice["served.locking"] == ""
+    assert reason_codes.findings()["host ... is down: ..."] == ["wait.ready-node"]
+    source = inspect.getsource(ReasonCode)
+    both = [code for code in SENTENCES if re.search(rf"# Do: .*\n(?: +#: .*\n)* +\w+ = \"{re.escape(code)}\"", source)]
+    assert not both, "the command has the advice already"
 
 
 CAUSE = reasons.quota_used_up("pool main", "instances", limit=2, used=2, needed=1)
