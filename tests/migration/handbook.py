@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of doc/source/how-to/upgrade.rst, run as they stand there."""
+"""The commands of doc/source/how-to/migrate.rst, run as they stand there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.launcher import ROOT
 if TYPE_CHECKING:
     from tests.migration.site import Site
 
-PAGE = ROOT / "doc" / "source" / "how-to" / "upgrade.rst"
+PAGE = ROOT / "doc" / "source" / "how-to" / "migrate.rst"
 #: Where the page has the command lines.
 TOOLS: Mapping[str, Kind] = {"/opt/nodepool/bin/nodepool": Kind.OURS, "/opt/nodepool-11/bin/nodepool": Kind.RELEASED}
 #: What a test does not run: it is about the machine, or the test does it in another way.
-LEFT_TO_THE_READER = ("python3 -m venv", "systemctl", "journalctl", "/opt/nodepool/bin/pip", "install ")
+LEFT_TO_THE_READER = ("systemctl", "journalctl", "tools/install")
 FILE = "/etc/nodepool/nodepool.yaml"
 
 
