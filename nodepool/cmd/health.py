@@ -51,7 +51,7 @@ def add_commands(add: Callable[..., argparse.ArgumentParser]) -> None:
         "health",
         help="say whether the daemon on this machine works",
         description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
-        "without web pages, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
+        "without a web server, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
         "Exit status 0: it works; 1: it does not.",
         epilog="examples: nodepool health --builder; nodepool health --url http://127.0.0.1:8005/health/live",
     )
@@ -138,7 +138,7 @@ def target_of_url(url: str, path: str) -> Target:
 def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target | None:
     """Where a daemon of this machine has its web server; None = the configuration does not tell.
 
-    :param kind: ``launcher``, ``web``; a builder has no address for health.
+    :param kind: ``launcher``, ``web``; a builder is looked for in ZooKeeper, because ``webapp.builder-port`` is optional.
     :param webapp: the section, as it stands in the file.
     """
     port = webapp.get("port", 8005)
