@@ -138,7 +138,7 @@ def target_of_url(url: str, path: str) -> Target:
 def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target | None:
     """Where a daemon of this machine has its web server; None = the configuration does not tell.
 
-    :param kind: ``launcher``, ``web``; a builder is looked for in ZooKeeper, because ``webapp.builder-port`` is optional.
+    :param kind: ``launcher``, ``web``. A builder is looked for in ZooKeeper, as ``webapp.builder-port`` is optional.
     :param webapp: the section, as it stands in the file.
     """
     port = webapp.get("port", 8005)
