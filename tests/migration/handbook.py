@@ -33,12 +33,9 @@ def commands(text: str) -> Iterator[str]:
 
 def runnable(text: str) -> list[str]:
     """Those that a test runs. :raises AssertionError: one is neither that nor known to be left out."""
-    found = []
-    for command in commands(text):
-        if command.split()[0] in TOOLS:
-            found.append(command)
-        else:
-            assert command.startswith(LEFT_TO_THE_READER), f"nobody runs this command of the page: {command}"
+    found = [command for command in commands(text) if not command.startswith(LEFT_TO_THE_READER)]
+    unknown = [command for command in found if command.split()[0] not in TOOLS]
+    assert not unknown, f"no test runs these commands of the page: {unknown}"
     return found
 
 

@@ -22,8 +22,7 @@ def documented_role(shared_roles: bool = True, cluster_room: bool = False, accou
     """
     text = RIGHTS.read_text(encoding="utf-8")
     (block,) = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
-    role = yaml.safe_load(textwrap.dedent(block))
-    sentences = " ".join(text.split())
+    role, sentences = yaml.safe_load(textwrap.dedent(block)), " ".join(text.split())
     assert role["kind"] == "ClusterRole"
     for rule in role["rules"]:
         if not shared_roles and rule["apiGroups"] == [RBAC_GROUP]:

@@ -136,7 +136,6 @@ def test_tables_of_keys() -> None:
         assert all(row)
         assert row[0] == "Key" or row[3].endswith(".")
     of_drivers = [page for page in SOURCE.glob("drivers/*/*.rst") if ".. config-keys::" in page.read_text()]
-    assert {page.parent.name for page in of_drivers} >= set(KNOWN) - set(WITHOUT_PAGES)
     for page in (SOURCE / "reference" / "configuration-file.rst", *of_drivers):
         assert "``" in config_keys.expand(page.read_text(encoding="utf-8"))
         assert config_keys.DIRECTIVE.search(page.read_text(encoding="utf-8")), page

@@ -200,8 +200,7 @@ def test_permissions_are_those_of_the_calls(tmp_path: Path) -> None:
         assert here.contents() == {}
     rights = driver_table("azure", "rights")
     needed = [*rights["demanded"], *(right for call in calls for right in rights["calls"][call])]
-    page = (PAGES / "behaviour.rst").read_text(encoding="utf-8")
-    assert set(re.findall(r'"(Microsoft\.[\w/]+)"', page)) == set(needed)
+    assert set(re.findall(r'"(Microsoft\.[\w/]+)"', (PAGES / "behaviour.rst").read_text())) == set(needed)
 
 
 def test_codes_are_those_of_the_code() -> None:
