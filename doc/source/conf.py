@@ -33,7 +33,7 @@ man_pages = [
     ("reference/man/nodepool", "nodepool", "show and change what Nodepool knows", "", 1),
     ("reference/man/nodepool-launcher", "nodepool-launcher", "serve node requests of Zuul", "", 1),
     ("reference/man/nodepool-builder", "nodepool-builder", "build images and upload them to clouds", "", 1),
-    ("reference/man/nodepool-web", "nodepool-web", "serve Nodepool's web pages without a launcher", "", 1),
+    ("reference/man/nodepool-web", "nodepool-web", "serve Nodepool's web pages, API and logins", "", 1),
     ("reference/man/nodepool-tls", "nodepool-tls", "make certificates for ZooKeeper", "", 1),
 ]
 # A reference without a target is a warning, but for names in signatures and docstrings: not all of them are described.

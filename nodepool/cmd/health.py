@@ -49,7 +49,7 @@ def add_commands(add: Add) -> None:
         "say whether the daemon on this machine works",
         *("nodepool health --builder", "nodepool health --url http://127.0.0.1:8005/health/live"),
         description="Asks the daemon of this machine at the web port of its configuration. A builder, and a launcher "
-        "without web pages, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
+        "without a web server, are looked for in ZooKeeper, where they register as long as they run. Prints one line. "
         "Exit status 0: it works; 1: it does not.",
     )
     which = parser.add_mutually_exclusive_group()
@@ -132,7 +132,7 @@ def target_of_url(url: str, path: str) -> Target:
 def target_of_webapp(kind: str, webapp: Mapping[str, Any], path: str) -> Target | None:
     """Where a daemon of this machine has its web server; None = the configuration does not tell.
 
-    :param kind: ``launcher``, ``web``; a builder has no address for health.
+    :param kind: ``launcher``, ``web``. A builder is looked for in ZooKeeper, as ``webapp.builder-port`` is optional.
     :param webapp: the section, as it stands in the file.
     """
     port = webapp.get("port", 8005)

@@ -322,7 +322,7 @@ class AnyProvider(ConfigValue):
 
     keys_also_of = (ProviderConfig,)
 
-    pools: Any = key(Sections(ConfigPool), None, "Slices of the provider.")
+    pools: Any = key(Sections(ConfigPool), None, "The pools of the provider.")
 
 
 class DriverError(Exception):

@@ -394,7 +394,7 @@ def _node_text(node: Node, request: NodeRequest | None, seen: Observed) -> str:
             return f"was used{for_whom}; a launcher deletes it when its lock is free"
         case states.HOLD:
             by = f" by {node.hold_by}" if node.hold_by else ""
-            why = f" because of {node.comment}" if node.comment else ""
+            why = f" ({node.comment})" if node.comment else ""
             if node.hold_until is None:
                 return f"is kept on hold{by}{why}, without end"
             minutes = math.ceil((node.hold_until - seen.now) / 60)
@@ -430,7 +430,7 @@ def _who_wants(node: Node, seen: Observed) -> str:
         return f"no request wants {labels}"
     first = min(waiting, key=lambda request: request.order_key)
     count = "1 request wants" if len(waiting) == 1 else f"{len(waiting)} requests want"
-    return f"{count} {labels}; nodepool explain {first.key} tells why the first one does not take it"
+    return f"{count} {labels}; nodepool explain {first.key} shows why the first one does not take it"
 
 
 def _last_trouble(node: Node, seen: Observed) -> str:
@@ -484,7 +484,7 @@ def _node_remedies(node: Node, request: NodeRequest | None, seen: Observed) -> l
         found.append(f"look at {what} in the cloud of provider {node.provider}{ends}")
     # Of a node that is being launched its request has no more to say.
     if request is not None and request.state in (states.REQUESTED, states.PENDING) and node.state not in _LAUNCHED:
-        found.append(f"nodepool explain {request.key} tells what its request waits for")
+        found.append(f"nodepool explain {request.key} shows what its request waits for")
     return found
 
 

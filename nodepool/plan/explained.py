@@ -288,11 +288,11 @@ def _room(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[
         yield f"nodes of request {other} are ready and not fetched; nodepool explain {other} tells more"
     old = _oldest(node for node in nodes if node.state == states.IN_USE)
     if old is not None:
-        yield f"node {old.key} is in use for the longest time; nodepool explain {old.key} tells by whom"
+        yield f"node {old.key} is in use for the longest time; nodepool explain {old.key} shows by whom"
     deleting = [node for node in nodes if node.state == states.DELETING and node.state_time is not None]
     stuck = sorted(node.key for node in deleting if seen.now - (node.state_time or 0.0) > 600)
     if stuck:
-        yield f"nodes are being deleted for more than 10 minutes: {named(stuck)}; nodepool explain {stuck[0]} tells why"
+        yield f"nodes are being deleted for more than 10 minutes: {named(stuck)}; nodepool explain {stuck[0]} shows why"
 
 
 def _tenant(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterator[str]:
@@ -315,7 +315,7 @@ def _static(request: NodeRequest, first: PoolVerdict, seen: Observed) -> Iterato
     in_use = [node for node in _nodes(first, seen) if node.state in (states.IN_USE, states.HOLD)]
     old = _oldest(node for node in in_use if set(node.type) & set(request.node_types))
     if old is not None:
-        yield f"node {old.key} has its host for the longest time; nodepool explain {old.key} tells for whom"
+        yield f"node {old.key} has its host for the longest time; nodepool explain {old.key} shows for whom"
 
 
 def _next_attempt(request: NodeRequest, first: PoolVerdict, seen: Observed) -> list[str]:

@@ -119,6 +119,8 @@ class Night:
         names = {
             re.escape(str(self.place.launcher.path)): "/etc/nodepool/nodepool.yaml",
             rf"\b({re.escape(socket.getfqdn())}|{re.escape(socket.gethostname())})\b": "l1",
+            # In a column: blanks take the place of the other digits.
+            rf"127\.0\.0\.(\d+):({self.sshd.port}|{self.dead_port})\b(?=  )": r"127.0.0.\1:22   ",
             rf"127\.0\.0\.(\d+):({self.sshd.port}|{self.dead_port})\b": r"127.0.0.\1:22",
             rf"\b{re.escape(getpass.getuser())}@": "alice@",
             r"http://127\.0\.0\.1:\d+": "https://cloud.example.org",

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Released launchers are replaced by ours under load, and the other way round, as how-to/upgrade.rst says."""
+"""Released launchers are replaced by ours under load, and the other way round, as how-to/migrate.rst says."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of doc/source/how-to/upgrade.rst, run as they stand there."""
+"""The commands of doc/source/how-to/migrate.rst, run as they stand there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.support.launcher import ROOT
 if TYPE_CHECKING:
     from tests.migration.site import Site
 
-PAGE = ROOT / "doc" / "source" / "how-to" / "upgrade.rst"
+PAGE = ROOT / "doc" / "source" / "how-to" / "migrate.rst"
 #: Where the page has the command lines.
 TOOLS: Mapping[str, Kind] = {"/opt/nodepool/bin/nodepool": Kind.OURS, "/opt/nodepool-11/bin/nodepool": Kind.RELEASED}
 #: What a test does not run: it is about the machine, or the test does it in another way.
-LEFT_TO_THE_READER = ("python3 -m venv", "systemctl", "journalctl", "/opt/nodepool/bin/pip", "install ")
+LEFT_TO_THE_READER = ("systemctl", "journalctl", "tools/install")
 FILE = "/etc/nodepool/nodepool.yaml"
 
 
@@ -33,12 +33,9 @@ def commands(text: str) -> Iterator[str]:
 
 def runnable(text: str) -> list[str]:
     """Those that a test runs. :raises AssertionError: one is neither that nor known to be left out."""
-    found = []
-    for command in commands(text):
-        if command.split()[0] in TOOLS:
-            found.append(command)
-        else:
-            assert command.startswith(LEFT_TO_THE_READER), f"nobody runs this command of the page: {command}"
+    found = [command for command in commands(text) if not command.startswith(LEFT_TO_THE_READER)]
+    unknown = [command for command in found if command.split()[0] not in TOOLS]
+    assert not unknown, f"no test runs these commands of the page: {unknown}"
     return found
 
 

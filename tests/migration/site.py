@@ -24,7 +24,7 @@ LAUNCHERS = 3
 #: Cores and memory are not what is short here.
 LIMITS = Limits(servers=14, cores=100, ram=200 * 1024, tenant=4)
 START_SECONDS = 150.0
-#: As in the units of doc/source/how-to/upgrade.rst: systemd kills what has not ended by then.
+#: As in the units of doc/source/how-to/migrate.rst: systemd kills what has not ended by then.
 STOP_SECONDS = 60.0
 #: After a launcher is registered again: what was decided while it was away may still be on its way to the client.
 GRACE_SECONDS = 5.0

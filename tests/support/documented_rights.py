@@ -22,16 +22,16 @@ def documented_role(shared_roles: bool = True, cluster_room: bool = False, accou
     """
     text = RIGHTS.read_text(encoding="utf-8")
     (block,) = re.findall(r"\.\. code-block:: yaml\n\n((?:    .*\n|\n)+)", text)
-    role = yaml.safe_load(textwrap.dedent(block))
+    role, sentences = yaml.safe_load(textwrap.dedent(block)), " ".join(text.split())
     assert role["kind"] == "ClusterRole"
     for rule in role["rules"]:
         if not shared_roles and rule["apiGroups"] == [RBAC_GROUP]:
-            assert "``create`` for ``roles`` instead of\n``clusterroles``" in text
+            assert "``create`` for ``roles`` instead of ``clusterroles``" in sentences
             rule["resources"] = ["roles" if name == "clusterroles" else name for name in rule["resources"]]
         if not accounts and rule["resources"] == ["serviceaccounts"]:
-            assert "``list`` and ``watch`` of ``serviceaccounts`` may be left out" in text
+            assert "``list`` and ``watch`` of ``serviceaccounts`` may be left out" in sentences
             rule["verbs"] = ["create"]
     if cluster_room:
-        assert "With ``cluster-room`` the account also needs ``list`` for ``nodes``" in text
+        assert "With ``cluster-room`` the account also needs ``list`` for ``nodes``" in sentences
         role["rules"].append({"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]})
     return role

@@ -55,7 +55,7 @@ class MachineProviderConfig(FakeProviderConfig):
     without_keys = ()
 
     boot_timeout: float = key(SECONDS, 60.0, "Limit of the key scan.")
-    _pools: Any = key(Sections(MachinePool), None, "Slices of the provider.", name="pools")
+    _pools: Any = key(Sections(MachinePool), None, "The pools of the provider.", name="pools")
 
 
 class MachineInstance(Instance):

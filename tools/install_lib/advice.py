@@ -28,7 +28,7 @@ nodepool:nodepool."""
 
 _AGAIN: Final = """\
 Daemons that run keep the programs and units that they were started with. Restart them, one host after the other
-(doc/source/how-to/update.rst has all steps):
+(doc/source/how-to/upgrade.rst has all steps):
   systemctl try-restart nodepool-launcher nodepool-builder nodepool-web
 The web pages are those of nodepool-web. Beside a launcher it needs webapp.pages-port in nodepool.yaml."""
 

@@ -387,9 +387,9 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
         "in proportion as AWS takes them; 0 = no limit.",
     )
     boot_timeout: float = with_default(CloudProviderConfig.boot_timeout, 180.0)
-    max_servers: float = key(WHOLE, math.inf, "Of pools that do not say it.", default_text="unlimited")
-    max_cores: int | None = key(WHOLE, None, "Of pools that do not say it.", default_text="unlimited")
-    max_ram: int | None = key(WHOLE, None, "Of pools that do not say it.", unit="MiB", default_text="unlimited")
+    max_servers: float = key(WHOLE, math.inf, "For pools without it.", default_text="unlimited")
+    max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
     max_resources: dict[str, int] = key(
         MappingOf(WHOLE), {}, "Of pools: limits by quota code, e.g. ``L-43DA4232: 64``.", default_text="unlimited"
     )
@@ -409,15 +409,15 @@ class AwsProviderConfig(CloudProviderConfig[AwsPool]):
         unit="seconds",
         default_text="the first refusal is an error",
     )
-    use_internal_ip: bool = key(FLAG, False, "Of pools that do not say it.")
-    host_key_checking: bool = key(FLAG, True, "Of pools that do not say it.")
-    public_ipv4: bool = key(FLAG, True, "Of pools that do not say it.")
-    public_ipv6: bool = key(FLAG, False, "Of pools that do not say it.")
+    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
+    host_key_checking: bool = key(FLAG, True, "For pools without it.")
+    public_ipv4: bool = key(FLAG, True, "For pools without it.")
+    public_ipv6: bool = key(FLAG, False, "For pools without it.")
     diskimages: dict[str, AwsDiskImage] = key(Sections(AwsDiskImage), None, "Images that ``nodepool-builder`` uploads.")
     cloud_images: dict[str, AwsCloudImage] = key(
         Sections(AwsCloudImage), None, "Images that are in the region already."
     )
-    _pools: dict[str, AwsPool] = key(Sections(AwsPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, AwsPool] = key(Sections(AwsPool), None, "The pools of the provider.", name="pools")
 
     def localProblems(self) -> Iterator[tuple[str, str]]:
         """Images whose uploads must fail; Nodepool 11 accepts them."""

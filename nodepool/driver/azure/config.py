@@ -402,12 +402,12 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
     subnet_id: str | None = key(
         TEXT.or_null(), None, "Id of the subnet, which begins with ``/subscriptions/``.", default_text="one is required"
     )
-    ipv4: bool | None = key(FLAG, None, "Of pools that do not say it.", default_text="true if nothing else is")
-    ipv6: bool | None = key(FLAG, None, "Of pools that do not say it.", default_text="false")
-    public_ipv4: bool = key(FLAG, True, "Of pools that do not say it.")
-    public_ipv6: bool = key(FLAG, False, "Of pools that do not say it.")
-    use_internal_ip: bool = key(FLAG, False, "Of pools that do not say it.")
-    host_key_checking: bool = key(FLAG, True, "Of pools that do not say it.")
+    ipv4: bool | None = key(FLAG, None, "For pools without it.", default_text="true if nothing else is")
+    ipv6: bool | None = key(FLAG, None, "For pools without it.", default_text="false")
+    public_ipv4: bool = key(FLAG, True, "For pools without it.")
+    public_ipv6: bool = key(FLAG, False, "For pools without it.")
+    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
+    host_key_checking: bool = key(FLAG, True, "For pools without it.")
     rate: float | None = key(
         Number(0),
         None,
@@ -422,7 +422,7 @@ class AzureProviderConfig(CloudProviderConfig[AzurePool]):
         Sections(AzureDiskImage), None, "Images that ``nodepool-builder`` uploads."
     )
     cloud_images: dict[str, AzureCloudImage] = key(Sections(AzureCloudImage), None, "Images that are in Azure already.")
-    _pools: dict[str, AzurePool] = key(Sections(AzurePool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, AzurePool] = key(Sections(AzurePool), None, "The pools of the provider.", name="pools")
 
     def load(self, newconfig: Config) -> None:
         super().load(newconfig)

@@ -72,4 +72,4 @@ class ExampleProviderConfig(CloudProviderConfig[ExamplePool]):
     launch_timeout: float = with_default(CloudProviderConfig.launch_timeout, 600.0)
     diskimages: dict[str, DiskImageSettings] = key(Sections(DiskImageSettings), None, "Images that are uploaded.")
     cloud_images: dict[str, ImageSettings] = key(Sections(ImageSettings), None, "Images that are in the cloud.")
-    _pools: dict[str, ExamplePool] = key(Sections(ExamplePool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, ExamplePool] = key(Sections(ExamplePool), None, "The pools of the provider.", name="pools")

@@ -137,7 +137,7 @@ class FakeProviderConfig(UploadingProviderConfig[FakePool]):
     launch_timeout: float = with_default(UploadingProviderConfig.launch_timeout, 60.0)
     image_type: str = key(FILLED_TEXT, "qcow2", "Format of uploaded images.")
     diskimages: dict[str, DiskImageSettings] = key(Sections(DiskImageSettings), None, "Images that are uploaded.")
-    _pools: dict[str, FakePool] = key(Sections(FakePool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, FakePool] = key(Sections(FakePool), None, "The pools of the provider.", name="pools")
 
     def __init__(self, provider: dict[str, Any]) -> None:
         super().__init__(provider)

@@ -326,4 +326,4 @@ class GceProviderConfig(CloudProviderConfig[GcePool]):
     cloud_images: dict[str, GceCloudImage] = key(
         Sections(GceCloudImage), None, "Images that are in Compute Engine already."
     )
-    _pools: dict[str, GcePool] = key(Sections(GcePool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, GcePool] = key(Sections(GcePool), None, "The pools of the provider.", name="pools")

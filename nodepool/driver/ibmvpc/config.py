@@ -292,7 +292,7 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     zones: list[str] = key(
         ONE_OR_MORE.or_null(),
         [],
-        "Of pools that do not say it.",
+        "For pools without it.",
         name="zone",
         convert=in_order,
         default_text="each pool has its own",
@@ -300,7 +300,7 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     subnets: list[str] = key(
         ONE_OR_MORE.or_null(),
         [],
-        "Of pools that do not say it.",
+        "For pools without it.",
         name="subnet",
         convert=in_order,
         default_text="each pool has its own",
@@ -324,15 +324,15 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     quota_ram: int | None = key(
         WHOLE, None, "Memory of all instances.", name="quota.ram", unit="GiB", default_text="unlimited"
     )
-    public_ipv4: bool = key(FLAG, False, "Of pools that do not say it.")
+    public_ipv4: bool = key(FLAG, False, "For pools without it.")
     floating_ip_pool: int = key(
         Whole(0),
         10,
-        "Of pools that do not say it. IBM bills a floating IP for a whole month, so free ones are used again; more "
+        "For pools without it. IBM bills a floating IP for a whole month, so free ones are used again; more "
         "than these are deleted.",
     )
-    use_internal_ip: bool = key(FLAG, False, "Of pools that do not say it.")
-    host_key_checking: bool = key(FLAG, True, "Of pools that do not say it.")
+    use_internal_ip: bool = key(FLAG, False, "For pools without it.")
+    host_key_checking: bool = key(FLAG, True, "For pools without it.")
     rate: float | None = key(
         Number(0),
         None,
@@ -358,7 +358,7 @@ class IbmProviderConfig(CloudProviderConfig[IbmPool]):
     cloud_images: dict[str, IbmCloudImage] = key(
         Sections(IbmCloudImage), None, "Images that are in the region already."
     )
-    _pools: dict[str, IbmPool] = key(Sections(IbmPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, IbmPool] = key(Sections(IbmPool), None, "The pools of the provider.", name="pools")
 
     def load(self, newconfig: Any) -> None:
         # The format of images is asked for before the framework reads the keys.

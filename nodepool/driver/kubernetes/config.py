@@ -286,18 +286,14 @@ class AnyPodPool(ConfigPool):
         {},
         "Limits by resource, e.g. ``ephemeral-storage``; those of the provider count for resources that are not named.",
     )
-    default_label_cpu: int | None = key(AMOUNT, None, "``cpu`` of labels that do not say it.")
-    default_label_memory: int | None = key(AMOUNT, None, "``memory`` of labels that do not say it.", unit="MiB")
-    default_label_storage: int | None = key(AMOUNT, None, "``storage`` of labels that do not say it.", unit="MB")
-    default_label_cpu_limit: int | None = key(AMOUNT, None, "``cpu-limit`` of labels that do not say it.")
-    default_label_memory_limit: int | None = key(
-        AMOUNT, None, "``memory-limit`` of labels that do not say it.", unit="MiB"
-    )
-    default_label_storage_limit: int | None = key(
-        AMOUNT, None, "``storage-limit`` of labels that do not say it.", unit="MB"
-    )
+    default_label_cpu: int | None = key(AMOUNT, None, "``cpu`` of labels without it.")
+    default_label_memory: int | None = key(AMOUNT, None, "``memory`` of labels without it.", unit="MiB")
+    default_label_storage: int | None = key(AMOUNT, None, "``storage`` of labels without it.", unit="MB")
+    default_label_cpu_limit: int | None = key(AMOUNT, None, "``cpu-limit`` of labels without it.")
+    default_label_memory_limit: int | None = key(AMOUNT, None, "``memory-limit`` of labels without it.", unit="MiB")
+    default_label_storage_limit: int | None = key(AMOUNT, None, "``storage-limit`` of labels without it.", unit="MB")
     default_label_extra_resources: dict[str, int] = key(
-        MappingOf(WHOLE), {}, "``extra-resources`` of labels that do not say it."
+        MappingOf(WHOLE), {}, "``extra-resources`` of labels without it."
     )
 
     def __init__(self, provider: AnyPodProvider[Any]) -> None:
@@ -343,9 +339,9 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
         "ends it earlier.",
         unit="seconds",
     )
-    max_servers: float = key(WHOLE, math.inf, "Of pools that do not say it.", default_text="unlimited")
-    max_cores: int | None = key(WHOLE, None, "Of pools that do not say it.", default_text="unlimited")
-    max_ram: int | None = key(WHOLE, None, "Of pools that do not say it.", unit="MiB", default_text="unlimited")
+    max_servers: float = key(WHOLE, math.inf, "For pools without it.", default_text="unlimited")
+    max_cores: int | None = key(WHOLE, None, "For pools without it.", default_text="unlimited")
+    max_ram: int | None = key(WHOLE, None, "For pools without it.", unit="MiB", default_text="unlimited")
     max_resources: dict[str, int] = key(MappingOf(WHOLE), {}, "Of pools: limits by resource.", default_text="unlimited")
 
     @staticmethod
@@ -355,7 +351,7 @@ class AnyPodProvider(LaunchingProviderConfig[PodPoolT], Generic[PodPoolT]):
 
     @property
     def default_max_servers(self) -> float:
-        """``max-servers`` of pools that do not say it."""
+        """``max-servers`` of pools without it."""
         return self.max_servers
 
     def getSchema(self) -> Any:
@@ -398,7 +394,7 @@ class KubernetesProviderConfig(AnyPodProvider[KubernetesPool]):
         "Launch no more than the cluster has room for: what its nodes can allocate without what others request. "
         "Not for a cluster that grows by itself.",
     )
-    _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, KubernetesPool] = key(Sections(KubernetesPool), None, "The pools of the provider.", name="pools")
 
     @staticmethod
     def is_pod(label: dict[str, Any]) -> bool:

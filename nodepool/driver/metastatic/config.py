@@ -208,7 +208,7 @@ class MetastaticProviderConfig(LaunchingProviderConfig[MetastaticPool]):
     )
     boot_timeout: float = key(SECONDS, 120.0, "Limit of the scan of host keys.", unit="seconds")
     rate: None = key(Number(0), None, "Accepted, without effect.", read=False)
-    _pools: dict[str, MetastaticPool] = key(Sections(MetastaticPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, MetastaticPool] = key(Sections(MetastaticPool), None, "The pools of the provider.", name="pools")
 
     def rules(self) -> dict[BackingKind, Rules]:
         """Of every kind of backing node that some label needs."""

@@ -74,7 +74,7 @@ class OpenShiftProviderConfig(AnyOpenShiftProvider[OpenShiftPool]):
         "The job of a pod without ``spec`` uses the account ``default``, which the cluster makes in each project: one "
         "call less a node. The pod itself gets no token of it.",
     )
-    _pools: dict[str, OpenShiftPool] = key(Sections(OpenShiftPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, OpenShiftPool] = key(Sections(OpenShiftPool), None, "The pools of the provider.", name="pools")
 
     @staticmethod
     def is_pod(label: dict[str, Any]) -> bool:

@@ -237,7 +237,7 @@ class OpenStackProviderConfig(CloudProviderConfig[OpenStackPool]):
         Sections(ProviderDiskImage), None, "Images that ``nodepool-builder`` uploads."
     )
     cloud_images: dict[str, CloudImage] = key(Sections(CloudImage), None, "Images that are in the cloud already.")
-    _pools: dict[str, OpenStackPool] = key(Sections(OpenStackPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, OpenStackPool] = key(Sections(OpenStackPool), None, "The pools of the provider.", name="pools")
 
     def __init__(self, provider: dict[str, Any], clouds: Clouds) -> None:
         super().__init__(provider)

@@ -163,7 +163,7 @@ class StaticProviderConfig(DeclaredProviderConfig[StaticPool]):
         0,
         "Failed checks in a row that quarantine a host; 0: none do, and a host that fails is tried again every minute.",
     )
-    _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "Slices of the provider.", name="pools")
+    _pools: dict[str, StaticPool] = key(Sections(StaticPool), None, "The pools of the provider.", name="pools")
 
     @classmethod
     def without_effect(cls, section: dict[str, Any]) -> Iterator[Problem]:

@@ -42,7 +42,7 @@ class Machines:
             ("port=9000", f"port={zuul_web}"),
             ("8774", str(cloud)),
             ("[executor]\n", f"[executor]\nfinger_port={finger}\nload_multiplier=100\n"),
-            ("providers:\n", f"webapp:\n  listen_address: 127.0.0.1\n  port: {nodepool_web}\n\nproviders:\n"),
+            ("webapp:\n  port: 8005\n", f"webapp:\n  listen_address: 127.0.0.1\n  port: {nodepool_web}\n"),
             ("username: zuul\n", f"username: zuul\n            connection-port: {self.ssh_port}\n"),
         ]
         self._directory = directory
