@@ -273,6 +273,9 @@ class Batch:
             locked = self._lock(handlers, with_nodes=False)
         finally:
             self._let_go_unlocked(handlers)
+            # Zuul may have held the lock for a moment. Of one that another launcher took the nodes are locked soon.
+            left = [each for each in handlers if each.progress.stage is not Stage.GATHERING]
+            self._pool.interrupted.update(each.request.key for each in left)
         self._run(locked)
         return len(locked)
 
