@@ -666,9 +666,10 @@ class NodeSet:
 
     def _resume(self) -> None:
         """Take what another launcher has left of the request, and go on with its launches. That has its room."""
-        hooks, interrupted, self.interrupted = self._hooks, self.interrupted, []
-        for cached in interrupted:
-            wanted = hooks.request.node_types
+        hooks, wanted = self._hooks, self._hooks.request.node_types
+        # After a lost connection it goes on with those that are left.
+        while self.interrupted:
+            cached = self.interrupted.pop(0)
             position = next((place for place in self._missing() if wanted[place] in cached.type), None)
             if position is None:
                 continue

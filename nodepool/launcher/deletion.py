@@ -382,6 +382,7 @@ class DeletedNodeWorker(Worker):
                 raise
             # The cache did not know yet whether there is a lock directory.
             zk.nodes.lock_and_save(node)
+        self._interrupted.pop(node.key, None)
         if provider.LAUNCHES:
             log.info("Deleting node of provider %s: %s", node.provider, reason)
         else:
@@ -611,7 +612,7 @@ class CleanupWorker(Worker):
             if node.allocated_to not in lost:
                 continue
             locked = self._cache.nodes.is_locked(node.key)
-            if not locked:
+            if not locked and node.state != states.BUILDING:
                 nodes.setdefault(node.allocated_to, []).append(node.copy())
             if node.state == states.BUILDING and self._is_resumed(node):
                 ended = not locked or node.launcher not in registered
@@ -653,7 +654,9 @@ class CleanupWorker(Worker):
         seem = {
             (node.key, node.version): node
             for node in nodes.values()
-            if is_orphan(node, requests.get) and not nodes.is_locked(node.key)
+            if node.allocated_to not in self._interrupted
+            and is_orphan(node, requests.get)
+            and not nodes.is_locked(node.key)
         }
         certain = self._orphans.look(seem, now)
         self._orphans_due = now + SOON_SECONDS if len(seem) > len(certain) else math.inf

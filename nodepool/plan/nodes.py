@@ -258,10 +258,8 @@ def judge_age(node: Node, now: float, max_ready_age: Callable[[str], float], max
 
 
 def reset_lost_request(request: NodeRequest, nodes: list[Node]) -> None:
-    """Change the copies of a lost request and of its nodes to what C-4 wants. Launches are not ended by it."""
+    """Change the copies of a lost request and of its nodes to what C-4 wants."""
     for node in nodes:
-        if node.state == states.BUILDING:
-            continue
         if node.state == states.INIT:
             node.state = states.DELETING
         node.free()

@@ -240,6 +240,25 @@ def test_dedicated_hosts(site: Site) -> None:
     assert site.cloud.state()["events"]["hosts allocated"] == 3
 
 
+def test_dedicated_host_of_a_launch_that_goes_on(site: Site) -> None:
+    """L-18, AW-5: the instance keeps its host, and no other one is allocated."""
+    site.label.update({"instance-type": "m5.large", "dedicated-host": True})
+    site.pool["availability-zone"] = "us-east-1a"
+    site.cloud.change(host_seconds=0.5)
+    site.cloud.boots_take(60.0)
+    site.launch()
+    request = site.submit()
+    site.wait("it boots", site.cloud.instances)
+    site.stop()
+    (before,) = site.znodes.nodes().values()
+    site.launch()
+    ((_, node),) = site.fulfilled(request, hurry=0.5).items()
+    assert node["external_id"] == before["external_id"]
+    site.give_back(request)
+    site.wait_empty(hurry=0.5)
+    assert (site.cloud.made, site.cloud.state()["events"]["hosts allocated"]) == (1, 1)
+
+
 def test_other_credentials(site: Site) -> None:
     """A key that AWS does not let in any more: nothing fails, and all goes on with one that it does."""
     site.launch()

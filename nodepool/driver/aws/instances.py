@@ -483,7 +483,14 @@ class HostCreation(AwsCreation):
             self.HOST: self._wait_for_host,
         }
 
+    def adopt(self, external_id: Any) -> None:
+        super().adopt(external_id)
+        self._host_id = host_of(external_id)
+
     def _allocate(self) -> bool:
+        if self._resumed is not None:
+            # It has its host.
+            return self._start()
         self.call(self._allocated, self.cloud.creators)
         return self.go(self.ALLOCATING)
 

@@ -214,8 +214,8 @@ class NodeLaunch:
         if not resumed:
             # Nothing is made yet, and perhaps nothing will be: the name is for those who find the node after a crash.
             self._id_in_advance, node.external_id = node.external_id, None
-        #: The instance that another launcher has ordered, as lists call it.
-        self._ordered: str | None = None
+        #: The instance that another launcher has ordered, as the node names it.
+        self._ordered: Any = None
         self.zk = handler.zk
         self._wake_worker = handler.pw.wake
         self._launch_ended = handler.pw.launch_ended
@@ -239,8 +239,9 @@ class NodeLaunch:
         self._abandoned = False
         self._begun = clock()
         self._attempt = 1
-        #: Attempts of other launchers: none of ours has the key of one of theirs. Each has written the node.
-        self._earlier = (node.version or 0) if resumed else 0
+        #: Added to the numbers of attempts: no creation has the key of another launcher's. Each launcher has written
+        #: the node when it locked it, and makes so many attempts at most.
+        self._earlier = (node.version or 0) * self.launch_retries if resumed else 0
         self._attempt_begun = self._begun
         self.held = HeldTime(clock)
         #: Of the attempt.
@@ -354,14 +355,14 @@ class NodeLaunch:
 
     def _resumed(self, look: LookPhase) -> float | None:
         """Go on with what is there; what is named and not there is made sure to be gone, and the launch begins."""
-        node, cloud = self.node, self.provider.adapter.instance_cloud
-        if look.cloud_away or cloud is None:
+        node = self.node
+        if look.cloud_away:
             raise CloudUnavailableException("the launch cannot be gone on with: the cloud does not answer")
         if look.named or look.found:
             if not look.named:
                 node.external_id = look.found.pop(0)
                 self.zk.storeNode(node)
-            self._ordered = cloud.record_id(node.external_id)
+            self._ordered = node.external_id
             self.log.info("Going on with instance %s, which another launcher has ordered", node.external_id)
             for external_id in look.found:
                 self.provider.delete_orphan(external_id, self.log)

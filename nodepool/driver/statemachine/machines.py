@@ -384,9 +384,12 @@ class CreationMachine(InventoryMachine[R]):
         """The key of the creation that begins now, or has begun."""
         return CreationKey(self.cloud.provider, self.node_id, self.attempt, self.begun_anew)
 
-    def adopt(self, record_id: str) -> None:
-        """Go on with an instance of the node that another launcher has ordered; before the first `advance`."""
-        self._resumed = record_id
+    def adopt(self, external_id: Any) -> None:
+        """Go on with an instance of the node that another launcher has ordered; before the first `advance`.
+
+        :param external_id: as the node names it.
+        """
+        self._resumed = self.cloud.record_id(external_id)
 
     # -- steps --
 

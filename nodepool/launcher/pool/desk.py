@@ -202,6 +202,10 @@ class Desk:
         cases = [self._locked[request_id] for request_id in sorted(self._paused)[:1] if request_id in self._locked]
         return reasons.pool_paused(cases[0].progress.request_id, cases[0].reason) if cases else reasons.POOL_PAUSED
 
+    def serves(self, request_id: str) -> bool:
+        """Does the pool hold the lock of a request, or is it about to take or fulfil it?"""
+        return request_id in self._begun or request_id in self._locked
+
     def on_fast_path(self, request_id: str) -> bool:
         """Is the pool about to fulfil a request with ready nodes? Any thread."""
         case = self._begun.get(request_id)
@@ -243,7 +247,7 @@ class Desk:
 
     def keeps(self, request_id: str) -> bool:
         """Must a request stay out of the queue, even if it changes?"""
-        if request_id in self._begun or request_id in self._locked:
+        if self.serves(request_id):
             return True
         case = self._deferred.get(request_id)
         return case is not None and not case.others_turn

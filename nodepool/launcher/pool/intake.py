@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 #: Requests taken in one pass; then handlers are polled and changes are seen (A-18).
 MAX_FULFILLED: Final = 100
 MAX_LAUNCHED: Final = 20
+#: From an attempt to go on with the launches of a request that was locked to the next one.
+RESUME_RETRY_SECONDS: Final = 2.0
 
 
 class Intake:
@@ -273,6 +275,11 @@ class Batch:
             locked = self._lock(handlers, with_nodes=False)
         finally:
             self._let_go_unlocked(handlers)
+            for each in handlers:
+                if each.progress.stage is not Stage.GATHERING:
+                    # Zuul may hold the lock for a moment. If another launcher has it, its nodes are deleted soon.
+                    self._pool.desk.defer(each.request.key, REQUEST_LOCKED, RESUME_RETRY_SECONDS)
+                    self._pool.interrupted.add(each.request.key)
         self._run(locked)
         return len(locked)
 

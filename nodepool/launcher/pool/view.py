@@ -301,7 +301,7 @@ class PassContext:
         self.queue = RequestQueue()
         self.desk = Desk(self.queue)
         self.free = FreeNodes(launcher.cache.nodes, provider_name, pool_name, node_changed)
-        #: Requests of which a launcher that ended has left launches unfinished.
+        #: Requests of which a launcher that ended has left launches unfinished: looked at in the next pass.
         self.interrupted: set[str] = set()
         #: For the log, such as ``cloud-1/main``.
         self.place = f"{provider_name}/{pool_name}"
@@ -425,7 +425,7 @@ class PassContext:
         """Open requests with launches that this pool can go on with, and what was made for each of them here."""
         interrupted, self.interrupted = self.interrupted, set()
         nodes: dict[str | None, list[Node]] = {request_id: [] for request_id in interrupted}
-        place, is_locked = (self.provider_name, self.pool_name), self.cache.nodes.is_locked
+        place = (self.provider_name, self.pool_name)
         for node in self.cache.nodes.values() if interrupted else ():
             if node.allocated_to in nodes and (node.provider, node.pool) == place:
                 nodes[node.allocated_to].append(node)
@@ -433,16 +433,23 @@ class PassContext:
         for request in map(self.cache.requests.get, interrupted):
             if request is None or request.state not in OPEN_REQUEST_STATES or self.launcher_id in request.declined_by:
                 continue
+            if self.held(request.node_types) is not None or self.desk.serves(request.key):
+                continue
             its_nodes = nodes[request.id]
-            # All locks go at once, but are seen to go one by one: the last one brings the request back.
-            if self.held(request.node_types) is None and not any(is_locked(node.key) for node in its_nodes):
-                resumed = [node for node in its_nodes if self._can_resume(node)]
-                if resumed:
-                    found.append((request, resumed + [node for node in its_nodes if node.state == states.READY]))
+            resumed = [node for node in its_nodes if self._can_resume(node)]
+            if resumed and (self.desk.keeps(request.key) or any(self._is_in_doubt(node) for node in its_nodes)):
+                self.interrupted.add(request.key)
+            elif resumed:
+                found.append((request, resumed + [node for node in its_nodes if node.state == states.READY]))
         return sorted(found, key=lambda each: each[0].order_key)
 
     def _can_resume(self, node: Node) -> bool:
-        return node.state == states.BUILDING and gateway.can_resume(self.provider, node)
+        is_free = node.state == states.BUILDING and not self.cache.nodes.is_locked(node.key)
+        return is_free and gateway.can_resume(self.provider, node)
+
+    def _is_in_doubt(self, node: Node) -> bool:
+        """All locks go at once, but are seen to go one by one; what was written under a lock is read after that."""
+        return self.cache.nodes.is_locked(node.key) or self.cache.nodes.is_reading(node.key)
 
     def is_open(self, request: NodeRequest) -> bool:
         """May this pool still take or decline a request? (A-2)"""

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 #: A pass at least this often when nothing happens.
 IDLE_SECONDS: Final = 30.0
+#: The same while there are launches that may be gone on with soon.
+RESUME_LOOK_SECONDS: Final = 0.25
 
 
 class PoolWorker(Worker):
@@ -199,6 +201,7 @@ class PoolWorker(Worker):
             self.desk.next_look(),
             self.free_nodes.next_look(),
             self._waiting_lines.next_look(),
+            RESUME_LOOK_SECONDS if self.context.interrupted else None,
             self._handlers.next_look(held=self.context.hold is not None or bool(self.context.held_labels)),
         )
         waits = [wait for wait in looks if wait is not None]

@@ -23,6 +23,7 @@ from nodepool.launcher.deletion import (
     RETRY,
     DeletedNodeWorker,
 )
+from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.retries import Backoff
 from nodepool.zk.nodes import NodeStore
 from nodepool.zk.reply import Reply
@@ -119,6 +120,18 @@ def test_driver_that_raises(deletion: Deletion, caplog: pytest.LogCaptureFixture
     deletion.begin = deletion.plain
     deletion.patch.setattr(FakeProvider, "pausedReason", raising(ZeroDivisionError()))
     deletion.gone(node_id)
+
+
+def test_launch_that_no_pool_goes_on_with(deletion: Deletion) -> None:
+    """L-18, X-5: it is deleted after a while, and what fails then is tried again later and later, as all else."""
+    deletion.patch.setattr(FakeProvider, "canResume", lambda provider, node: True)
+    deletion.begin = raising(RuntimeError("no way"))
+    request = deletion.znodes.submit(["small"], state="pending")
+    deletion.znodes.add_node("building", allocated_to=request)
+    for later, begun in ((0.0, 0), (RESUME_SECONDS - 1, 0), (1.0, 1), (0.0, 1), (RETRY.pause(1), 2), (1.0, 2)):
+        deletion.worker.node_changed("")
+        deletion.run(later)
+        assert len(deletion.begun) == begun
 
 
 def test_cloud_answers_again(deletion: Deletion) -> None:

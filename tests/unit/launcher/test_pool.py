@@ -16,7 +16,7 @@ from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS
 from nodepool.launcher.pool.intake import Batch, Declines, Intake
 from nodepool.launcher.pool.view import PassContext
-from nodepool.launcher.pool.worker import PoolWorker
+from nodepool.launcher.pool.worker import RESUME_LOOK_SECONDS, PoolWorker
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model.reasons import ERROR_JUDGING, NO_ROOM, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
@@ -53,6 +53,27 @@ def reason(worker: PoolWorker, request_id: str) -> Reason:
 
 def code(worker: PoolWorker, request_id: str) -> ReasonCode:
     return reason(worker, request_id).code
+
+
+# -- launches that another launcher has left
+
+
+@pytest.mark.parametrize("held", ["a node", "the request"])
+def test_locks_that_are_seen_to_go_one_by_one(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, held: str
+) -> None:
+    """L-18: what is still locked for a moment is looked at again, also without another event of a launch."""
+    monkeypatch.setattr(FakeProvider, "canResume", lambda provider, node: True)
+    monkeypatch.setattr(FakeRequestHandler, "resume", FakeRequestHandler.launch)
+    request = znodes.submit(["small"] * 2, state="pending")
+    ready, building = (znodes.add_node(state, allocated_to=request) for state in ("ready", "building"))
+    with locked(znodes, f"nodes/{ready}/lock" if held == "a node" else f"requests-lock/{request}"):
+        launcher.passes(worker, "it is known", lambda: request in worker.context.interrupted)
+        assert (worker.run_once() or 0.0) <= RESUME_LOOK_SECONDS
+        assert (worker.handlers, znodes.node_lockers(building)) == ([], [])
+    launcher.settle()
+    assert sorted(fulfil(launcher, worker, znodes, request)[0]) == [ready, building]
+    assert not worker.context.interrupted
 
 
 # -- what is taken

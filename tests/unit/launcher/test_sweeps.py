@@ -20,7 +20,7 @@ from nodepool.launcher.deletion import (
     CleanupWorker,
 )
 from nodepool.launcher.pool.intake import START_SECONDS
-from nodepool.plan.nodes import STALLED_SECONDS
+from nodepool.plan.nodes import RESUME_SECONDS, STALLED_SECONDS
 from nodepool.plan.triage import PoolInfo
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
@@ -80,6 +80,23 @@ def test_launcher_that_went(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> 
         assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
     sweeps.run(LATER_SECONDS[0] - SOON_SECONDS)
     assert sweeps.state(ids[0]) == "requested"
+
+
+def test_launches_that_a_pool_may_go_on_with(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L-18, C-4: its request and its ready nodes stay as they are for a while. Its launches are left to their owner."""
+    monkeypatch.setattr(FakeProvider, "RESUMES", True)
+    request = sweeps.znodes.submit(["small"] * 2, state="pending")
+    nodes = [sweeps.znodes.add_node(state, allocated_to=request) for state in ("ready", "building")]
+    building = sweeps.znodes.node(nodes[1])
+    for later in (0.0, SWEEP_SECONDS / 2):
+        sweeps.clock.pass_seconds(later)
+        sweeps.launcher.settle()
+        sweeps.worker.sweep()
+        assert (sweeps.state(request), sweeps.found(*nodes)) == ("pending", [("ready", request), ("building", request)])
+    sweeps.clock.pass_seconds(RESUME_SECONDS - SWEEP_SECONDS / 2)
+    sweeps.worker.sweep()
+    assert (sweeps.state(request), sweeps.found(nodes[0])) == ("requested", [("ready", None)])
+    assert sweeps.znodes.node(nodes[1]) == building
 
 
 @pytest.mark.parametrize(("held_after", "seconds", "free"), [(False, SWEEP_SECONDS, False), (True, 1.0, True)])

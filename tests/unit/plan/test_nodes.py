@@ -137,7 +137,7 @@ def test_reset_lost_request() -> None:
     reset_lost_request(lost, nodes)
     assert (lost.state, lost.nodes, lost.declined_by) == ("requested", [], ["pool"])
     found = [(one.state, one.allocated_to) for one in nodes]
-    assert found == [("deleting", None), ("ready", None), ("building", REQUEST)]
+    assert found == [("deleting", None), ("ready", None), ("building", None)]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from nodepool.driver.statemachine.calls import Removal
-from nodepool.exceptions import (
-    LaunchStatusException,
-)
+from nodepool.exceptions import CapacityException, LaunchStatusException
 from nodepool.model import states
 from nodepool.model.image import ImageUpload
 from nodepool.plan.retries import Backoff
@@ -66,6 +64,28 @@ def test_attempts(make_site: MakeSite, settings: dict[str, Any], results: list[s
         1,
         list(range(1, creations + 1)),
     )
+
+
+def test_keys_of_a_launch_that_goes_on(make_site: MakeSite) -> None:
+    """L-18: no attempt has the number of one of another launcher, also if none of those has written the node."""
+    site = make_site({"launch-retries": 3})
+    attempts: list[int] = []
+
+    def refuse(machine: Any) -> None:
+        attempts.append(machine.attempt)
+        raise CapacityException("full")
+
+    site.before_creation(refuse)
+    handler = site.accept("small")
+    for launches in (1, 2, 3):
+        wait_for("the launch ended", handler.launchesComplete)
+        (node,) = handler.nodeset
+        assert len(attempts) == len(set(attempts)) == 3 * launches
+        # As the next launcher does, in one write.
+        vars(node)["_state"] = states.BUILDING
+        site.zk.storeNode(node)
+        handler.resume(node)
+    wait_for("the launch ended", handler.launchesComplete)
 
 
 @pytest.mark.parametrize("error", [LaunchStatusException("409"), ValueError("of a driver")])
