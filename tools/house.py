@@ -26,7 +26,7 @@ BARS: Final = {
     "Protocol classes": 17,
     "code lines of the longest product file": 640,
     "test code lines": 60_700,
-    "lines of documentation": 11_850,
+    "lines of documentation": 9_800,
 }
 
 
