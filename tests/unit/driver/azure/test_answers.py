@@ -32,7 +32,7 @@ from nodepool.driver.azure.errors import ArmApi, AzureError, CloudBusy, errors_i
 from nodepool.driver.azure.facts import AzureFacts
 from nodepool.driver.azure.images import follow
 from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureInstance, AzureMachines
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
 from nodepool.model.quota import QuotaInformation
@@ -109,6 +109,19 @@ def test_address_for_zuul() -> None:
         instance = AzureInstance(record._replace(addresses=Addresses(*addresses)), QuotaInformation(instances=1))
         has(instance, cloud="Azure", region="northeurope", az="2", external_id="np42", interface_ip=used)
         addresses[number] = None
+
+
+def test_why_a_vm_failed() -> None:
+    """AZ-7: the operation is forgotten; learn.microsoft.com/azure/virtual-machines/states-billing has the states."""
+    failed = {"code": "ProvisioningState/failed/AllocationFailed", "level": "Error", "message": None, "time": None}
+    states = {"statuses": [{"code": "PowerState/running"}, failed, {"code": "ProvisioningState/failed"}]}
+    client, http = arm((404, error("NotFound")), (200, states))
+    assert isinstance(
+        client.vm_failure("np1", "https://management.azure.com:443/subscriptions/s/o", "here"), CloudNoCapacity
+    )
+    assert len(http.asked) == 2
+    client, _ = arm((200, {}))
+    assert client.vm_failure("np1", None, "here") is None
 
 
 # -- errors --
