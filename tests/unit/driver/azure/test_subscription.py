@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,13 @@ def test_limits(tmp_path: Path) -> None:
         (instance,) = here.adapter.listInstances()
         assert instance.getQuotaInformation().get_resources() == need
         here.delete(HOST)
+
+
+def test_limits_that_are_not_known(here: Here) -> None:
+    """Q-4: without them there is what Azure refuses."""
+    here.simulator.change(denied=["usages.*"])
+    assert here.adapter.getQuotaLimits().quota["compute"]["instances"] == math.inf
+    assert here.adapter.getQuotaLimits().default == math.inf
 
 
 # -- nodepool check --
