@@ -34,7 +34,7 @@ def test_every_key(driver: str) -> None:
         assert found[image] in (found[label].diskimage, found[label].cloud_image)
     changed = copy.deepcopy(everything)
     changed["pools"][0]["labels"][-1]["cloud-image"] = changed["cloud-images"][0]["name"]
-    changed["cloud-images"][0]["username"] = "somebody-else"
+    changed["cloud-images"][0]["username"] = "other"
     assert load(copy.deepcopy(everything)) == load(everything) != load(changed)
 
 
