@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import ModuleType, SimpleNamespace
 
@@ -26,6 +27,20 @@ class ManualClock:
     def pass_seconds(self, seconds: float) -> None:
         """Lets time pass."""
         self.now += seconds
+
+
+class ManualStop(threading.Event):
+    """Time passes at once when it is waited for. :ivar pauses: how long that was."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0)
+        self.clock.now += timeout or 0
+        return self.is_set()
 
 
 def monotonic_clock(monkeypatch: pytest.MonkeyPatch, *modules: ModuleType, now: float = 1000.0) -> ManualClock:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 from nodepool.config.objects import Config, DiskImage, Label
 from nodepool.config.validator import validate
 from nodepool.driver.interface import Driver
+from tests.support.tables import driver_table
 
 
 def section_with(
@@ -66,3 +68,50 @@ def problems_of_section(directory: Path, data: dict[str, Any], *images: str) -> 
 
 def _label_names(data: dict[str, Any]) -> list[str]:
     return [label["name"] for pool in data["pools"] for label in pool.get("labels", [])]
+
+
+class DriverSections:
+    """Sections of a driver: that of the table ``section`` of its unit tests, and changes of it."""
+
+    def __init__(self, driver: Driver, name: str) -> None:
+        self.driver = driver
+        self._section: dict[str, Any] = driver_table(name, "section")
+
+    def section(
+        self, label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any
+    ) -> dict[str, Any]:
+        """As `section_with`; None takes a key of the provider away."""
+        made = section_with(self._section, label, pool, **provider)
+        return {name: value for name, value in made.items() if value is not None}
+
+    def changed(self, changes: dict[str, Any], make: Callable[..., dict[str, Any]] | None = None) -> dict[str, Any]:
+        """A section with changes of the ``provider``, ``pool``, ``label`` or ``image``.
+
+        :param make: makes it, as `section` does.
+        """
+        given = dict(changes.get("provider", {}))
+        if "image" in changes:
+            (first,) = self._section["cloud-images"]
+            given["cloud_images"] = [{"name": first["name"], "username": first["username"], **changes["image"]}]
+        return (make or self.section)(changes.get("label"), changes.get("pool"), **given)
+
+    def load(self, data: dict[str, Any]) -> Any:
+        """As `load_section`."""
+        return load_section(self.driver, data)
+
+
+def label_of(config: Any) -> Any:
+    """The label ``small`` of the pool ``main``."""
+    return config.pools["main"].labels["small"]
+
+
+def has(found: Any, **expected: Any) -> None:
+    """The attributes of an object; a tuple counts as a list."""
+    values = {name: getattr(found, name) for name in expected}
+    assert {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} == expected
+
+
+def parts(config: Any) -> dict[str, Any]:
+    """What a configuration has, by name."""
+    labels = {name: label for pool in config.pools.values() for name, label in pool.labels.items()}
+    return {"provider": config, **config.pools, **labels, **config.cloud_images, **config.diskimages}

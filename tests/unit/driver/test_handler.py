@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.handler import ABORT, DeadlockAvoidance, NodeRequestHandler
+from nodepool.driver.handler import DeadlockAvoidance, NodeRequestHandler
 from nodepool.exceptions import QuotaException, ZKConflict
 from nodepool.model import states
 from nodepool.model.component import PoolComponent
@@ -64,20 +64,6 @@ def test_failed_launch(stage: Stage, monkeypatch: pytest.MonkeyPatch, other: str
     assert [found for found in stage.nodes() if found[0] != states.ABORTED] == [(states.FAILED, None, False), *FREE]
 
 
-def test_error_while_serving(stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A-16: declined; nodes that are launched already are free when that is over."""
-    answers = iter([True])
-    monkeypatch.setattr(ScriptedHandler, "hasRemainingQuota", lambda handler, label: next(answers))
-    handler = stage.begin("small", "small")
-    assert "Declining the request because of an error" in caplog.text
-    assert (handler.done, handler.unfinished) == (False, False)
-    assert stage.nodes() == [(states.BUILDING, handler.request.id, True)]
-    handler.end(0, states.READY)
-    assert handler.poll()
-    assert ended(stage, handler) == (states.FAILED, [stage.launcher_id])
-    assert stage.nodes() == FREE
-
-
 def test_nodes_that_are_taken_from_us(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A-16 is not for this: before a launch, or at the end: the request is `requested` at once, other nodes are free.
 
@@ -131,24 +117,6 @@ def test_flags_that_a_driver_sets(
 
 
 # -- launches that are aborted
-
-
-def test_aborted_launch(stage: Stage, clock: ManualClock) -> None:
-    """L-7: not declined; the node goes, another one is launched later, with growing pauses."""
-    handler = stage.begin("small")
-    for attempt in range(8):
-        handler.end(attempt, states.ABORTED)
-        assert not handler.poll()
-        assert (handler.is_paused(), handler.unfinished) == (True, True)
-        assert stage.nodes()[attempt] == (states.ABORTED, handler.request.id, False)
-        handler.run()
-        assert len(handler.launched) == attempt + 1, "not at once"
-        clock.pass_seconds(ABORT.pause(attempt + 1))
-        handler.run()
-        assert (len(handler.launched), handler.is_paused()) == (attempt + 2, False)
-    handler.end(8, states.READY)
-    assert handler.poll()
-    assert ended(stage, handler) == (states.FULFILLED, [])
 
 
 @pytest.mark.parametrize(("error", "replaced"), [(QuotaException("full"), False), (RuntimeError("was stopped"), True)])
@@ -207,19 +175,3 @@ def test_in_the_way_of_another_request(stage: Stage, clock: ManualClock) -> None
     handler.run()
     assert (handler.done, ended(stage, handler)) == (True, (states.REQUESTED, []))
     assert stage.nodes()[0] == (states.DELETING, None, False), "the first one wants another label"
-
-
-def test_launch_that_ends_while_the_request_waits_for_room(stage: Stage) -> None:
-    """L-6: a set that is lost already waits for nothing. L-7: an aborted node does not use up the room for the next."""
-    stage.provider.room = 1
-    handler = stage.begin("small", "small")
-    handler.end(0, states.FAILED)
-    handler.run()
-    assert (handler.done, stage.request(handler).state, len(handler.launched)) == (True, states.FAILED, 1)
-    handler = stage.begin("small", "small")
-    handler.end(0, states.ABORTED)
-    handler.run()
-    assert (handler.is_paused(), len(handler.launched)) == (True, 1)
-    stage.provider.room = 3
-    handler.run()
-    assert len(handler.launched) == 3

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -26,7 +25,7 @@ from nodepool.driver.aws.images import AwsImages
 from nodepool.driver.aws.instances import AwsCreation
 from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.statemachine.instance import for_node
-from tests.support.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.tables import driver_table
@@ -291,23 +290,7 @@ class Rig:
 BUCKET = "images"
 NAME = "debian-1"
 IDS = {"nodepool_provider_name": PROVIDER, "nodepool_build_id": BUILD, "nodepool_upload_id": "0000000007"}
-#: Of an upload of the same build that was interrupted.
-BEFORE = {**IDS, "nodepool_upload_id": "0000000006"}
 CONTENT = b"content"
-
-
-class Stopped(threading.Event):
-    """A pause is over at once."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.pauses: list[float] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.clock.now += timeout or 0
-        self.pauses.append(timeout or 0)
-        return self.is_set()
 
 
 class ImageRig(Rig):
@@ -322,7 +305,7 @@ class ImageRig(Rig):
         super().__init__(section(**{"object-storage": {"bucket-name": BUCKET}, "diskimages": [disk], **more}))
         self.path = directory / "image"
         self.path.write_bytes(CONTENT)
-        self.stopped = self.transport.stopped = Stopped(self.clock)
+        self.stopped = self.transport.stopped = ManualStop(self.clock)
         self.images = AwsImages(self.config, self.adapter.client, self.clock)
         self.region.answers |= {
             "create_multipart_upload": {"UploadId": "u1"},

@@ -35,6 +35,7 @@ from nodepool.driver.aws.types import (
 )
 from nodepool.driver.aws.types import PENDING as WRITING
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from tests.support.tables import driver_table
 from tests.unit.driver.aws.support import Rig, instance, shown
 
 MODEL = Session().get_service_model("ec2")
@@ -73,23 +74,7 @@ def both(body: bytes) -> list[AwsRecord]:
     return ours
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        "",
-        "<tagSet/><networkInterfaceSet/><blockDeviceMapping/><placement/><stateReason/><ipAddress/>",
-        "<instanceLifecycle>spot</instanceLifecycle><amiLaunchIndex>7</amiLaunchIndex>",
-        "<stateReason><code>Server.SpotInstanceTermination</code><message>a &amp; b</message></stateReason>",
-        "<placement><hostId>h-1</hostId><availabilityZone>a</availabilityZone></placement>",
-        "<tagSet><item><key>empty</key><value/></item><item><key>none</key></item></tagSet>",
-        "<tagSet><item><key>nodepool_batch</key><value>7 8</value></item></tagSet><amiLaunchIndex>1</amiLaunchIndex>",
-        "<blockDeviceMapping><item><deviceName>b</deviceName></item><item><ebs><volumeId>vol-1</volumeId></ebs></item>"
-        "<item><ebs><volumeId>vol-2</volumeId></ebs></item></blockDeviceMapping>",
-        "<networkInterfaceSet><item/><item><ipv6AddressesSet><item><ipv6Address>::1</ipv6Address></item>"
-        "</ipv6AddressesSet></item></networkInterfaceSet>",
-        "<futureField><item>1</item></futureField>",
-    ],
-)
+@pytest.mark.parametrize("more", driver_table("aws", "parts_of_an_instance"))
 def test_parts_of_an_instance(more: str) -> None:
     """AW-2: each field that is used: there, empty, and absent."""
     assert len(both(page(LEAST + more))) == 1

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from botocore import exceptions
-from botocore.parsers import ResponseParserError
 
 from nodepool.driver.aws.errors import instance_of_fleet, meaning
 from nodepool.driver.aws.instances import ended
-from nodepool.driver.aws.transport import CHANGE, QUOTAS, READ, RUN, TAG, TERMINATE, THROTTLED_ATTEMPTS, AwsTransport
+from nodepool.driver.aws.transport import READ, RUN, AwsTransport
 from nodepool.driver.aws.types import AwsRecord
 from nodepool.driver.framework.cloud_errors import (
     CloudAway,
@@ -28,7 +27,7 @@ from nodepool.exceptions import (
 )
 from nodepool.plan.launch import meaning as meaning_for_a_launch
 from tests.support.manual_clock import ManualClock
-from tests.unit.driver.aws.support import Paced, Region, error, instance, rows
+from tests.unit.driver.aws.support import Paced, Region, instance, rows
 
 #: Class of each kind, whether it may have been done, what follows for a launch, whether it may be tried again.
 KINDS: dict[str, tuple[type[Exception], bool | None, str, bool]] = {
@@ -94,50 +93,6 @@ def call(transport: AwsTransport, kind: str = RUN, **more: Any) -> dict[str, Any
     return transport.call("ec2", kind, "RunInstances", more.pop("arguments", {"MinCount": 1}), **more)
 
 
-PUT_OFF = error("RequestLimitExceeded", status=503)
-
-
-@pytest.mark.parametrize(
-    ("kind", "burst", "rate"), [(RUN, 5, 2), (TERMINATE, 100, 5), (TAG, 100, 10), (CHANGE, 50, 5), (READ, 100, 20)]
-)
-def test_pace(kind: str, burst: int, rate: float) -> None:
-    """AW-15, CM-5: each class by itself: nine tenths of a burst as EC2 takes it, then ``rate``, and of other classes
-    as many more as EC2 takes. ``rate: 0`` is no limit.
-    """
-    transport, _ = rig()
-    at_once, left = divmod(0.9 * burst, 1)
-    for _ in range(int(at_once)):
-        call(transport, kind)
-    assert transport.clock.now == 1000
-    for _ in range(10):
-        call(transport, kind)
-    end = pytest.approx(1000 + (10 - left) / rate)
-    assert transport.clock.now == end
-    call(transport, QUOTAS)
-    assert transport.clock.now == end, "the others do not wait"
-    transport, _ = rig(rate=0)
-    for _ in range(200):
-        call(transport, kind)
-    assert transport.clock.now == 1000
-
-
-def test_put_off() -> None:
-    """CM-5, AW-15, AW-16: the call is made again, after a pause of its class, if it is still wanted. The end is an
-    error.
-    """
-    transport, region = rig()
-    region.answers["run_instances"] = [PUT_OFF, {"done": True}]
-    asked = list[int]()
-    found = call(transport, permit=lambda: asked.append(region.count("run_instances")))
-    assert (found, asked, transport.clock.now > 1000) == ({"done": True}, [0, 1], True)
-    region.answers["run_instances"] = error("Throttling")
-    region.calls.clear()
-    with pytest.raises(CloudAway) as caught:
-        call(transport)
-    assert not caught.value.maybe_done
-    assert region.count("run_instances") == THROTTLED_ATTEMPTS
-
-
 @pytest.mark.parametrize(("kind", "given", "expected", "done", "words"), rows("errors_of_botocore"))
 def test_errors_of_botocore(
     kind: Any, given: dict[str, Any], expected: type[Exception], done: bool | None, words: str
@@ -154,30 +109,6 @@ def test_errors_of_botocore(
     assert done is None or getattr(caught.value, "maybe_done", None) is done
     if words == "closed":
         assert getattr(caught.value, "code", "") == "ConnectionClosedError"
-
-
-def test_answers_that_are_none() -> None:
-    """One without a code is not of AWS, and what botocore cannot read neither; long texts are cut."""
-    transport, region = rig()
-    region.answers["run_instances"] = [ResponseParserError("<html>"), error("", "x" * 1000, 403), {}]
-    for words in ("<html>", "is it a proxy"):
-        with pytest.raises(CloudAway, match=words) as caught:
-            call(transport)
-        assert caught.value.maybe_done
-        assert len(str(caught.value)) < 700
-
-
-def test_stopped() -> None:
-    """No calls begin any more, and those that wait end."""
-    region = Region(checked=False)
-    transport = AwsTransport("north", "eu-north-1", None, 0.001, lambda service: region)
-    call(transport)
-    transport.close()
-    assert region.closed
-    for ending in (lambda: call(transport), lambda: transport.sleep(100)):
-        with pytest.raises(CloudAway, match="the provider was stopped") as caught:
-            ending()
-        assert not caught.value.maybe_done
 
 
 def test_role_that_comes_later(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from nodepool.driver.aws.image_store import PART_BYTES, S3Object, part_bytes, read_file
 from nodepool.driver.aws.images import BLOCK_BYTES, IMAGE_KEY, BlockUpload
-from nodepool.driver.framework.cloud_errors import CloudQuota, CloudRefused
-from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
+from nodepool.driver.framework.cloud_errors import CloudRefused
+from nodepool.driver.framework.uploads import UploadInterrupted
 from nodepool.exceptions import ImageCreateException
 from tests.unit.driver.aws.support import BUCKET, IDS, IMAGE, SILENCE, ImageRig, error, rows, tag_set, tags_in
 
@@ -143,45 +143,7 @@ def test_import_that_fails(tmp_path: Path, answers: dict[str, Any], text: str, s
     assert not rig.region.count("deregister_image")
 
 
-def test_paused_image_without_a_bucket(tmp_path: Path) -> None:
-    """AW-17: the configuration is refused unless the image is paused; then the upload says what is missing."""
-    rig = ImageRig(tmp_path, {"pause": True}, **{"object-storage": {}})
-    with pytest.raises(ImageCreateException, match="add object-storage"):
-        rig.upload()
-
-
 # -- waits, and what S3 says of a file --
-
-
-@pytest.mark.parametrize(("refusals", "attempts", "pauses"), [(3, 4, 90), (10, 5, 100)])
-def test_wait_for_a_limit(tmp_path: Path, refusals: int, attempts: int, pauses: int) -> None:
-    """AW-17: an attempt every 30 s, for image-import-timeout. U-12: it ends soon when the upload is not wanted."""
-    rig, made = ImageRig(tmp_path), list[float]()
-
-    def begin() -> str:
-        made.append(rig.clock.now)
-        if len(made) <= refusals:
-            raise CloudQuota("too many")
-        return "begun"
-
-    over = pytest.raises(ImageCreateException, match=r"for image-import-timeout \(100 s\): too many")
-    with over if refusals == 10 else contextlib.nullcontext():
-        assert rig.wait().when_allowed(begin, 100.0) == "begun"
-    assert (len(made), sum(rig.stopped.pauses)) == (attempts, pauses)
-    assert max(rig.stopped.pauses) == 1
-
-    def overtaken(*_: object) -> None:
-        raise UploadGivenUp("x")
-
-    for report, check, limit in ((print, lambda: overtaken(), None), (overtaken, lambda: None, 100.0)):
-        with watched(report, check):
-            wait = rig.wait()
-        made.clear()
-        with pytest.raises(UploadGivenUp):
-            wait.when_allowed(begin, limit)
-    rig.stopped.set()
-    with pytest.raises(UploadInterrupted):
-        wait.when_allowed(begin, 100.0)
 
 
 def test_checksums_of_a_file(tmp_path: Path) -> None:

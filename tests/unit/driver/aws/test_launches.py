@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nodepool.clock import wall_time
-from nodepool.driver.aws.facts import LaunchPlace, Places, places_of
+from nodepool.driver.aws.facts import LaunchPlace, places_of
 from nodepool.driver.aws.launch_calls import TEMPLATE_PREFIX
 from nodepool.driver.aws.launches import AGAIN_SECONDS, OTHERS_SECONDS, OWN_SECONDS, SPARED, BatchTags, token_of
 from nodepool.driver.aws.types import BATCH_KEY, AwsRecord
@@ -21,7 +21,6 @@ from nodepool.driver.framework.cloud_errors import (
 )
 from nodepool.driver.statemachine import CreationKey, instance
 from nodepool.exceptions import NotFound
-from nodepool.model.request import NodeRequest
 from tests.support.manual_executor import ManualExecutor
 from tests.unit.driver.aws import support as aws
 from tests.unit.driver.aws.support import rows
@@ -29,10 +28,6 @@ from tests.unit.driver.aws.support import rows
 PLACE = LaunchPlace("t3.medium", None, None, spot=False)
 UNKNOWN = aws.error("InvalidInstanceID.NotFound")
 FULL = {"Code": "Server.InsufficientInstanceCapacity", "Message": "m"}
-
-
-def subnets(sent: list[dict[str, Any]]) -> list[str]:
-    return [arguments["NetworkInterfaces"][0]["SubnetId"] for arguments in sent]
 
 
 # -- one instance --
@@ -183,22 +178,6 @@ def test_answers(number: int, room: int, instead: list[Any], counts: list[int]) 
         assert [record.id for record in burst.cloud.inventory.of_node(node_id(index))] == [found]
 
 
-def test_same_launch_index(caplog: pytest.LogCaptureFixture) -> None:
-    """Documents do not say that it never happens: tags say whose the instances are, before anything uses them."""
-
-    def same(arguments: dict[str, Any]) -> Any:
-        return {"Instances": [{**found, "AmiLaunchIndex": 0} for found in burst.run(arguments)["Instances"]]}
-
-    burst = Burst(4, None, None, same)
-    burst.go()
-    assert burst.ids == all_of(4)
-    tagged = [(one["Resources"], aws.tags_in(one["Tags"])) for one in burst.region.sent("create_tags")]
-    assert [(ids, tags[instance.NODE_KEY]) for ids, tags in tagged] == [
-        ([f"i-{number}"], node_id(number)) for number in (1, 2, 3)
-    ]
-    assert "the same launch index" in caplog.text
-
-
 def test_made_by_an_earlier_launcher() -> None:
     """AW-3: AWS knows the token with other parameters: each instance is that of the node of its launch index."""
 
@@ -211,15 +190,6 @@ def test_made_by_an_earlier_launcher() -> None:
     filters = burst.region.last("describe_instances")["Filters"]
     assert filters == [{"Name": "client-token", "Values": [burst.sent[1]["ClientToken"]]}]
     assert burst.ids == all_of(3)
-
-
-def test_keys_of_long_nodes() -> None:
-    """What does not fit in a tag goes with another call."""
-    burst = Burst(0)
-    burst.launches = [burst.creation("9" * 120 + str(number)) for number in range(4)]
-    burst.go()
-    assert burst.counts == [1, 2, 1]
-    assert all(len(tags_of(arguments).get(BATCH_KEY, "")) <= 256 for arguments in burst.sent)
 
 
 # -- tags that are set later --
@@ -298,17 +268,6 @@ def test_template_of_a_fleet(code: str, text: str, templates: int, fleets: int) 
     assert (rig.region.count("create_launch_template"), rig.region.count("create_fleet")) == (templates, fleets)
 
 
-def test_spot_fallback_of_a_fleet() -> None:
-    """AW-8: no spot instance of any type: one on demand, and no attempt is spent."""
-    full = {"Errors": [{"ErrorCode": "InsufficientInstanceCapacity", "ErrorMessage": "m"}]}
-    rig = rig_of({**FLEET, "use-spot": True, "spot-fallback": True}, create_fleet=[full, FLEET_MADE])
-    creation = rig.creation()
-    creation.advance()
-    assert creation.external_id == {"instance": "i-1"}
-    targets = [sent["TargetCapacitySpecification"] for sent in rig.region.sent("create_fleet")]
-    assert [target["DefaultTargetCapacityType"] for target in targets] == ["spot", "on-demand"]
-
-
 def test_templates_that_no_label_uses() -> None:
     """AW-9: they are removed; not those of others, and not young ones: another launcher may use these."""
     rig = rig_of(FLEET, delete_launch_template=[{}, aws.error("InvalidLaunchTemplateId.NotFound")])
@@ -343,36 +302,6 @@ def test_no_host(answers: dict[str, Any], expected: type[Exception], calls: int)
     assert quiet == [expected is CloudNoCapacity] * 2
 
 
-@pytest.mark.parametrize("code", ["", "InsufficientHostCapacity", "InsufficientCapacityOnHost", "later"])
-def test_host(code: str) -> None:
-    """AW-5, AW-6: it is asked for again, and may be unknown for a moment. If it has no room no attempt is spent: it is
-    released, after its instance if AWS ended one, and another one is allocated in the next zone.
-    """
-    looks = [aws.error("InvalidHostID.NotFound"), {"Hosts": [aws.host(state="pending")]}, {"Hosts": [aws.host()]}]
-    rig = rig_of(MAC, describe_hosts=looks, allocate_hosts=[aws.AWAY, {"HostIds": ["h-1"]}, {"HostIds": ["h-2"]}])
-    second = {"Instances": [aws.instance("i-2", "pending")]}
-    if code.startswith("In"):
-        rig.region.answers["run_instances"] = [aws.error(code), second]
-    creation = rig.creation()
-
-    def until(wanted: dict[str, str]) -> None:
-        steps = range(40)
-        assert any(creation.external_id == wanted or rig.advance(creation, 1, seconds=6) for _ in steps)
-
-    if code == "later":
-        until({"instance": "i-1", "host": "h-1"})
-        rig.show(aws.instance(state="terminated", StateReason=FULL))
-        rig.region.answers["run_instances"] = second
-    number, zones = (2, "aab") if code else (1, "aa")
-    until({"instance": f"i-{number}", "host": f"h-{number}"})
-    sent = rig.region.sent("allocate_hosts")
-    assert [arguments["AvailabilityZone"] for arguments in sent] == list(zones)
-    assert (sent[0] == sent[1], len({arguments["ClientToken"] for arguments in sent})) == (True, number)
-    assert rig.region.sent("release_hosts") == ([{"HostIds": ["h-1"]}] if code else [])
-    where = {"AvailabilityZone": zones[-1], "HostId": f"h-{number}", "Tenancy": "host", "Affinity": "host"}
-    assert rig.region.last("run_instances")["Placement"] == where
-
-
 def test_host_that_aws_keeps(caplog: pytest.LogCaptureFixture) -> None:
     """AW-6: the answer looks like a success. The node goes; the host is released when AWS lets it go."""
     code, text = "HostMinAllocationPeriodUnexpired", "hosts must be allocated for at least 24 hour(s)"
@@ -397,39 +326,3 @@ def test_order_of_places(label: dict[str, Any], pool: dict[str, Any], expected: 
     rig = aws.Rig(aws.section(label, pool=pool))
     assert [str(place) for place in places_of(rig.label)] == expected
     assert [str(place) for place in rig.cloud.places.to_try(rig.label)] == expected
-
-
-def request_of(nodes: int = 2, number: int = 1) -> NodeRequest:
-    request = NodeRequest(f"300-{number:010d}")
-    request.node_types = ["small"] * nodes
-    return request
-
-
-def places_in(label: dict[str, Any] | None = None, denied: bool = False, **pool: Any) -> tuple[Places, Any]:
-    """In a region whose subnets ``a`` and ``b`` are in zones of their own; there are three default subnets."""
-
-    def found(arguments: dict[str, Any]) -> Any:
-        (wanted,) = arguments["Filters"]
-        names = ["d1", "d2", "d3"] if wanted["Values"] == ["true"] else wanted["Values"]
-        return {"Subnets": [{"SubnetId": name, "AvailabilityZone": f"zone-{name}"} for name in names]}
-
-    answer = aws.error("UnauthorizedOperation") if denied else found
-    rig = aws.Rig(
-        aws.section(label, pool={key.replace("_", "-"): value for key, value in pool.items()}), describe_subnets=answer
-    )
-    return rig.cloud.places, rig.label
-
-
-def test_a_pool_that_names_nothing() -> None:
-    """N-7: one of the zones of the cloud, another one for other requests; a single node goes where AWS wants."""
-    places, label = places_in()
-    chosen = [[places.to_try(label, request_of(number=n))[0].zone for _ in range(2)] for n in range(20)]
-    assert all(first == second for first, second in chosen)
-    assert {first for first, _ in chosen} == {"zone-d1", "zone-d2", "zone-d3"}
-    assert [place.zone for place in places.to_try(label, request_of(1))] == [None]
-    # Credentials that may not ask launch all the same.
-    places, label = places_in(denied=True, subnet_id=["a", "b"])
-    first, second = places.to_try(label, request_of())
-    places.no_room_for(first, request_of())
-    places.made(second, request_of())
-    assert places.to_try(label, request_of()) == [second]

@@ -30,24 +30,21 @@ from nodepool.driver.azure.client import (
 )
 from nodepool.driver.azure.errors import ArmApi, AzureError, CloudBusy, errors_in, meaning
 from nodepool.driver.azure.facts import AzureFacts
-from nodepool.driver.azure.images import AzureImageCalls, follow
+from nodepool.driver.azure.images import follow
 from nodepool.driver.azure.machines import BUSY_TIMES, AzureCreation, AzureDeletion, AzureInstance, AzureMachines
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudRefused
 from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.framework.http.rest_calls import RestAnswer
-from nodepool.exceptions import ImageCreateException
 from nodepool.model.quota import QuotaInformation
 from tests.support.manual_clock import ManualClock
+from tests.support.provider_sections import has
 from tests.support.tables import driver_table
-from tests.unit.driver.azure.support import METADATA, Recording, arm, has, load, section
+from tests.unit.driver.azure.support import METADATA, Recording, arm, load, section
 from tests.unit.driver.simulated_adapter import LOG
 
 
 def error(code: str, message: str = "m", **more: Any) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, **more}}
-
-
-MISSING: Recording = (404, error("ResourceNotFound"))
 
 
 # -- lists and records --
@@ -119,7 +116,9 @@ def test_why_a_vm_failed() -> None:
     failed = {"code": "ProvisioningState/failed/AllocationFailed", "level": "Error", "message": None, "time": None}
     states = {"statuses": [{"code": "PowerState/running"}, failed, {"code": "ProvisioningState/failed"}]}
     client, http = arm((404, error("NotFound")), (200, states))
-    assert isinstance(client.vm_failure("np1", OPERATION, "here"), CloudNoCapacity)
+    assert isinstance(
+        client.vm_failure("np1", "https://management.azure.com:443/subscriptions/s/o", "here"), CloudNoCapacity
+    )
     assert len(http.asked) == 2
     client, _ = arm((200, {}))
     assert client.vm_failure("np1", None, "here") is None
@@ -189,9 +188,6 @@ def test_pause_before_throttling(headers: dict[str, str], seconds: float | None)
 
 # -- operations --
 
-OPERATION = "https://management.azure.com:443/subscriptions/s/providers/Microsoft.Compute/locations/north/operations/o"
-RESULT = f"{OPERATION}?monitor=true"
-
 
 @pytest.mark.parametrize(("headers", "answers", "seconds", "output", "words"), driver_table("azure", "operation"))
 def test_operation(
@@ -215,34 +211,6 @@ def test_operation(
         return
     with pytest.raises(output, match=words):
         follow(client, RestAnswer(202, None, headers), "x", clock, wanted=wanted)
-
-
-def test_operations_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SDK azure-core reads what a POST has made at ``Location``; the operation need not have it.
-
-    github.com/Azure/azure-rest-api-specs/issues/10148: GET gives 404 although the operation has succeeded. SDK
-    BodyContentPolling: without an operation the state of the resource counts.
-    """
-    # A constant of the module: Azure names no pause here.
-    monkeypatch.setitem(follow.__globals__, "POLL_SECONDS", 0.0)
-
-    def calls(*answers: Recording) -> tuple[AzureImageCalls, list[str]]:
-        client, http = arm(*answers)
-        return AzureImageCalls(client, http, "northeurope", ManualClock()), http.asked
-
-    located = {"Azure-AsyncOperation": OPERATION, "Location": RESULT}
-    made, asked = calls((202, b"", located), (200, {"status": "Succeeded"}), (200, {"accessSAS": "https://x/y"}))
-    assert made.begin_access("d", lambda: None) == "https://x/y"
-    assert asked[1:] == [f"GET {OPERATION}", f"GET {RESULT}"]
-    image, done, bad = (
-        {"id": "/i", "name": "i", "properties": {"provisioningState": s}} for s in ("Creating", "Succeeded", "Failed")
-    )
-    made, asked = calls((201, image), MISSING, (200, image), (200, done))
-    made.create_image("i", "d", {}, lambda: None)
-    assert len(asked) == 4
-    made, _ = calls((201, image), (200, bad))
-    with pytest.raises(ImageCreateException, match="image i is Failed"):
-        made.create_image("i", "d", {}, lambda: None)
 
 
 # -- is a VM absent? --

@@ -13,18 +13,16 @@ import pytest
 from nodepool.driver.azure.config import MIB
 from nodepool.driver.azure.errors import CAPACITY, LOGIN, QUOTA, THROTTLED
 from nodepool.driver.framework.cloud_errors import (
-    CloudAway,
-    CloudNoCapacity,
     CloudNoCapacityLater,
-    CloudRefused,
     CloudSetup,
 )
 from nodepool.exceptions import LaunchStatusException
-from simulators.azure import ArmErrorRule, SizeCapacity, VmBootRule
+from simulators.azure import ArmErrorRule, VmBootRule
+from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
 from tests.support.vhd import fixed_footer
-from tests.unit.driver.azure.support import Here, at_simulator, changed, label_of, section
-from tests.unit.driver.simulated_adapter import HOST, NODE, drive
+from tests.unit.driver.azure.support import Here, at_simulator, changed, section
+from tests.unit.driver.simulated_adapter import HOST, drive
 
 # -- launches --
 
@@ -41,47 +39,6 @@ def test_addresses_of_one_node(tmp_path: Path) -> None:
         here.delete(HOST.upper())
         calls = [f"{kind}.{call}" for kind in ("networkInterfaces", "publicIPAddresses") for call in ("get", "list")]
         assert [here.calls(call) for call in calls] == [1, 0, 2, 0]
-
-
-@pytest.mark.parametrize(("operation", "kind"), [("subnets.get", "503"), ("images.list", "drop")])
-def test_nothing_is_known_before(tmp_path: Path, operation: str, kind: str) -> None:
-    """CM-8: no answer to what is asked before the order: nothing was made, and there is nothing to look for."""
-    image = {"name": "debian", "username": "zuul", "key": "k", "image-filter": {"name": "debian-12"}}
-    with at_simulator(tmp_path, section(cloud_images=[image])) as here:
-        here.simulator.change(errors=[ArmErrorRule(operation=operation, kind=kind)])
-        with pytest.raises(CloudAway) as caught:
-            here.launch()
-        assert not caught.value.maybe_done
-        assert not list(here.adapter.unansweredCreations())
-        assert here.calls("virtualMachines.put") == 0
-
-
-def test_vm_of_others_is_left_alone(here: Here) -> None:
-    """CM-8: a VM of the name that is not ours is neither changed nor adopted."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_vm(HOST, {"nodepool_node_id": NODE, "nodepool_provider_name": "other"})
-    with pytest.raises(CloudRefused, match="PreconditionFailed"):
-        here.launch()
-    with here.simulator.cloud() as cloud:
-        assert cloud.resources.get("virtualMachines", HOST).tags["nodepool_provider_name"] == "other"
-
-
-def test_next_place(tmp_path: Path) -> None:
-    """AZ-10: zones, then regular VMs; what had no capacity is left alone by the next launch."""
-    data = section({"use-spot": True, "spot-fallback": True}, {"availability-zones": ["1", "2"]})
-    rooms = [SizeCapacity(spot=True), SizeCapacity(zone="1")]
-    with at_simulator(tmp_path, data, capacity=rooms, by_turns=False) as here:
-        for attempt, name, calls in ((1, HOST, 4), (2, f"{HOST}-2", 5)):
-            found = here.launch(attempt=attempt)
-            assert (found.external_id, found.az, here.calls("virtualMachines.put")) == (name, "2", calls)
-            here.delete(name)
-
-
-def test_no_capacity_in_the_only_place(here: Here) -> None:
-    """AZ-10: the attempt fails, in the words of Azure."""
-    here.simulator.change(capacity=[SizeCapacity()])
-    with pytest.raises(CloudNoCapacity, match="AllocationFailed"):
-        here.launch()
 
 
 def test_evicted(tmp_path: Path) -> None:
@@ -151,12 +108,6 @@ LABEL = "label small of pool main"
 
 def check(here: Here) -> dict[str, tuple[str, str]]:
     return {found.subject: (found.status, f"{found.text}; {found.remedy}") for found in here.adapter.preflight()}
-
-
-def test_check(here: Here) -> None:
-    """reference/commands: a line for what is there."""
-    found = {subject: status for subject, (status, _) in check(here).items()}
-    assert found == {"resource group nodepool": "ok", "network": "ok", LABEL: "ok", "quota": "warning"}
 
 
 @pytest.mark.parametrize(("data", "settings", "subject", "words"), driver_table("azure", "check_finds"))

@@ -5,21 +5,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
-from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrders, SharedCall
+from nodepool.driver.framework.orders import GATHER_SECONDS, Batches, JoinedOrders
 from nodepool.driver.framework.shared_threads import SharedThreads, ThreadShare
 from nodepool.driver.hooks import AT_ONCE, OF_THE_CLOUD, RunningCalls, TimeBound
 from nodepool.exceptions import CloudUnavailableException
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
-from tests.support.wait import DEADLINE_SECONDS, wait_for
+from tests.support.wait import DEADLINE_SECONDS
 
-REFUSED, RESET = ValueError("refused"), ConnectionResetError("reset")
+REFUSED = ValueError("refused")
 
 
 def outcome(future: Future[Any]) -> Any:
@@ -200,30 +200,6 @@ def test_answers_of_a_joined_call(answer: Any, ordered: str, sent: list[str], ou
     )
 
 
-def test_executor_that_was_shut_down() -> None:
-    """Orders and calls, before and after it, are not waited for; what a first call did is not known."""
-    executor = ThreadPoolExecutor(1)
-    cloud, call = Cloud(executor=executor), SharedCall(lambda: "never", executor)
-    with pytest.raises(ConnectionResetError):
-        call.make(throw)
-    ended: list[Future[str]] = []
-
-    def end() -> None:
-        ended.extend((cloud.add("a")[0].future, call.again()))
-        executor.shutdown(wait=False, cancel_futures=True)
-
-    executor.submit(end).result(DEADLINE_SECONDS)
-    for future, maybe_done in zip((*ended, cloud.add("b")[0].future, call.again()), (False, True) * 2, strict=True):
-        error = future.exception(DEADLINE_SECONDS)
-        assert isinstance(error, CloudUnavailableException)
-        assert error.maybe_done is maybe_done
-    assert cloud.sent == []
-
-
-def throw() -> str:
-    raise RESET
-
-
 # -- threads of a provider --
 
 
@@ -274,44 +250,6 @@ def test_limits_of_shares(threads: SharedThreads, holds: Holds) -> None:
     holds.go.set()
     assert {future.result(DEADLINE_SECONDS) for future in first} == {"cloud-a-a"}
     assert threads.count <= 6
-
-
-@pytest.mark.parametrize("how", ["idle", "shares", "close"])
-def test_end_of_threads(holds: Holds, how: str) -> None:
-    """They end when there is nothing to do for long, when there can be no more work, and with the provider."""
-    threads = SharedThreads("cloud-a", 5, idle_seconds=0.01 if how == "idle" else 3600.0)
-    shares = [threads.share("a", 5, 0), threads.share("b", 5, 0)]
-    futures = holds.begin(shares[0], 4)
-    assert threads.count == 4
-    holds.go.set()
-    if how == "idle":
-        wait_for("all have ended", lambda: threads.count == 0)
-        assert shares[0].submit(int).result(DEADLINE_SECONDS) == 0
-    elif how == "shares":
-        shares[0].shutdown(wait=True)
-        assert shares[1].submit(int).result(DEADLINE_SECONDS) == 0
-        shares[1].shutdown(wait=True)
-        wait_for("all have ended", lambda: threads.count == 0)
-    threads.close()
-    assert all(future.done() for future in futures)
-    assert threads.count == 0
-    with pytest.raises(RuntimeError):
-        shares[1].submit(int)
-
-
-def test_no_more_threads(threads: SharedThreads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine has no room for another thread: the work is done when there is one again."""
-    share = threads.share("a", 2, 0)
-
-    def no_thread(thread: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", no_thread)
-        late = [share.submit(int), share.submit(int)]
-    assert not any(future.done() for future in late)
-    share.submit(int).result(DEADLINE_SECONDS)
-    assert [future.result(DEADLINE_SECONDS) for future in late] == [0, 0]
 
 
 # -- calls of drivers that have not returned --

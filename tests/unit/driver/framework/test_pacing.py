@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -22,13 +20,11 @@ from nodepool.driver.framework.rate import (
     TimeLimit,
     TokenBucket,
     held_up,
-    held_work,
     working_for,
 )
-from nodepool.driver.framework.shared_threads import SharedThreads
 from tests.support.manual_clock import ManualClock
 from tests.support.manual_executor import ManualExecutor
-from tests.support.wait import DEADLINE_SECONDS
+from tests.support.tables import rows
 
 
 @pytest.fixture
@@ -44,24 +40,9 @@ def turns(bucket: TokenBucket, count: int, now: float) -> list[float]:
     return [round(bucket.take(now).at - now, 6) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("size", "calls"),
-    [
-        # As many as the burst begin at once, then the rate counts; a pause gives the burst back, and no more.
-        (BucketSize(1, 2), [(0.0, [0, 0.5, 1, 1.5]), (100.0, [0, 0.5])]),
-        (BucketSize(3, 2), [(0.0, [0, 0, 0, 0.5]), (100.0, [0, 0, 0, 0.5])]),
-        (BucketSize(2, 1), [(0.0, [0, 0, 1]), (1.5, [0.5]), (1000.0, [0, 0, 1])]),
-        (BucketSize(1, 2), [(0.0, [0]), (0.4, [0.1]), (60.0, [0])]),
-        (BucketSize(5, 0), [(0.0, [0] * 8)]),
-        # Few calls begin one by one: there are no others to begin with.
-        (BucketSize(1, 5), [(0.0, [0, 0.2, 0.4, 0.6, 0.8, 1.0])]),
-        # Who makes a call when the last one has ended does not wait for others.
-        (BucketSize(1, 20), [(number / 20, [0]) for number in range(20)]),
-    ],
-)
-def test_burst_and_rate(size: BucketSize, calls: list[tuple[float, list[float]]]) -> None:
-    """:param calls: when, and the seconds until the turns of the calls that come then."""
-    bucket = TokenBucket(size, 0.0)
+@rows(__file__, "turns")
+def test_burst_and_rate(size: list[float], calls: list[tuple[float, list[float]]]) -> None:
+    bucket = TokenBucket(BucketSize(*size), 0.0)
     for now, wanted in calls:
         assert turns(bucket, len(wanted), now) == pytest.approx(wanted, abs=1e-6)
 
@@ -197,33 +178,6 @@ def test_cached_answers(clock: ManualClock, caplog: pytest.LogCaptureFixture, er
     assert cached() == (6,)
 
 
-def test_cached_methods(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    """As a decorator or in a constructor: each instance has answers of its own. The executor may have ended."""
-    later = ThreadPoolExecutor(1)
-
-    class Adapter:
-        def __init__(self, name: str) -> None:
-            self.name, self.calls = name, 0
-            self.list = LazyExecutorTTLCache(10, later, clock)(self._list)
-
-        def _list(self) -> int:
-            return 7
-
-        @LazyExecutorTTLCache(10, later, clock)
-        def listServers(self) -> str:
-            """Servers."""
-            self.calls += 1
-            return f"{self.name}{self.calls}"
-
-    one, two = Adapter("one"), Adapter("two")
-    assert [one.listServers(), two.listServers(), one.listServers()] == ["one1", "two1", "one1"]
-    assert (Adapter.listServers.__doc__, one.list()) == ("Servers.", 7)
-    later.shutdown()
-    clock.pass_seconds(10)
-    assert one.listServers() == "one1"
-    assert "not refreshed any more" in caplog.text
-
-
 # -- time that does not count against the time-out of a launch --
 
 
@@ -244,27 +198,3 @@ def test_waits_at_the_same_time_count_once(clock: ManualClock, held: HeldTime) -
     assert (held.seconds, limit.left) == (9, 9)
     # What was before does not make a later limit longer.
     assert TimeLimit(10, held, clock).left == 10
-
-
-def test_work_goes_with_a_call_to_another_thread(clock: ManualClock, held: HeldTime) -> None:
-    """The time until a thread is free counts, also if the call is never made."""
-    threads = SharedThreads("cloud", 1)
-    share, begun, go = threads.share("call", 1, 1), threading.Event(), threading.Event()
-
-    def busy() -> None:
-        begun.set()
-        go.wait(DEADLINE_SECONDS)
-
-    share.submit(busy)
-    assert begun.wait(DEADLINE_SECONDS)
-    with working_for((held,)):
-        call = share.submit(held_work)
-        assert share.submit(held_work).cancel()
-    clock.pass_seconds(7)
-    assert held.seconds == 7
-    go.set()
-    assert call.result(DEADLINE_SECONDS) == (held,)
-    assert share.submit(held_work).result(DEADLINE_SECONDS) == ()
-    clock.pass_seconds(5)
-    assert held.seconds == 7
-    threads.close()

@@ -9,17 +9,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodepool.driver.framework.fact import NotKnown
-from nodepool.driver.framework.quota_support import ERROR_AGE_SECONDS, LIMITS_AGE_SECONDS, NodeTally, QuotaSupport
+from nodepool.driver.framework.quota_support import ERROR_AGE_SECONDS, LIMITS_AGE_SECONDS, QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException
 from nodepool.model.node import Node
 from nodepool.model.quota import QuotaInformation
 from nodepool.model.reasons import ReasonCode
-from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.manual_clock import ManualClock, package_clock
+from tests.support.tables import rows
 from tests.support.wait import DEADLINE_SECONDS
 
 NEEDS = {
@@ -124,20 +122,7 @@ def test_what_a_node_uses(node: Node, used: dict[str, float]) -> None:
 # -- room --
 
 
-@pytest.mark.parametrize(
-    ("limits", "fits"),
-    [
-        *(
-            ({"max_servers": 2}, True),
-            ({"max_servers": 1}, False),
-            ({"max_cores": 10}, True),
-            ({"max_cores": 9}, False),
-        ),
-        *(({"max_ram": 10239}, False), ({"max_volumes": 0}, False), ({"max_volumes": 1}, True)),
-        *(({"max_volume_gb": 79}, False), ({"max_volume_gb": 80}, True), ({"max_cores": None, "max_ram": None}, True)),
-        *(({"max_resources": {"L-1216C47A": 5}}, True), ({"max_resources": {"cores": 9}}, False)),
-    ],
-)
+@rows(__file__, "limits_of_pools")
 def test_limits_of_the_pool(limits: dict[str, Any], fits: bool) -> None:
     """Q-1, Q-18"""
     pool = make_pool(**limits)
@@ -171,15 +156,6 @@ def test_room() -> None:
     ]
     assert found[0] is not None
     assert (found[0].code, found[0].numbers) == (ReasonCode.ROOM_INSTANCES, {"limit": 2, "used": 2, "needed": 1})
-
-
-def test_label_quota() -> None:
-    """How many of each label would still fit, not less than none; the best pool counts."""
-    first, second = make_pool("first", max_servers=3), make_pool("second", max_servers=6)
-    manager = Manager(first, second, nodes=(make_node(pool="second"),))
-    assert manager.getLabelQuota() == {"small": 5, "large": 2, "free": math.inf}
-    full = make_pool(max_servers=1)
-    assert Manager(full, nodes=(make_node(), make_node())).getLabelQuota()["small"] == 0
 
 
 # -- limits of the cloud --
@@ -231,52 +207,3 @@ def test_cloud_that_never_answered(clock: ManualClock, error: BaseException, tex
     manager.error = None
     clock.pass_seconds(ERROR_AGE_SECONDS)
     assert manager.roomForOne(pool, "small")
-
-
-# -- sums over nodes that cost what has changed --
-
-
-class Site:
-    def __init__(self) -> None:
-        self.zk = MemoryZooKeeper()
-        self.looked = 0
-        self.tally = NodeTally(self.zk.cache.nodes, self.groups)
-
-    def groups(self, node: Node) -> list[str]:
-        self.looked += 1
-        return [name for name in (node.provider, node.tenant_name) if name]
-
-    def add(self, provider: str | None = "one", **resources: float) -> Node:
-        node = Node("small")
-        node.provider, node.resources = provider, resources or None
-        self.zk.storeNode(node)
-        return node
-
-    def cores(self, group: str = "one") -> float:
-        return self.tally.used(group)[0].quota["compute"].get("cores", 0)
-
-
-Step = tuple[int, str | None, float]
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from([None, "one", "two"]), st.floats(0, 8)), max_size=30))
-def test_same_as_counting_all(steps: list[Step]) -> None:
-    """Q-3: whatever happens, in whatever order, and whenever the sum is asked for."""
-    site = Site()
-    nodes: dict[int, Node] = {}
-    for number, provider, cores in steps:
-        node: Any = nodes.get(number)
-        if provider is None:
-            if node is not None:
-                site.zk.deleteRawNode(nodes.pop(number).key)
-            continue
-        if node is None:
-            node = nodes[number] = site.add(provider, cores=cores)
-        else:
-            node.provider, node.resources = provider, {"cores": cores}
-            site.zk.storeNode(node)
-        if number % 2:
-            site.cores()
-    expected = [node.resources["cores"] for node in nodes.values() if node.provider == "one" and node.resources]
-    assert site.cores() == pytest.approx(sum(expected), abs=1e-5)
-    assert site.tally.count("one") == sum(node.provider == "one" for node in nodes.values())

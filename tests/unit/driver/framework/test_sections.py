@@ -6,18 +6,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from nodepool.driver.framework.key_schema import dynamic_value
+from tests.support.tables import rows
 
 
-@pytest.mark.parametrize(
-    ("template", "wanted"),
-    [
-        *(("{request.id}-{request.tenant_name}", "200-7-t"), ("{request.relative_priority}", "None"), (7, "7")),
-        *((template, None) for template in ("{request.nope}", "{other}", "{", "{request.zk}")),
-    ],
-)
+@rows(__file__, "dynamic_values")
 def test_dynamic_value(template: Any, wanted: str | None) -> None:
     """L-15: a bad format skips that value only; nothing but the documented fields can be reached."""
     request: Any = SimpleNamespace(id="200-7", node_types=["small"], requestor="zuul", tenant_name="t", event_id="e")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +14,11 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.gce import GceDriver
 from nodepool.driver.gce.adapter import GceAdapter
 from nodepool.driver.gce.client import ComputeEngine
-from nodepool.driver.gce.config import GceProviderConfig
 from nodepool.driver.gce.types import LabelReader
 from nodepool.driver.statemachine import instance
 from simulators.gce import GceSettings, GceSimulator
 from simulators.gce.cloud import BUCKET
-from tests.support.provider_sections import load_section, section_with
-from tests.support.tables import driver_table
+from tests.support.provider_sections import DriverSections
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "north"
@@ -29,45 +27,8 @@ METADATA = instance.for_node(NODE, "main", PROVIDER)
 ZONES = ["us-central1-a", "us-central1-b"]
 Here: TypeAlias = SimulatedAdapter[GceSimulator, GceAdapter]
 
-_SECTION: dict[str, Any] = driver_table("gce", "section")
-
-
-def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:
-    """A provider section with one label.
-
-    :param label: more keys of it; ``pool`` and ``provider`` likewise, with ``-`` for ``_``.
-    """
-    return section_with(_SECTION, label, pool, **provider)
-
-
-def changed(changes: dict[str, Any], make: Callable[..., dict[str, Any]] = section) -> dict[str, Any]:
-    """A section with changes of the ``provider``, ``pool``, ``label`` or ``image``."""
-    given = dict(changes.get("provider", {}))
-    if "image" in changes:
-        given["cloud_images"] = [{"name": "debian", "username": "zuul", **changes["image"]}]
-    return make(changes.get("label"), changes.get("pool"), **given)
-
-
-def load(data: dict[str, Any]) -> GceProviderConfig:
-    """Load a section in a configuration that has its labels and images."""
-    made: GceProviderConfig = load_section(GceDriver(), data)
-    return made
-
-
-def label_of(config: GceProviderConfig) -> Any:
-    return config.pools["main"].labels["small"]
-
-
-def has(found: Any, **expected: Any) -> None:
-    """The attributes of an object; a tuple counts as a list."""
-    values = {name: getattr(found, name) for name in expected}
-    assert {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} == expected
-
-
-def parts(config: Any) -> dict[str, Any]:
-    """What a configuration has, by name."""
-    labels = {name: label for pool in config.pools.values() for name, label in pool.labels.items()}
-    return {"provider": config, **config.pools, **labels, **config.cloud_images, **config.diskimages}
+_SECTIONS = DriverSections(GceDriver(), "gce")
+section, changed, load = _SECTIONS.section, _SECTIONS.changed, _SECTIONS.load
 
 
 @contextmanager

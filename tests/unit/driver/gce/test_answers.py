@@ -20,8 +20,9 @@ from nodepool.driver.gce.errors import GceApi, errors_in, operation_failure
 from nodepool.driver.gce.images import GceImageCalls
 from nodepool.driver.gce.types import COMING, ENDING, RUNNING, GceImage, GceQuota, LabelReader
 from nodepool.plan.retries import Backoff
+from tests.support.provider_sections import has
 from tests.support.tables import driver_table
-from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, has, recorded
+from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, content, recorded
 
 HEAD = "Provider north: creating an instance failed"
 

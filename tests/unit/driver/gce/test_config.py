@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,34 +17,9 @@ from nodepool.driver.gce.instances import instance_body
 from nodepool.driver.gce.types import LabelReader, MachineType, image_name, label_value, labels_of, request_id
 from nodepool.driver.statemachine import CreationKey
 from nodepool.driver.statemachine.instance import for_node
-from tests.support.provider_sections import problems_of_section
+from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
-from tests.unit.driver.gce.support import METADATA, ZONES, changed, has, label_of, load, parts, section
-
-EVERYTHING: dict[str, Any] = driver_table("gce", "everything")
-
-
-def test_every_key() -> None:
-    """GC-4, reference/configuration: all keys are read; what a pool does not say is the provider's."""
-    found = parts(load(EVERYTHING))
-    for name, expected in driver_table("gce", "loaded").items():
-        has(found[name], **expected)
-    assert (found["small"].diskimage, found["large"].cloud_image) == (found["fedora"], found["debian"])
-
-
-def test_defaults() -> None:
-    """reference/configuration: those of Nodepool 11.0.0."""
-    config = load({name: value for name, value in section().items() if name != "rate"})
-    for name, expected in driver_table("gce", "defaults").items():
-        has(parts(config)[name], **expected)
-
-
-@pytest.mark.parametrize(("data", "problem"), driver_table("gce", "checked"))
-def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
-    """reference/configuration: each problem with file, line, and what is allowed."""
-    problems = problems_of_section(tmp_path, changed(data))
-    assert any(problem in found for found in problems) if problem else not problems, problems
-
+from tests.unit.driver.gce.support import METADATA, ZONES, changed, load, section
 
 # -- what is sent --
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import hashlib
 import io
@@ -14,13 +13,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
+from nodepool.driver.framework.cloud_errors import CloudRefused
 from nodepool.driver.framework.images import InterruptedUpload
 from nodepool.driver.framework.uploads import UploadGivenUp, UploadInterrupted, watched
 from nodepool.driver.gce.images import (
     BLOCK_BYTES,
-    SEND_ATTEMPTS,
-    GceImageCalls,
     GceImages,
     ObjectUpload,
     disk_size,
@@ -28,8 +25,6 @@ from nodepool.driver.gce.images import (
     tar_gz,
 )
 from nodepool.exceptions import ImageCreateException
-from nodepool.plan.retries import Backoff
-from simulators.gce import GceErrorRule
 from simulators.gce.cloud import BUCKET
 from simulators.gce.images import disk_of
 from tests.unit.driver.gce.support import PROVIDER, Here, at_simulator, section
@@ -64,17 +59,6 @@ def test_archive(tmp_path: Path, content: bytes) -> None:
     assert len(packed) < BLOCK_BYTES / 10 or any(content)
     gib = 1024**3
     assert [disk_size(size) for size in (0, 1, gib, gib + 1)] == [gib, gib, gib, 2 * gib]
-
-
-def test_file_that_shrinks(tmp_path: Path) -> None:
-    path = tmp_path / "image.raw"
-    path.write_bytes(NOISE * 3)
-    with path.open("rb") as file:
-        pieces = tar_gz(file, 4 * BLOCK_BYTES)
-        next(pieces)
-        path.write_bytes(b"")
-        with pytest.raises(OSError, match="changed its size"):
-            list(pieces)
 
 
 # -- its way --
@@ -147,30 +131,6 @@ def test_upload(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None
     for each in (name, IMAGE):
         here.adapter.deleteImage(each)
     assert left(here) == (0, 0)
-
-
-def test_storage_is_away(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """U-8, U-9: what is not stored is sent again, also after several errors; it does not go on for ever, and ends when
-    the upload is not wanted any more.
-    """
-    # A constant of the module: the pauses are seconds.
-    monkeypatch.setitem(ObjectUpload.run.__globals__, "SEND_AGAIN", Backoff(0.0, 0.0))
-    away = GceErrorRule(operation="objects.upload", kind="503")
-    here.simulator.change(errors=[dataclasses.replace(away, count=SEND_ATTEMPTS - 1)])
-    goes_on(here, file)
-    here.simulator.change(errors=[away])
-    before = here.calls("objects.upload")
-
-    def give_up() -> None:
-        if here.calls("objects.upload") > before + 2:
-            raise UploadGivenUp("not wanted")
-
-    with watched(lambda done, total: None, give_up), pytest.raises(UploadGivenUp):
-        upload(here, file, 3)
-    before = here.calls("objects.upload")
-    with pytest.raises(CloudAway):
-        upload(here, file, 4)
-    assert here.calls("objects.upload") == before + SEND_ATTEMPTS
 
 
 def test_image_of_another_provider(here: Here, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,19 +220,3 @@ def test_what_was_stored_is_another_file(here: Here, file: Path, damage: str, wo
     with pytest.raises(ImageCreateException, match=words):
         upload(here, file, 2)
     goes_on(here, file, 3)
-
-
-def test_killed_builder(here: Here, file: Path) -> None:
-    """R-4, D-3: an object whose upload did not end is found by its name and metadata, and deleted alone."""
-    with here.simulator.cloud() as cloud:
-        cloud.images.add("fedora-2-north", labels=image_labels({**METADATA, "nodepool_provider_name": "south"}))
-    calls: GceImageCalls = here.adapter.images.calls
-    name = f"nodepool/{PROVIDER}/{IMAGE}.tar.gz"
-    where = calls.begin_object(name, image_labels({**METADATA, "nodepool_upload_id": "0000000007"}))
-    calls.send_piece(where, 0, b"x", True)
-    (found,) = [one for one in here.adapter.listImages() if one.metadata.get("nodepool_provider_name") == PROVIDER]
-    assert (found.id, found.usable, found.metadata["nodepool_upload_id"]) == (IMAGE, False, "0000000007")
-    images = here.simulator.state()["contents"]["images"]
-    here.adapter.deleteImage(found.id)
-    assert left(here)[1] == 0
-    assert here.simulator.state()["contents"]["images"] == images

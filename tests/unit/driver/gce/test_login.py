@@ -89,21 +89,6 @@ def test_service_account(tmp_path: Path, http: Http, account: dict[str, Any], mo
     assert bearer(http.login(None)) == "two"
 
 
-def test_workload_identity(tmp_path: Path, http: Http) -> None:
-    """GC-1: a token from a file is exchanged."""
-    (tmp_path / "subject").write_text("swordfish", encoding="utf-8")
-    content = {
-        "type": "external_account",
-        "audience": "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/p",
-        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
-        "token_url": "https://sts.googleapis.com/v1/token",
-        "credential_source": {"file": str(tmp_path / "subject")},
-    }
-    http.token("/v1/token", "one", issued_token_type="urn:ietf:params:oauth:token-type:access_token")
-    assert bearer(http.login(write(tmp_path, content))) == "one"
-    assert http.sent[0][2]["subject_token"] == "swordfish"
-
-
 METADATA = "/computeMetadata/v1"
 ACCOUNT = f"{METADATA}/instance/service-accounts/default/"
 
@@ -122,11 +107,6 @@ def on_a_machine(tmp_path: Path, http: Http, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("default", "a@lab"):
         http.token(f"{METADATA}/instance/service-accounts/{name}/token", "one")
     return http
-
-
-def test_metadata_server(on_a_machine: Http) -> None:
-    """GC-1: the service account of the machine."""
-    assert bearer(on_a_machine.login(None)) == "one"
 
 
 @pytest.mark.parametrize("status", [404, 410, 429])

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudNotFound
 from nodepool.driver.gce.client import FAILURES, PAUSE, ComputeEngine, SilentZones
 from nodepool.driver.gce.instances import (
     AWAY,
     MISSING_SECONDS,
-    MOST_ASKED,
     PAUSE_SECONDS,
     DeletionProof,
     Insert,
@@ -23,7 +22,6 @@ from nodepool.driver.gce.types import GceRecord, Operation
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import driver_table
 
-STOCKOUT: dict[str, Any] = {"error": {"errors": [{"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "none left"}]}}
 NO_ANSWER = CloudAway("no answer")
 GONE = CloudNotFound("there is none")
 
@@ -88,35 +86,6 @@ class Rig:
         self.operations.look()
 
 
-def test_missing_in_lists() -> None:
-    """GC-5: after a while it is asked for itself. Of one that is forgotten the instance itself says how it ended."""
-    rig = Rig()
-    insert = rig.watch()
-    rig.look()
-    assert not rig.calls.asked
-    rig.calls.itself = operation(status="RUNNING")
-    rig.look(MISSING_SECONDS)
-    rig.look()
-    assert (rig.calls.asked, insert.done) == (["op-1"], False)
-    rig.calls.itself = GONE
-    rig.look(MISSING_SECONDS)
-    assert (insert.done, insert.failure) == (True, None)
-
-
-@pytest.mark.parametrize("error", [CloudSetup("not allowed"), NO_ANSWER])
-def test_lists_are_refused(error: Exception) -> None:
-    """GC-5: after a while each operation is asked for itself, a few at once."""
-    rig = Rig(a=error)
-    inserts = [rig.watch(f"op-{number}") for number in range(MOST_ASKED + 1)]
-    rig.calls.itself = operation(**STOCKOUT)
-    rig.look()
-    assert not rig.calls.asked
-    rig.look(MISSING_SECONDS)
-    assert [insert.done for insert in inserts] == [True] * MOST_ASKED + [False]
-    rig.look()
-    assert all(isinstance(insert.failure, CloudNoCapacity) for insert in inserts)
-
-
 def test_zone_that_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     """GC-5: lists of instances wait for each attempt. So it is left alone, longer each time, and the others are not."""
     rig = Rig(a=NO_ANSWER, b=[operation("op-2", "RUNNING", "b/np2")])
@@ -155,9 +124,6 @@ def test_proof_of_absence(
     assert sorted(one for one, error in errors.items() if isinstance(error, CloudNotFound)) == sorted(absent)
     assert {type(error) for one, error in errors.items() if one not in absent} <= {CloudAway}
     assert (calls.looked_at, calls.read) == (zones, read)
-
-
-# -- preemptions --
 
 
 # -- zones without an answer --

@@ -15,7 +15,6 @@ from nodepool.driver.framework.cloud_errors import (
     CloudNoCapacity,
     CloudNoCapacityLater,
     CloudRefused,
-    CloudSetup,
 )
 from nodepool.driver.framework.http.rest_calls import RestCalls
 from nodepool.driver.gce.client import CALLS_A_MINUTE, FAILURES, ComputeEngine, group_sizes
@@ -23,51 +22,15 @@ from nodepool.driver.gce.images import GceImages, ObjectUpload, tar_gz
 from nodepool.driver.statemachine.instance import node_id_of
 from nodepool.exceptions import LaunchStatusException, RuntimeConfigurationException
 from nodepool.plan.retries import Backoff
-from simulators.gce import GceBootRule, GceErrorRule, ZoneCapacity
+from simulators.gce import GceErrorRule, ZoneCapacity
+from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
-from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, changed, label_of, section
+from tests.unit.driver.gce.support import METADATA, PROVIDER, ZONES, Here, at_simulator, changed, section
 from tests.unit.driver.simulated_adapter import HOST, NODE, drive
 
 TWO_ZONES = section(zone=ZONES)
 
 # -- launches --
-
-FAMILY = {"name": "debian", "image-project": "debian-cloud", "image-family": "debian-99", "username": "zuul"}
-
-
-def test_launch_that_fails(tmp_path: Path) -> None:
-    """CM-6: it says why, in the words of Google, and what to correct."""
-    with (
-        at_simulator(tmp_path, section(cloud_images=[FAMILY])) as here,
-        pytest.raises(CloudSetup, match="correct image-project or image-family of cloud image 'debian'"),
-    ):
-        here.launch()
-    rule = GceBootRule(code="INTERNAL_ERROR", message="it broke")
-    with (
-        at_simulator(tmp_path, section(), boots=[rule]) as here,
-        pytest.raises(LaunchStatusException, match="it broke"),
-    ):
-        here.launch()
-
-
-@pytest.mark.parametrize("operation", ["machineTypes.*", "images.getFromFamily"])
-def test_nothing_is_known_before(here: Here, operation: str) -> None:
-    """CM-8: no answer to what is asked before the insert: nothing was made, and there is nothing to look for."""
-    here.simulator.change(errors=[GceErrorRule(operation=operation, kind="503")])
-    with pytest.raises(CloudAway) as caught:
-        here.launch()
-    assert not caught.value.maybe_done
-    assert not list(here.adapter.unansweredCreations())
-    assert here.calls("instances.insert") == 0
-
-
-def test_instance_of_others_is_left_alone(here: Here) -> None:
-    """CM-8: an instance of the name that is not ours is neither adopted nor deleted."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_instance(HOST, {"nodepool_provider_name": "other"})
-    with pytest.raises(CloudRefused, match="alreadyExists"):
-        here.launch()
-    assert here.contents()["instances"] == 1
 
 
 def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
@@ -82,16 +45,6 @@ def test_type_that_a_zone_does_not_have(tmp_path: Path) -> None:
         pytest.raises(RuntimeConfigurationException, match="no machine type 'n9-mega' in us-central1-a; correct"),
     ):
         here.adapter.getQuotaForLabel(label_of(here.adapter.config))
-
-
-def test_spot_instance_that_is_taken_away_at_once(tmp_path: Path) -> None:
-    """Google says UNSUPPORTED_OPERATION then, as the authors of SkyPilot have seen: another place is tried."""
-    data = section({"use-spot": True, "spot-fallback": True})
-    rule = GceBootRule(code="UNSUPPORTED_OPERATION", message="The operation is unsupported.", status=400, count=1)
-    with at_simulator(tmp_path, data, boots=[rule]) as here:
-        found = here.launch()
-        assert found.external_id == f"{HOST}-1-1"
-        here.delete(found.external_id)
 
 
 @pytest.mark.parametrize(
@@ -207,9 +160,6 @@ def test_instance_of_the_released_nodepool(here: Here) -> None:
         assert (ours.metadata, theirs.metadata) == (METADATA, {})
     assert here.calls("instances.get") == 1
     here.delete(HOST)
-
-
-# -- quota --
 
 
 # -- nodepool check --

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer
 from nodepool.driver.ibmvpc import IbmVpcDriver
 from nodepool.driver.ibmvpc.adapter import IbmAdapter
-from nodepool.driver.ibmvpc.config import IbmLabel, IbmProviderConfig
 from nodepool.driver.ibmvpc.errors import IbmError, meaning
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
 from nodepool.driver.statemachine import instance
@@ -25,8 +24,7 @@ from simulators.ibmvpc import (
     VpcErrorRule,
 )
 from tests.support.manual_clock import ManualClock
-from tests.support.provider_sections import load_section, section_with
-from tests.support.tables import driver_table
+from tests.support.provider_sections import DriverSections
 from tests.unit.driver.simulated_adapter import NODE, SimulatedAdapter, simulated
 
 PROVIDER = "south"
@@ -34,16 +32,8 @@ GROUP = f"np_{PROVIDER}_main"
 METADATA = instance.for_node(NODE, "main", PROVIDER)
 Here: TypeAlias = SimulatedAdapter[IbmVpcSimulator, IbmAdapter]
 
-_SECTION: dict[str, Any] = driver_table("ibmvpc", "section")
-
-
-def section(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> dict[str, Any]:
-    """A provider section with one label.
-
-    :param label: more keys of it; ``pool`` and ``provider`` likewise, with ``-`` for ``_``; None takes one away.
-    """
-    made = section_with(_SECTION, label, pool, **provider)
-    return {name: value for name, value in made.items() if value is not None}
+_SECTIONS = DriverSections(IbmVpcDriver(), "ibmvpc")
+section, changed, load = _SECTIONS.section, _SECTIONS.changed, _SECTIONS.load
 
 
 def in_region(label: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **provider: Any) -> Any:
@@ -51,37 +41,6 @@ def in_region(label: dict[str, Any] | None = None, pool: dict[str, Any] | None =
     name = "ibm-debian-12-11-minimal-amd64-1"
     image = {"name": "debian", "username": "root", "image-name": name, "keys": ["zuul"]}
     return section(label, pool, **{"subnet": "ci-us-south-1", "cloud_images": [image], **provider})
-
-
-def changed(changes: dict[str, Any], make: Callable[..., dict[str, Any]] = section) -> dict[str, Any]:
-    """A section with changes of the ``provider``, ``pool``, ``label`` or ``image``."""
-    given = dict(changes.get("provider", {}))
-    if "image" in changes:
-        given["cloud_images"] = [{"name": "debian", "username": "root", **changes["image"]}]
-    return make(changes.get("label"), changes.get("pool"), **given)
-
-
-def load(data: dict[str, Any]) -> IbmProviderConfig:
-    """Load a section in a configuration that has its labels and images."""
-    made: IbmProviderConfig = load_section(IbmVpcDriver(), data)
-    return made
-
-
-def label_of(config: IbmProviderConfig) -> IbmLabel:
-    found: IbmLabel = config.pools["main"].labels["small"]
-    return found
-
-
-def has(found: Any, **expected: Any) -> None:
-    """The attributes of an object; a tuple counts as a list."""
-    values = {name: getattr(found, name) for name in expected}
-    assert {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()} == expected
-
-
-def parts(config: Any) -> dict[str, Any]:
-    """What a configuration has, by name."""
-    labels = {name: label for pool in config.pools.values() for name, label in pool.labels.items()}
-    return {"provider": config, **config.pools, **labels, **config.cloud_images, **config.diskimages}
 
 
 @contextmanager

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +21,9 @@ from nodepool.driver.ibmvpc.login import IbmLogin
 from nodepool.driver.ibmvpc.machines import IbmInstance, IbmMachines
 from nodepool.driver.ibmvpc.types import IbmProfile, IbmRecord
 from nodepool.plan.retries import Backoff
+from tests.support.provider_sections import has
 from tests.support.tables import driver_table
-from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, has, load, section
+from tests.unit.driver.ibmvpc.support import GROUP, METADATA, PROVIDER, Http, load, section
 from tests.unit.driver.simulated_adapter import HOST
 
 BASE = "https://us-south.iaas.cloud.ibm.com/v1"
@@ -67,27 +67,6 @@ def test_pages(client: IbmVpc, http: Http) -> None:
     ]
 
 
-def test_floating_ips(client: IbmVpc, http: Http) -> None:
-    """IV-4 (today): one call makes a floating IP and binds it. What the turn of a call forbids is not sent."""
-    for _ in range(2):
-        http.answer({"id": "f", "name": HOST, "address": "192.0.2.1"})
-    client.create_floating_ip(HOST, "g", "nic", lambda: None)
-    client.bind_floating_ip("f/1", HOST, "nic", lambda: None)
-    bound = {"name": HOST, "target": {"id": "nic"}}
-    assert [(method, url, json.loads(body), query) for method, url, _, body, query in http.sent] == [
-        ("POST", f"{BASE}/floating_ips", {**bound, "resource_group": {"id": "g"}}, COMMON),
-        ("PATCH", f"{BASE}/floating_ips/f%2F1", bound, COMMON),
-    ]
-    assert [headers["Content-Type"] for _, _, headers, *_ in http.sent][1] == "application/merge-patch+json"
-
-    def permit() -> None:
-        raise LookupError("it is used")
-
-    with pytest.raises(LookupError):
-        client.delete("floating_ip", "f", permit)
-    assert len(http.sent) == 2
-
-
 def test_groups(client: IbmVpc, http: Http) -> None:
     """IV-2: those of the account; deleted ones do not count."""
     http.answer(
@@ -128,11 +107,6 @@ def test_group_without_a_name(client: IbmVpc, http: Http) -> None:
     assert groups("volumes", {"id": "g2"}) == ["np_south_new"]
 
 
-def test_the_library_says_nothing_of_other_calls(client: IbmVpc) -> None:
-    """O-17: at DEBUG it would have `http.client` write what each library of the process sends."""
-    assert not logging.getLogger("ibm-cloud-sdk-core").isEnabledFor(logging.DEBUG)
-
-
 def test_rates() -> None:
     """IV-12 (today): each class has its own; ``rate`` is that of creations."""
     found = class_sizes(2.0)
@@ -164,14 +138,6 @@ def test_answers(
     else:
         assert ask() == expected
         assert not http.answers
-
-
-def test_odd_answer_of_a_creation(client: IbmVpc, http: Http) -> None:
-    """L-4: it is not known what was done."""
-    http.answer({})
-    with pytest.raises(CloudAway, match="creating an instance failed: the answer is none of IBM's") as caught:
-        client.create_instance({}, lambda: None)
-    assert caught.value.maybe_done
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), driver_table("ibmvpc", "errors"))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -25,43 +23,10 @@ from nodepool.driver.ibmvpc.types import (
     volume_tags,
 )
 from nodepool.driver.statemachine.instance import INSTALLATION_KEY, for_node, foreign, know_installation, look_for
-from tests.support.provider_sections import problems_of_section
+from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
-from tests.unit.driver.ibmvpc.support import METADATA, changed, has, label_of, load, parts, section
+from tests.unit.driver.ibmvpc.support import METADATA, load, section
 from tests.unit.driver.simulated_adapter import HOST
-
-EVERYTHING: dict[str, Any] = driver_table("ibmvpc", "everything")
-
-
-def test_every_key() -> None:
-    """reference/configuration: all keys are read; what a pool does not say is the provider's; one value or several."""
-    found = parts(load(EVERYTHING))
-    for name, expected in driver_table("ibmvpc", "loaded").items():
-        has(found[name], **expected)
-    assert (found["small"].diskimage, found["large"].cloud_image) == (found["fedora"], found["id"])
-
-
-def test_defaults() -> None:
-    """reference/configuration: those of Nodepool 11.0.0, but for ``rate``: IBM's answers set the pace."""
-    config = load({name: value for name, value in section().items() if name != "rate"})
-    for name, expected in driver_table("ibmvpc", "defaults").items():
-        has(parts(config)[name], **expected)
-
-
-def test_equal_when_loaded_twice() -> None:
-    """6: a reload leaves a provider alone whose section has not changed."""
-    assert load(copy.deepcopy(EVERYTHING)) == load(copy.deepcopy(EVERYTHING))
-    changed = copy.deepcopy(EVERYTHING)
-    changed["cloud-images"][3]["image-filter"]["operating-system"]["version"] = 13
-    assert load(EVERYTHING) != load(changed)
-
-
-@pytest.mark.parametrize(("data", "problem"), driver_table("ibmvpc", "checked"))
-def test_checked(tmp_path: Path, data: dict[str, Any], problem: str | None) -> None:
-    """reference/configuration: each problem with file, line, and what is allowed."""
-    problems = problems_of_section(tmp_path, changed(data))
-    assert any(problem in found for found in problems) if problem else not problems, problems
-
 
 # -- what is sent --
 

@@ -10,7 +10,6 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudNoCapacity, CloudNotFound, CloudQuota
 from nodepool.driver.ibmvpc.floating import GRACE_SECONDS, LOOK_SECONDS, SETTLED_SECONDS, IbmFloatingIps
 from nodepool.driver.ibmvpc.types import IbmFloatingIp
-from nodepool.exceptions import LaunchStatusException
 from tests.support.manual_clock import ManualClock
 from tests.unit.driver.ibmvpc.support import GROUP, floating, load, refusal, section
 from tests.unit.driver.simulated_adapter import HOST
@@ -119,39 +118,6 @@ class Launcher:
         return [call for call in self.client.calls if call.startswith(verbs)]
 
 
-def test_used_again() -> None:
-    """IV-4 (today), IV-13 (today): one call makes and binds one, and one binds it to the next node, however late."""
-    here = Launcher()
-    made = here.freed()
-    here.settle()
-    bound = here.bind(OTHER, OTHER_NIC)
-    assert (made.name, made.target, bound.id, bound.name, bound.target) == (HOST, NIC, made.id, OTHER, OTHER_NIC)
-    assert here.calls("make", "bind", "rename", "get") == ["make", f"bind {made.id}"]
-
-
-@pytest.mark.parametrize("there", [floating(1), floating(1, "np0000000001-c0badcafe"), TAKEN])
-def test_of_another_launcher(there: IbmFloatingIp) -> None:
-    """IV-13 (today): a launcher binds only what it named itself."""
-    here = Launcher(there).settle()
-    assert here.bind().id != "fip-1"
-    assert here.client.there["fip-1"] == there
-
-
-@pytest.mark.parametrize("where", [{"zone": "us-south-2"}, {"group": "np_south_other"}])
-def test_of_another_place(where: dict[str, str]) -> None:
-    """IV-13 (today): it stays in its zone, and in the group of its pool."""
-    here = Launcher()
-    first = here.freed()
-    here.client.there[first.id] = floating(50, HOST, **where)
-    here.look()
-    assert here.bind(OTHER, OTHER_NIC).id != first.id
-
-
-def test_name_that_is_needed() -> None:
-    """IV-3: names are unique: one that an earlier attempt left is bound."""
-    assert Launcher(floating(1, HOST)).bind().id == "fip-1"
-
-
 @pytest.mark.parametrize("again", ["", "-c0badcafe"])
 def test_taken_over_from_a_launcher_that_has_stopped(again: str) -> None:
     """IV-13 (today): by the sweep, when it has been free under the same name for long; its name says by whom. It is
@@ -167,20 +133,6 @@ def test_taken_over_from_a_launcher_that_has_stopped(again: str) -> None:
     here.clock.now += GRACE_SECONDS
     assert here.bind(OTHER, OTHER_NIC).id == "fip-1"
     assert len(here.calls("rename")) == 1
-
-
-def test_deleted_by_another_launcher() -> None:
-    """IV-13 (today): who deletes the instance that another launcher made takes its floating IP over."""
-    here = Launcher(floating(1, HOST))
-    here.ips.release(HOST)
-    assert here.calls("rename", "delete") == ["rename fip-1"]
-    here.clock.now += GRACE_SECONDS
-    assert here.bind(OTHER, OTHER_NIC).id == "fip-1"
-    # Another one may be first; the sweep tries it again.
-    here = Launcher(floating(1, HOST))
-    here.client.before = [CloudAway("timed out")]
-    here.ips.release(HOST)
-    assert here.client.there["fip-1"].name == HOST
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -216,20 +168,6 @@ def test_no_more_are_kept_than_the_pool_says(kept: int) -> None:
     assert (after.bind().id == "fip-1", after.left()) == (False, ["fip-1"])
     after.ips.release("np0000000001")
     assert after.calls("get", "delete") == ["get fip-1", "delete fip-1"]
-
-
-def test_bound_before_its_deletion() -> None:
-    """IV-13, D-4: IBM deletes one whatever it is bound to. So it is looked at when the turn of the call has come."""
-    here = Launcher(kept=0)
-    found = here.bind()
-
-    def turn() -> None:
-        here.client.there[found.id] = TAKEN._replace(id=found.id)
-
-    here.client.deleting = turn
-    here.free(found.id)
-    here.ips.release(HOST)
-    assert (here.calls("delete"), here.client.there[found.id].target) == ([], "nic-99")
 
 
 def test_deletion_and_next_nodes() -> None:
@@ -275,18 +213,6 @@ def test_left_over() -> None:
     assert here.calls("rename") == [f"rename fip-{number}" for number in (1, 2, 3, 8)]
     here.ips.delete_free("fip-6", failed.name)
     assert "fip-6" not in here.client.there
-
-
-def test_failed_ones_are_not_given_out() -> None:
-    """IV-4: a floating IP that is ``failed`` fails the launch, also after a lost answer, and goes with the instance."""
-    here = Launcher()
-    here.client.status = "failed"
-    for _ in range(2):
-        with pytest.raises(LaunchStatusException, match=r"floating IP 192\.0\.2\.50 is failed"):
-            here.bind()
-    here.free("fip-50")
-    here.ips.release(HOST)
-    assert here.client.there == {}
 
 
 @pytest.mark.parametrize("done", [True, False])

@@ -18,7 +18,6 @@ from simulators.ibmvpc import VpcErrorRule
 from tests.support.tables import driver_table
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.support import PROVIDER, Here, at_simulator, goes_wrong, in_region
-from tests.unit.driver.simulated_adapter import HOST
 
 MIB = 1024 * 1024
 BUILD = "0123456789abcdef0123456789abcdef"
@@ -86,15 +85,6 @@ def test_upload(here: Here, file: Path) -> None:
     for _ in range(2):
         here.adapter.deleteImage(image_id)
     wait_for("the image to go", lambda: left(here) == {"objects": 1})
-
-
-def test_name_of_others(here: Here, file: Path) -> None:
-    """IV-10, CM-8: an image of the name in the group of others is neither taken for ours nor deleted."""
-    with here.simulator.cloud() as cloud:
-        cloud.add_image(NAME, "npimages_north")
-    with pytest.raises(CloudRefused, match="validation_unique_failed"):
-        upload(here, file)
-    assert left(here) == {"images": 1}
 
 
 @pytest.mark.parametrize("kind", ["drop", "500"])
@@ -202,26 +192,3 @@ def test_import_is_taken_up_again(here: Here, file: Path, given_up: bool) -> Non
         (resource,) = here.adapter.listResources()
         here.adapter.deleteResource(resource)
     wait_for("all to go", lambda: not left(here))
-
-
-def test_leftover_objects(here: Here, caplog: pytest.LogCaptureFixture) -> None:
-    """D-2, D-3, CM-4: objects of uploads that never ended, in pages. Without the bucket instances are found all the
-    same, and who looks for images hears of it.
-    """
-    here.simulator.change(page_limit=2)
-    with here.simulator.cloud() as cloud:
-        for number in range(4):
-            cloud.add_object(f"npimages_{PROVIDER}_npimage{number}-{BUILD}.qcow2")
-        cloud.add_object(KEY)
-    found = [one for one in here.adapter.listResources() if one.type == "object"]
-    assert (len(found), {one.usable for one in found}) == (5, {False})
-    (ours,) = (one for one in found if upload_of(one.metadata, PROVIDER) == (BUILD, "0000000001"))
-    here.adapter.deleteResource(ours)
-    assert left(here) == {"objects": 4}
-    here.launch()
-    here.simulator.change(buckets=[])
-    assert [one.type for one in here.adapter.listResources()] == ["instance"]
-    assert "resources of kind image cannot be listed" in caplog.text
-    with pytest.raises(CloudRefused, match="NoSuchBucket"):
-        list(here.adapter.listImages())
-    here.delete(HOST)

@@ -17,7 +17,7 @@ from ibm_cloud_sdk_core.utils import read_external_sources
 
 from nodepool.driver.framework.cloud_errors import LoginRefused
 from nodepool.driver.framework.http.plain_http import NoAnswer
-from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, account_of, authenticator_of, read_credentials
+from nodepool.driver.ibmvpc.login import VCAP_VARIABLE, IbmLogin, authenticator_of, read_credentials
 from tests.support.tables import driver_table
 from tests.unit.driver.ibmvpc.support import Http
 
@@ -147,16 +147,6 @@ def test_ways(tmp_path: Path, lines: str, sent: list[tuple[str, str, dict[str, s
         assert query == ({"version": "2022-03-01"} if url.startswith(IDENTITY) else {})
 
 
-def test_token_of_another_program(tmp_path: Path) -> None:
-    """IV-1: a token that is kept valid in the file is read again."""
-    http = Http()
-    made = login(tmp_path, http, "VPC_AUTH_TYPE=bearerToken", f"VPC_BEARER_TOKEN={ONE}")
-    assert made.account_id() == "one"
-    write(tmp_path, "VPC_AUTH_TYPE=bearerToken", f"VPC_BEARER_TOKEN={TWO}")
-    http.clock.now += 120
-    assert (made.account_id(), http.sent) == ("two", [])
-
-
 @pytest.mark.parametrize(("lines", "status", "data", "kind", "words"), driver_table("ibmvpc", "refused"))
 def test_refused(tmp_path: Path, lines: str, status: int | None, data: Any, kind: type[Exception], words: str) -> None:
     """IV-1: with the words of IBM, without the key."""
@@ -178,8 +168,3 @@ def test_no_credentials(file: str | None, vcap: str | None, words: str) -> None:
     """IV-1: the SDK fails with an error of JSON or of Python; here it says what to do."""
     with pytest.raises(LoginRefused, match=words):
         read_credentials(file, {VCAP_VARIABLE: vcap} if vcap else {})
-
-
-def test_token_without_an_account() -> None:
-    """IV-2: then resource groups are those that IBM lists."""
-    assert account_of("no token") == account_of("a.b.c") == account_of("") == ""

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, CloudSetup
+from nodepool.driver.framework.cloud_errors import CloudRefused, CloudSetup
 from nodepool.driver.framework.fact import Fact
 from nodepool.driver.ibmvpc.client import MISSING_SECONDS
 from nodepool.driver.ibmvpc.facts import FOUND_SECONDS, IbmFacts
 from nodepool.driver.ibmvpc.types import IbmImage, IbmSubnet
 from nodepool.driver.statemachine.instance import know_installation, node_id_of, others
 from nodepool.exceptions import RuntimeConfigurationException
-from simulators.ibmvpc import VpcErrorRule
 from tests.support.manual_clock import ManualClock
+from tests.support.provider_sections import label_of
 from tests.support.tables import driver_table
 from tests.support.wait import wait_for
 from tests.unit.driver.ibmvpc.support import (
@@ -30,9 +30,7 @@ from tests.unit.driver.ibmvpc.support import (
     changed,
     goes_wrong,
     in_region,
-    label_of,
     load,
-    refusal,
     section,
 )
 from tests.unit.driver.simulated_adapter import HOST, NODE
@@ -80,23 +78,6 @@ class Region:
         usual = {"status": "available", "visibility": "public"}
         found = (IbmImage({"id": f"id-{one['name']}", **usual, **one}) for one in self.of["images"])
         return (one for one in found if filters.get("name") in (None, one.name))
-
-
-def test_groups() -> None:
-    """IV-2 (today): another launcher may make the same group at once. Many launches may want one that IBM refuses: it
-    is asked again after a while. A rejected launch meanwhile waits for no call.
-    """
-    region = Region()
-    region.refusal = refusal("not_authorized", 403)
-    region.when_made = region.facts.forget
-    for _ in range(3):
-        with pytest.raises(CloudRefused, match="not_authorized"):
-            region.facts.group_id("np_x_y")
-        region.facts.forget()
-    assert region.asked.count("make np_x_y") == 1
-    region.clock.now += MISSING_SECONDS
-    region.refusal, region.made_by_others = refusal("name_in_use", 409), True
-    assert region.facts.group_id("np_x_y") == "id-np_x_y"
 
 
 def test_changes_are_seen() -> None:
@@ -197,33 +178,15 @@ def test_other_places(
             here.delete(external_id)
 
 
-@pytest.mark.parametrize("operation", ["vpc.list_subnets", "vpc.list_keys"])
-def test_nothing_is_known_before(here: Here, operation: str) -> None:
-    """CM-8: no answer to what is asked before the order: nothing was made, and there is nothing to look for."""
-    here.simulator.change(errors=[VpcErrorRule(operation=operation, kind="503")])
-    with pytest.raises(CloudAway) as caught:
-        here.launch()
-    assert not caught.value.maybe_done
-    assert (list(here.adapter.unansweredCreations()), here.calls("vpc.create_instance")) == ([], 0)
-
-
-def test_name_of_others(here: Here) -> None:
-    """CM-8, IV-2, D-10: an instance of the name in another group, or of another installation, is neither adopted nor
-    deleted.
-    """
-    with here.simulator.cloud() as cloud:
-        cloud.add_instance(HOST, "np_north_main")
-    with pytest.raises(CloudRefused, match="validation_unique_failed"):
-        here.launch()
-    here.delete(HOST)
-    assert here.contents()["instances"] == 1
+def test_name_of_another_installation(here: Here) -> None:
+    """CM-8, D-10: an instance of the name of a node, also in the group of its pool, is not taken for ours."""
     know_installation(("0" * 16,))
-    here.launch("0000000043")
+    here.launch()
     know_installation(("1" * 16,))
     with pytest.raises(CloudRefused, match="validation_unique_failed"):
-        here.launch("0000000043")
+        here.launch()
     listed = [one.metadata for one in here.adapter.listInstances()]
-    assert [node_id_of(one, PROVIDER) for one in listed] == [None, None]
+    assert [node_id_of(one, PROVIDER) for one in listed] == [None]
     assert others(listed, PROVIDER) == {"0" * 16: 1}
 
 
@@ -260,22 +223,6 @@ def test_resources(tmp_path: Path) -> None:
 
 
 # -- nodepool check --
-
-
-def test_check(tmp_path: Path) -> None:
-    """reference/commands: everything is there, but for what is made with the first launch; then bucket, its service and
-    the operating systems of images.
-    """
-    storage = {"instance-name": "storage", "endpoint": "", "bucket-name": "images"}
-    images: list[dict[str, Any]] = [{"name": "debian", "operating-system": "debian-12-amd64"}]
-    images += [{"name": name, "operating-system": "nothing", "pause": name == "paused"} for name in ("other", "paused")]
-    with at_simulator(tmp_path, in_region(object_storage=storage, diskimages=images)) as here:
-        found = {result.subject: result.status for result in here.adapter.preflight()}
-        assert found == driver_table("ibmvpc", "check")
-        assert here.calls("platform.create_resource_group") == 0
-        here.simulator.change(buckets=["others"])
-        (bad,) = (result for result in here.adapter.preflight() if result.subject == "object storage")
-        assert "NoSuchBucket" in bad.text
 
 
 @pytest.mark.parametrize(("data", "words"), driver_table("ibmvpc", "check_finds"))

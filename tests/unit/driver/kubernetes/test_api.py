@@ -27,8 +27,8 @@ from nodepool.driver.framework.cloud_errors import (
     LoginRefused,
 )
 from nodepool.driver.framework.rate import SPREAD_SECONDS
-from nodepool.driver.kubernetes.client import BUSY_ATTEMPTS, KubeClient, create, delete, error_of, exists, pieces
-from nodepool.driver.kubernetes.connection import LOOK_SECONDS, ClusterConnection
+from nodepool.driver.kubernetes.client import KubeClient, create, delete, error_of, exists, pieces
+from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.watch import REFUSED_SECONDS, Listener, Watch
 from nodepool.exceptions import LaunchError
 from nodepool.plan.launch import classify
@@ -38,9 +38,6 @@ from tests.support.tables import driver_table, rows
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 POD = {"metadata": {"name": "a", "namespace": "n", "uid": "1"}}
-NGINX = (
-    b"<html>\n<head><title>404 Not Found</title></head>\n<body><center><h1>404 Not Found</h1></center></body></html>"
-)
 
 
 def raw(status: int, body: Any = b"", *headers: str) -> bytes:
@@ -164,26 +161,6 @@ def test_calls_that_are_put_off(
     assert create(cluster.client, "/api/v1/namespaces/n/pods", {}) == POD
     assert len(cluster.times) == 2
     assert begun + pause <= cluster.times[1] <= begun + pause + SPREAD_SECONDS
-
-
-def test_put_off_again_and_again(cluster: Cluster) -> None:
-    """CM-5: permission is asked when the turn comes, because the launch may have ended meanwhile."""
-
-    def permit() -> None:
-        if cluster.times:
-            raise KeyError
-
-    cluster.answers(refused(429, "TooManyRequests", "The server has received too many requests"))
-    with pytest.raises(KeyError):
-        create(cluster.client, "/api/v1/namespaces/n/pods", {}, permit)
-    assert len(cluster.times) == 1
-    with pytest.raises(CloudAway) as caught:
-        cluster.client.list("/api/v1/pods")
-    assert not caught.value.maybe_done
-    assert len(cluster.times) == 1 + BUSY_ATTEMPTS
-    with pytest.raises(CloudAway, match="too many requests"):
-        next(cluster.client.watch("/api/v1/pods", "5"))
-    assert len(cluster.times) == 1 + 2 * BUSY_ATTEMPTS
 
 
 # -- what errors mean --
@@ -326,17 +303,6 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def test_pieces_as_they_come() -> None:
-    """Each is there before the next one is sent; what has come together is one piece."""
-    first, together = CHUNKED + b"\r\n" + chunk(b"with the head\n"), chunk(b"two, ") + chunk(b"at once")
-    server, seen = Server(first, chunk(b"alone\n"), together, chunk(b"")), list[bytes]()
-    for piece in server.found:
-        seen.append(piece)
-        server.go_on()
-    assert seen == [b"with the head\n", b"alone\n", b"two, at once"]
-    server.close()
-
-
 @pytest.mark.parametrize(
     ("parts", "body"),
     [
@@ -402,15 +368,3 @@ def test_context(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(LoginRefused, match=r"there is no kubeconfig at .*; write a kubeconfig, or set KUBECONFIG$"):
         ClusterConnection("p", None).access()
-
-
-def test_token_that_changes(directory: Path) -> None:
-    """KU-1: files that a kubeconfig names are read afresh when they change; else connections stay."""
-    clock = ManualClock()
-    connection = ClusterConnection("p", "one", clock)
-    first = connection.access()
-    clock.pass_seconds(LOOK_SECONDS + 1)
-    assert connection.access() is first
-    (directory / "token").write_text("the second")
-    clock.pass_seconds(LOOK_SECONDS + 1)
-    assert connection.access().bearer_token() == "the second"

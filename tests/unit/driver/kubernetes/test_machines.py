@@ -12,10 +12,9 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
-from nodepool.driver.kubernetes.client import CLUSTER_ROLES, NotYet
-from nodepool.driver.kubernetes.cloud import AGAIN_SECONDS, KIND, DefaultAccounts, KubeCloud, SharedRoles
+from nodepool.driver.kubernetes.client import CLUSTER_ROLES
+from nodepool.driver.kubernetes.cloud import KIND, DefaultAccounts, KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.create import (
-    ACCOUNT_SECONDS,
     MENDING_SECONDS,
     NamespaceCreation,
     PodJudge,
@@ -30,7 +29,6 @@ from nodepool.driver.kubernetes.records import (
     TokenView,
     Verdict,
     of_pod,
-    token_view,
 )
 from nodepool.driver.statemachine import CreationKey
 from nodepool.exceptions import LaunchStatusException, NotFound
@@ -94,10 +92,6 @@ def cloud(client: StandIn) -> Iterator[KubeCloud]:
 # -- what is there, and what is not any more --
 
 
-def waiting(reason: str, message: str = "") -> list[dict[str, Any]]:
-    return [{"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]
-
-
 @pytest.mark.parametrize(("steps", "uid", "gone"), driver_table("kubernetes", "known_namespaces"))
 def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: list[list[Any]], uid: str | None, gone: bool) -> None:
     """KU-10, KU-11, KU-12: no call is made to know that a namespace is there, or is not."""
@@ -122,56 +116,6 @@ def test_what_is_known(cloud: KubeCloud, client: StandIn, steps: list[list[Any]]
     record = cloud.inventory.get("main-7")
     assert (record and record.uid, cloud.inventory.is_gone("main-7")) == (uid and f"place-{uid}", gone)
     assert client.calls == []
-
-
-@pytest.mark.parametrize(
-    ("event", "lost"),
-    [
-        ((PLACE, place("old"), True), ("NotFound", "main-7 was deleted")),
-        ((PLACE, place("old", deletionTimestamp="2026"), False), ("Terminating", "main-7 is being deleted")),
-        ((POD, pod("old"), True), ("NotFound", "pod pod of namespace main-7 was deleted")),
-        # In the cluster's words.
-        (
-            (POD, pod("old", "Failed", reason="Evicted", message="The node was low on memory."), False),
-            ("Pod", "the pod is Failed: Evicted; The node was low on memory."),
-        ),
-        # A container that the kubelet starts again.
-        ((POD, pod("old", containerStatuses=waiting("CrashLoopBackOff")), False), None),
-    ],
-)
-def test_lost(cloud: KubeCloud, event: Event, lost: tuple[str, str] | None) -> None:
-    """D-9: a watch shows at once what another user deleted. No log can show a token by accident (KU-8)."""
-    seen: list[tuple[str, ...]] = []
-    cloud.on_lost = lambda *lost: seen.append(lost)
-    cloud.listed(PLACE, [place("old")], 0.0)
-    cloud.changed(POD, pod("old"), gone=False)
-    cloud.changed(SECRET, secret("old"), gone=False)
-    assert "token-old" not in repr(cloud.inventory.get("main-7"))
-    cloud.changed(*event)
-    assert seen == ([("7", "main-7", *lost)] if lost else [])
-    assert token_view({"type": "Opaque", "metadata": meta("other", "u")}) is None
-
-
-@pytest.mark.parametrize(
-    ("uid", "phase", "reason", "problem"),
-    [
-        ("old", "Pending", "ImagePullBackOff", "container c: ErrImagePull: not found"),
-        ("old", "Pending", "InvalidImageName", "container c: InvalidImageName"),
-        ("old", "Running", "", ""),
-        ("new", "Pending", "ImagePullBackOff", "container c: ImagePullBackOff"),
-    ],
-)
-def test_pod_that_never_will_run(cloud: KubeCloud, uid: str, phase: str, reason: str, problem: str) -> None:
-    """KU-2: a launch that looks late finds why, unless the pod runs after all or is another one."""
-    cloud.listed(PLACE, [place("old")], 0.0)
-    cloud.changed(POD, pod("old", "Pending", containerStatuses=waiting("ErrImagePull", "not found")), gone=False)
-    for listed in (False, True):
-        later = pod(uid, phase, containerStatuses=waiting(reason))
-        cloud.listed(POD, [later], 0.0) if listed else cloud.changed(POD, later, gone=False)
-        record = cloud.inventory.get("main-7")
-        assert record is not None
-        assert record.pod is not None
-        assert (record.pod.verdict.problem, record.pod.verdict.ready) == (problem, phase == "Running")
 
 
 # -- deletions --
@@ -214,40 +158,6 @@ def test_orders_to_delete(
 
 def deleted(client: StandIn) -> list[str]:
     return [body["preconditions"]["uid"] for method, _, body in client.calls if method == "DELETE"]
-
-
-# -- without watches --
-
-
-def test_looks_depend_on_the_age_of_a_launch(cloud: KubeCloud, client: StandIn) -> None:
-    """KU-3: without the right to watch pods each launch asks for its own, ever more seldom, and only while it waits."""
-    clock = cloud.clock = ManualClock()
-    cloud.listed(PLACE, [place("new")], 0.0)
-    for kind in (POD, SECRET):
-        cloud.refused(kind, NO_RIGHT)
-    assert cloud.inventory.lists
-    found = client.answers["GET", f"{PATH}/pods/pod"] = pod("new", "Pending")
-    client.answers["GET", f"{PATH}/secrets/zuul-worker"] = secret("new")
-
-    def look() -> KubeRecord:
-        client.lists = [([place("new")], "1")]
-        (record,) = cloud.list_instances(None)
-        return record
-
-    cloud.awaited("main-7", "pod")
-    look()
-    assert not client.calls, "the pod is not made yet"
-    cloud.filled("main-7")
-    for _ in range(100):
-        look()
-        clock.pass_seconds(0.1)
-    # With a look in each list it would be 100.
-    assert {path for _, path, _ in client.calls} == {f"{PATH}/pods/pod"}
-    assert 10 <= len(client.calls) <= 18
-    found["status"] = {"phase": "Running"}
-    clock.pass_seconds(5.0)
-    assert look().token is not None
-    assert [path for _, path, _ in client.calls][-2:] == [f"{PATH}/pods/pod", f"{PATH}/secrets/zuul-worker"]
 
 
 # -- the next attempt has the names of the last one --
@@ -324,33 +234,6 @@ def share(cloud: KubeCloud, client: StandIn) -> None:
     """As the adapter does if ``shared-roles`` is not in the configuration."""
     cloud.shared_roles = SharedRoles(client, required=False)
     cloud.shares_accounts = True
-
-
-def test_id_is_known_first_and_foreign_namespaces_are_not_used(cloud: KubeCloud, client: StandIn) -> None:
-    """KU-9, KU-12: what a launcher that is killed may leave is named in its node before anything is made."""
-    machine = creation(cloud)
-    machine.advance()
-    assert (machine.external_id, machine.announced, machine.next_advance_seconds) == ("main-7", True, 0.0)
-    assert not client.calls
-    client.answers["POST", PLACES] = EXISTS
-    client.answers["GET", PATH] = {"metadata": {"name": "main-7", "labels": {}}}
-    with pytest.raises(LaunchStatusException, match="somebody else"):
-        creation(cloud).create(KEY)
-    assert [method for method, *_ in client.calls] == ["POST", "GET"]
-
-
-def test_account_that_no_watch_shows(cloud: KubeCloud) -> None:
-    """KU-2: a pod is not sent before its namespace has an account; a watch may be dead, so after a while it is."""
-    cloud.accounts.listed(KIND, [], 0.0)
-    machine = creation(cloud)
-    clock = machine.clock = ManualClock()
-    machine.advanced_at = clock.now
-    for pause in (ACCOUNT_SECONDS, 1.0):
-        with pytest.raises(NotYet) as refused:
-            machine.create(KEY)
-        assert machine.put_off(refused.value) == pause
-        clock.pass_seconds(ACCOUNT_SECONDS - 1.0 if pause > 1.0 else 1.0)
-    assert machine.create(KEY) == "main-7"
 
 
 @pytest.fixture
@@ -441,28 +324,6 @@ def test_which_shared_role_is_used(client: StandIn, post: Any, get: Any, require
     for _ in range(3):
         assert shared.name_of(True) == ("nodepool-zuul-restricted" if name else None)
     assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == 1
-
-
-@pytest.mark.parametrize("error", [FORBIDDEN, CloudNotFound("no", 404, '404 NotFound: clusterroles "x" not found')])
-def test_shared_role_that_cannot_be_bound(cloud: KubeCloud, client: StandIn, error: CloudRefused) -> None:
-    """KU-3: one with rights that we do not have is not used for a while; one that was deleted is made again."""
-    cloud.shares_accounts = True
-    clock = ManualClock()
-    shared = cloud.shared_roles = SharedRoles(client, required=False, clock=clock)
-    client.answers["POST", BINDINGS] = [error, {"metadata": {"uid": "b"}}]
-    first = creation(cloud)
-    with pytest.raises(CloudRefused) as refused:
-        first.create(KEY)
-    assert first.refused(refused.value) is refused.value
-    creation(cloud).create(KEY)
-    kinds = [body["roleRef"]["kind"] for _, path, body in client.calls if path == BINDINGS]
-    assert kinds == ["ClusterRole", "Role" if error is FORBIDDEN else "ClusterRole"]
-    assert [path for _, path, _ in client.calls].count(CLUSTER_ROLES) == (1 if error is FORBIDDEN else 2)
-    clock.pass_seconds(AGAIN_SECONDS + 1)
-    assert shared.name_of(True) == "nodepool-zuul-restricted"
-    required = SharedRoles(client, required=True)
-    required.binding_refused(FORBIDDEN)
-    assert required.name_of(True) == "nodepool-zuul-restricted"
 
 
 # -- what the status of a pod means --

@@ -17,7 +17,7 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.backing_pool import BackingPool
 from tests.support.wait import wait_for
-from tests.unit.driver.metastatic.conftest import OWNER, MakeSite, Site, place
+from tests.unit.driver.metastatic.conftest import OWNER, MakeSite, Site
 
 PAUSE = Maintenance("provider", "backing", Mode.PAUSE, "network", "alice@desk", 1000.0)
 
@@ -68,23 +68,6 @@ def test_labels_are_held(zk: MemoryZooKeeper, make_site: MakeSite, pool: Backing
     pool.look()
     site.finish(handler)
     wait_for("the declined request is forgotten", lambda: not held(site))
-
-
-# -- nothing new on backing nodes
-
-
-def test_free_slots_are_given_out(zk: MemoryZooKeeper, make_site: MakeSite) -> None:
-    """T-13: only the launcher of the backing provider is paused: what is there is used."""
-    site = make_site()
-    (first,) = site.serve()
-    register(zk)
-    zk.maintenance.put(Maintenance("launcher", "l1", Mode.PAUSE))
-    wait_for("there is a slot", lambda: not held(site))
-    (second,) = site.serve()
-    assert {place(first), place(second)} == {(place(first)[0], slot) for slot in (0, 1)}
-    wait_for("there is none", lambda: held(site))
-    site.delete(second)
-    wait_for("there is one again", lambda: not held(site))
 
 
 # -- the provider is removed

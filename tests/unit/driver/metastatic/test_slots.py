@@ -11,11 +11,9 @@ from nodepool.driver.metastatic.allocator import SlotAllocator
 from nodepool.exceptions import ZKConnectionError
 from nodepool.model import states
 from nodepool.model.node import Node
-from nodepool.model.request import NodeRequest
 from nodepool.testing.memory_zk import MemoryZooKeeper
-from tests.support.backing_pool import BackingPool
 from tests.support.wait import wait_for
-from tests.unit.driver.metastatic.conftest import OWNER, MakeSite, change_user_data, place, set_constant
+from tests.unit.driver.metastatic.conftest import MakeSite, change_user_data, place, set_constant
 
 AWAY = ZKConnectionError("connection lost")
 THREE = {"max-parallel-jobs": 3}
@@ -24,107 +22,6 @@ THREE = {"max-parallel-jobs": 3}
 def state_of(zk: MemoryZooKeeper, node_id: str) -> str | None:
     node = zk.getNode(node_id)
     return None if node is None else node.state
-
-
-# -- slots are given out --
-
-
-def test_slots_of_others(make_site: MakeSite, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T-6: a node of another provider, or one that is not there, has no slot; one that cannot be read keeps its slot as
-    long as its znode is there.
-    """
-    site = make_site()
-    site.delete(*site.serve())
-    ((backing_id, _),) = site.backing().items()
-    change_user_data(zk, backing_id, nodes=[backing_id, "unknown"])
-    first, second = site.serve("small", "small")
-    assert {place(first), place(second)} == {(backing_id, 0), (backing_id, 1)}
-    get = zk.cache.nodes.get
-    monkeypatch.setattr(zk.cache.nodes, "get", lambda node_id: None if node_id == first.id else get(node_id))
-    zk.nodes.table.tell(first.key)
-    site.delete(second)
-    third, fourth = site.serve("small", "small")
-    assert len({place(node) for node in (first, third, fourth)}) == 3
-    zk.deleteRawNode(first.key)
-    site.pass_now(sweep=True)
-    (fifth,) = site.serve()
-    assert place(fifth) == place(first)
-
-
-# -- backing requests and claims --
-
-
-@pytest.mark.parametrize("trouble", ["fails", "vanishes", "node is taken", "answer is lost"])
-def test_backing_request(
-    make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, trouble: str
-) -> None:
-    """T-4: another attempt gets another request, and no request is left. One without an answer is found and used."""
-    create, lost = zk.requests.create, list[str | None]()
-
-    def lose(request: NodeRequest, priority: str) -> None:
-        create(request, priority)
-        if request.requestor == OWNER and not lost and trouble == "answer is lost":
-            lost.append(request.id)
-            raise AWAY
-
-    monkeypatch.setattr(zk.requests, "create", lose)
-    pool.lose_nodes, pool.fail_next = int(trouble == "node is taken"), int(trouble == "fails")
-    pool.hold = trouble == "vanishes"
-    site = make_site()
-    handler = site.begin()
-    if pool.hold:
-        (request_id,) = wait_for("a backing request", site.requests)
-        zk.deleteNodeRequest(NodeRequest(id=request_id))
-        wait_for("there is another", lambda: site.requests() not in ([], [request_id]))
-        pool.hold = False
-        pool.look()
-    site.finish(handler)
-    assert len(pool.served) == 1 + (trouble == "node is taken")
-    assert not lost or pool.served == lost
-    wait_for("the backing requests are deleted", lambda: not site.requests())
-
-
-@pytest.mark.parametrize("applied", [True, False])
-def test_answer_to_the_claim_was_lost(
-    make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, applied: bool
-) -> None:
-    """T-3: whether the claim was written or not, the node is ours in the end, and used."""
-    lock_for_good, lost = zk.nodes.lock_for_good, list[str | None]()
-
-    def lose(node: Node, identifier: str) -> str:
-        if not lost:
-            lost.append(node.id)
-            if applied:
-                lock_for_good(node, identifier)
-            raise AWAY
-        return lock_for_good(node, identifier)
-
-    monkeypatch.setattr(zk.nodes, "lock_for_good", lose)
-    site = make_site()
-    (node,) = site.serve()
-    assert [place(node)[0]] == lost
-    assert len(pool.served) == 1
-    assert site.backing()[place(node)[0]]["nodes"] == [node.id, None]
-
-
-@pytest.mark.parametrize("long", [False, True])
-def test_locked_backing_node(
-    make_site: MakeSite, pool: BackingPool, zk: MemoryZooKeeper, monkeypatch: pytest.MonkeyPatch, long: bool
-) -> None:
-    """T-3: the lock of another client is waited for, but not for ever: then another backing node is requested."""
-    if long:
-        set_constant(monkeypatch, SlotAllocator, "CLAIM_SECONDS", 0.0)
-    pool.lock_nodes = 1
-    site = make_site()
-    handler = site.begin()
-    (node,) = wait_for("the backing node is there", lambda: pool.locked)
-    if not long:
-        site.pass_now()
-        assert not site.backing()
-        zk.unlockNode(node)
-    site.finish(handler)
-    assert len(pool.served) == 1 + long
-    assert state_of(zk, node.key) == (states.READY if long else states.IN_USE)
 
 
 # -- release --
@@ -191,39 +88,6 @@ def test_grace_goes_on_after_a_restart(
     site.end()
     change_user_data(zk, place(new)[0], idle_since=time.time() - 1001)
     make_site({"grace-time": 1000}).wait_empty()
-
-
-@pytest.mark.parametrize(
-    ("state", "user_data", "allocated_to"),
-    [
-        (states.READY, None, "100-0000009999"),
-        (states.IN_USE, "{broken", None),
-        (states.USED, "as it was", None),
-        (states.DELETING, "as it was", None),
-    ],
-)
-def test_lock_left_behind(
-    make_site: MakeSite, zk: MemoryZooKeeper, state: str, user_data: str | None, allocated_to: str | None
-) -> None:
-    """T-12: a launcher was killed between two writes, or the node was changed: it is unlocked when it is empty, at the
-    second look.
-    """
-    site = make_site()
-    (user,) = site.serve()
-    ((backing_id, _),) = site.backing().items()
-    node = zk.getNode(backing_id)
-    assert node is not None
-    given = node.user_data if user_data == "as it was" else user_data
-    node.load({**node.to_dict(0), "state": state, "allocated_to": allocated_to, "user_data": given})
-    zk.storeNode(node)
-    for _ in range(2):
-        site.pass_now(sweep=True)
-    assert zk.isNodeLocked(node), "a node is on it"
-    site.delete(user)
-    site.pass_now(sweep=True)
-    assert zk.isNodeLocked(node), "one look is not enough"
-    site.pass_now(sweep=True)
-    wait_for("it is unlocked", lambda: not zk.isNodeLocked(node))
 
 
 # -- scans and losses --

@@ -11,13 +11,10 @@ import pytest
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from nodepool.driver.kubernetes.client import NotYet
 from nodepool.driver.kubernetes.objects import made_of
-from nodepool.driver.openshift import OpenShiftDriver
 from nodepool.driver.openshift.adapter import (
-    DESCRIPTION,
     FORGOTTEN_SECONDS,
     MANY_PROJECTS,
     RIGHTS_SECONDS,
-    OpenShiftAdapter,
     ProjectCloud,
     left_for_us,
     of_all,
@@ -25,7 +22,6 @@ from nodepool.driver.openshift.adapter import (
 )
 from nodepool.exceptions import NotFound
 from tests.support.manual_clock import ManualClock
-from tests.support.provider_sections import load_section
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
 PATH = "/apis/project.openshift.io/v1/projects/os-7"
@@ -129,25 +125,3 @@ def test_quota_of_some_of_our_projects() -> None:
     own["c"] = made_of({})
     assert together(own, some, {}).get_resources() == {}
     assert together(own, every, {}).get_resources() == {"instances": 6}
-
-
-def test_limits_of_projects(client: StandIn) -> None:
-    """KU-13, OS-5: read in a project of ours; one that is going is left out."""
-    labels = [{"name": "pod", "type": "pod", "image": "debian", "cpu": 2, "memory": 1024}]
-    section = {"name": "os", "driver": "openshift", "context": "c", "pools": [{"name": "main", "labels": labels}]}
-    adapter = OpenShiftAdapter(load_section(OpenShiftDriver(), section), client)
-    marks = "nodepool_node_id={} nodepool_node_label=pod nodepool_pool_name=main nodepool_provider_name=os"
-    client.lists = [
-        (
-            [
-                {"metadata": {"name": f"main-{n}", "uid": n, "annotations": {DESCRIPTION: marks.format(n)}}}
-                for n in "12"
-            ],
-            "",
-        )
-    ]
-    adapter.cloud.inventory.refresh(complete=True)
-    found = quota({"requests.cpu": "10", "pods": "8"}, {"requests.cpu": "6"}, {"main-1": {"requests.cpu": "2"}})
-    client.lists = [CloudSetup("gone", 403), ([found], "1")]
-    assert adapter.getQuotaLimits().get_resources() == {"cores": 6, "instances": 8}
-    adapter.stop()

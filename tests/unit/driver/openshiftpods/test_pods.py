@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from nodepool.clock import monotonic
-from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudSetup
-from nodepool.driver.openshiftpods import OpenShiftPodsDriver
-from nodepool.driver.openshiftpods.adapter import OpenShiftPodsAdapter, PodCloud
+from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.openshiftpods.adapter import PodCloud
 from nodepool.exceptions import NotFound
-from tests.support.provider_sections import load_section
 from tests.support.tables import driver_table
 from tests.unit.driver.kubernetes.stand_in import StandIn
 
-FORBIDDEN, MISSING = CloudSetup("forbidden", 403), CloudNotFound("no", 404)
+MISSING = CloudNotFound("no", 404)
 
 
 @pytest.fixture
@@ -74,40 +72,3 @@ def test_what_is_known(cloud: PodCloud, client: StandIn, steps: list[Any], uid: 
     record = cloud.inventory.get("a-p-1")
     assert (record and record.uid, cloud.inventory.is_gone("a-p-1")) == (uid, gone)
     assert bool(cloud.inventory.get("a-b-p-1")) is any(what == "other" for what, *_ in steps)
-
-
-def test_missing_project(cloud: PodCloud, client: StandIn, caplog: pytest.LogCaptureFixture) -> None:
-    """OS-6: one that is missing or forbidden is logged once, and does not keep the others from being seen. When none
-    can be listed, what is there is not known: that is an error.
-    """
-    client.lists = [FORBIDDEN, ([pod()], "1"), FORBIDDEN, ([pod()], "2"), FORBIDDEN, FORBIDDEN]
-    for _ in range(2):
-        assert [record.id for record in cloud.list_instances(None)] == ["a-p-1"]
-    assert [record.message for record in caplog.records if "a-b" in record.message] == [
-        "Provider os: pods of project a-b cannot be listed: forbidden"
-    ]
-    with pytest.raises(CloudSetup):
-        cloud.list_instances(None)
-
-
-def test_limits(client: StandIn) -> None:
-    """KU-13, OS-6: the project's own quota, and those of several projects, less what others use."""
-    pool = {"name": "shared", "labels": [{"name": "pod", "image": "debian"}]}
-    section = {"name": "os", "driver": "openshiftpods", "context": "c", "pools": [pool]}
-    adapter = OpenShiftPodsAdapter(load_section(OpenShiftPodsDriver(), section), client)
-
-    def counted(hard: str, used: str) -> dict[str, Any]:
-        return {"hard": {"pods": hard}, "used": {"pods": used}}
-
-    own = {"spec": {"hard": {"pods": "9"}}, "status": counted("9", "2")}
-    parts = [{"namespace": name, "status": counted("8", used)} for name, used in (("shared", "2"), ("theirs", "3"))]
-    status = {"total": counted("8", "5"), "namespaces": parts}
-    spread = {"metadata": {"name": "team"}, "spec": {"quota": {"hard": {"pods": "8"}}}, "status": status}
-    running = {"metadata": {"name": "p"}, "spec": {"containers": []}, "status": {"phase": "Running"}}
-    # Quotas, quotas of several projects, our pods.
-    client.lists = [([own], "1"), ([spread], "1"), ([running], "1")]
-    assert adapter.getQuotaLimits().get_resources() == {"instances": 4}
-    # Nothing is known, nothing is asked further.
-    client.lists = [FORBIDDEN, MISSING]
-    assert adapter.getQuotaLimits().get_resources() == {}
-    adapter.stop()

@@ -21,7 +21,7 @@ from nodepool.driver.openstack.clouds import Clouds, CloudSettings
 from nodepool.driver.openstack.config import OpenStackLabel, OpenStackProviderConfig
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.transport import Transport
-from tests.support.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock, ManualStop
 from tests.support.manual_executor import ManualExecutor
 from tests.support.quiet_inventory import QuietInventory
 from tests.support.recording_server import RecordingServer, Sent
@@ -173,20 +173,6 @@ def server(server_id: str = "s1", status: str = "BUILD", **more: Any) -> dict[st
     }
 
 
-class Stopped(threading.Event):
-    """Time passes at once when it is waited for. :ivar pauses: how long that was."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self.clock = clock
-        self.pauses: list[float] = []
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.pauses.append(timeout or 0)
-        self.clock.now += timeout or 0
-        return self.is_set()
-
-
 class Response:
     """Of requests. Names of headers with _ in place of -."""
 
@@ -209,7 +195,7 @@ class FastTransport(Transport):
         self.clock = ManualClock(100.0)
         self.client: Any = SimpleNamespace(request=self._answer)
         super().__init__("cloud-a", object(), interval, make_client=lambda *_: self.client, clock=self.clock)
-        self.stopped = self.waiting = Stopped(self.clock)
+        self.stopped = self.waiting = ManualStop(self.clock)
 
     def _answer(self, url: str, method: str, **arguments: Any) -> Any:
         self.asked.append((method, url, arguments))

@@ -7,7 +7,6 @@ import json
 import socket
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,16 +17,13 @@ from openstack.proxy import Proxy
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
+from nodepool.driver.openstack.clouds import StatsdPlace
 from nodepool.driver.openstack.service_client import (
-    ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
     StatsdCounts,
     operation_name,
 )
-from nodepool.driver.openstack.transport import ServiceAbsent, Transport, close, make_http_client
 from nodepool.exceptions import LaunchStatusException
-from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, Sent
 from tests.support.tables import driver_table
@@ -50,21 +46,6 @@ def test_no_answer(
     assert error.maybe_done is maybe_done
     assert text in str(caught.value)
     assert "pass-W0RD" not in str(caught.value)
-
-
-def test_absent_services(clock: Any) -> None:
-    """One that is not in the catalog is an error of its own, looked for again once in a while, not at each call."""
-    looked: list[str] = []
-
-    def make(region: Any, service: str) -> Any:
-        looked.append(service)
-        raise ServiceAbsent("the cloud has none")
-
-    transport = Transport("cloud-a", object(), 0, make_client=make)
-    for wanted in (1, 1, 2):
-        assert not transport.has("block-storage")
-        assert len(looked) == wanted
-        clock.pass_seconds(200.0)
 
 
 # -- pace --
@@ -166,19 +147,6 @@ def test_unusual_calls(site: Site, path: str, given: dict[str, Any], sent: str) 
     assert site.last.first == f"{sent} HTTP/1.1"
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_token_is_refused(site: Site, method: str) -> None:
-    """O-20: keystoneauth logs in, and makes the call with the new token; the next ones have that, too."""
-    old = site.last.headers["x-auth-token"]
-    refused = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
-    site.service.answer = lambda sent: refused if sent.headers["x-auth-token"] == old else OK
-    assert site.call(method).status_code == 200
-    new = site.last.headers["x-auth-token"]
-    assert new != old
-    assert site.is_quick(method)
-    assert site.last.headers["x-auth-token"] == new
-
-
 def with_header(line: bytes) -> bytes:
     return OK.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
 
@@ -230,18 +198,7 @@ def test_odd_answers(make_site: MakeSite, settings: Any, answer: Any, method: st
             assert found == wanted
 
 
-def test_errors_are_not_learned_from(make_site: MakeSite) -> None:
-    """O-20"""
-    with make_site() as site:
-        site.service.answer = lambda _: OK.replace(b"200 OK", b"404 Not Found")
-        assert not any(site.is_quick() for _ in range(3))
-
-
 # -- in a simulated cloud --
-
-
-def make(service: str = "compute") -> Any:
-    return make_http_client(Clouds().region(CLOUD_NAME, None), service)
 
 
 @pytest.mark.parametrize(("service", "paths"), driver_table("openstack", "metrics"))
@@ -268,28 +225,3 @@ def test_statsd_server_whose_name_is_not_known_at_first(monkeypatch: pytest.Monk
         counts.count("compute", "GET", "/servers", "200", 0.1)
         clock.pass_seconds(2.0)
     assert len(tries) == 1 + 3
-
-
-def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """O-21: looked up once in a while; one without a version is not used: all that is asked for there seems absent."""
-    with OpenStackSimulator() as simulator:
-        simulator.write_clouds_yaml(clouds_yaml)
-        client = make("image")
-        right = str(client.get_endpoint())
-        bare = right.split("/v2")[0]
-        found = [bare, bare, bare, right, right, bare]
-        monkeypatch.setattr(client, "get_endpoint", lambda: found.pop(0))
-        with pytest.raises(exceptions.DiscoveryFailure, match=f"the image service at {bare}/* reports no version"):
-            client.request("/images", "GET", raise_exc=False)
-        # The error says what the service answers.
-        for kind, text in (("503", "503"), ("404", r"reports no version \(.*404")):
-            simulator.change(errors=[{"operation": "image.versions", "kind": kind}])
-            with pytest.raises((exceptions.DiscoveryFailure, exceptions.HttpError), match=text):
-                client.request("/images", "GET", raise_exc=False)
-        simulator.change(errors=[])
-        # Looked up again at once, then after a while; the one that is known stays.
-        for left in (2, 2, 1, 1, 0):
-            assert client.request("/images", "GET", params={"limit": "1"}).status_code == 200
-            assert len(found) == left
-            clock.pass_seconds(0.6 * ENDPOINT_SECONDS)
-        close(client)

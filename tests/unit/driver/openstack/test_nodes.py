@@ -24,7 +24,6 @@ from nodepool.exceptions import (
 )
 from nodepool.plan.launch import Failure, classify
 from tests.support.manual_clock import ManualClock
-from tests.support.manual_executor import ManualExecutor
 from tests.support.tables import driver_table
 from tests.unit.driver.openstack.support import (
     LOG,
@@ -72,16 +71,6 @@ def test_error_status(
         launch.advance()
     assert (classify(caught.value), getattr(caught.value, "statsd_key", "")) == (Failure[failure], key)
     assert (launch.external_id, launch.waiting) == ("s1", False)
-
-
-def test_error_status_that_passes(cloud: StubCloud) -> None:
-    """O-4: a server that recovers while it is asked why it failed is as good as any."""
-    launch = cloud.creation()
-    cloud.others = ManualExecutor(eager=False)
-    cloud.show(server(status="ERROR"))
-    assert launch.advance() is None
-    cloud.show(server(status="ACTIVE"))
-    assert launch.advance() is not None
 
 
 @pytest.mark.parametrize(("text", "status", "wanted"), driver_table("openstack", "refusals"))
@@ -233,26 +222,6 @@ def test_choose_flavor(make_cloud: MakeCloud, name: str | None, min_ram: int, wa
     assert missing_flavor(label).startswith(f"the cloud has no flavor{wanted}; correct flavor-name or min-ram")
 
 
-def test_images(cloud: StubCloud) -> None:
-    """O-7, O-10: a name may be an id; one that is missing is asked for every 300 s, and before a launch fails."""
-    facts, label, image = cloud.facts, only_label(cloud.config), cloud.config.cloud_images["debian"]
-    assert facts.image_id(image) == "i1"
-    image.image_name = "uuid-1"
-    cloud.stub.answers["GET", "/images/uuid-1"] = {"id": "uuid-1", "status": "active"}
-    assert facts.image_of(label) == "uuid-1"
-    image.image_name = "nope"
-    cloud.stub.answers["GET", "/images/nope"] = {"id": "nope", "status": "queued"}
-    cloud.stub.calls.clear()
-    for seconds, asked in ((0.0, 1), (299.0, 1), (2.0, 2)):
-        cloud.clock.pass_seconds(seconds)
-        assert facts.image_id(image) is None
-        assert cloud.stub.count("GET", "/images") == asked
-    cloud.clock.pass_seconds(11.0)
-    with pytest.raises(LaunchNodepoolException, match="label small: the cloud has no usable image 'nope'; correct"):
-        facts.image_of(label)
-    assert cloud.stub.count("GET", "/images") == 3
-
-
 # -- lists --
 
 LISTS = ("GET", "/servers/detail")
@@ -363,24 +332,3 @@ def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
     label.flavor_name = "nope"
     with pytest.raises(RuntimeConfigurationException, match="the cloud has no flavor named 'nope'; correct"):
         made.getQuotaForLabel(label)
-
-
-def test_image_while_the_cloud_is_away(adapter: MakeAdapter, transport: StubTransport) -> None:
-    """O-7: a label counts as ready; its launch will show."""
-    made = adapter()
-    transport.answers["GET", "/images"] = CloudAway("500")
-    assert made.labelReady(only_label(made.config))
-
-
-def test_records_and_consoles(adapter: MakeAdapter, transport: StubTransport) -> None:
-    """reference/configuration 7: only labels with console-log. reference/zookeeper 5: whatever ``external_id`` is."""
-    made = adapter()
-    label: Any = only_label(made.config)
-    transport.answers["POST", "/servers/s1/action"] = {"output": "panic"}
-    for wanted, console in ((True, "panic"), (False, None)):
-        label.console_log = wanted
-        assert made.getConsoleLog(label, "s1") == console
-    for odd in ({"a": 1}, ["s1"], 7, True, None):
-        machine = made.getDeleteStateMachine(odd, LOG)
-        machine.advance()
-        assert machine.complete

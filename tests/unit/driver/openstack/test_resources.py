@@ -7,20 +7,18 @@ Uploads and deletions of images are tested in ``tests/integration/test_openstack
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, NotFoundByProxy
+from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused
 from nodepool.driver.openstack.adapter import OLD_VOLUMES_SECONDS, Leaks
-from nodepool.driver.openstack.api import Api, Image
-from nodepool.driver.openstack.images import Content, OpenStackImages, wrong
-from nodepool.exceptions import ImageCreateException
+from nodepool.driver.openstack.api import Image
+from nodepool.driver.openstack.images import Content, wrong
 from tests.support.tables import driver_table
-from tests.unit.driver.openstack.support import METADATA, StubCloud, StubTransport, answer_of, label_section, server
+from tests.unit.driver.openstack.support import METADATA, StubCloud, answer_of, label_section, server
 
 MakeCloud = Callable[..., StubCloud]
 
@@ -43,29 +41,6 @@ def test_stored_images(tmp_path: Path, shown: dict[str, Any], known: list[str] |
             Image.of({"id": "i1", **image}), sent_format, Content(file), {key: SUMS[key] for key in known or ()}
         )
     assert found is None if text is None else str(found).startswith(text.format(**SUMS)), found
-
-
-@pytest.mark.parametrize("size", [10, 4_000_000])
-def test_file_that_changes(tmp_path: Path, size: int) -> None:
-    """Another length than before is no error of the connection."""
-    path = tmp_path / "file"
-    path.write_bytes(bytes(3_000_000))
-    with path.open("rb") as file:
-        content = Content(file)
-        os.truncate(path, size)
-        with pytest.raises(ImageCreateException, match="has changed its size"):
-            list(content)
-
-
-def test_image_that_only_a_proxy_does_not_know() -> None:
-    """O-18: a page of a proxy proves nothing; a list without the image does."""
-    transport: Any = StubTransport()
-    images = OpenStackImages("cloud-a", Api(transport), transport.stopped)
-    transport.answers["DELETE", "/images/i9"] = NotFoundByProxy("404 by a proxy")
-    transport.answers["GET", "/images"] = [{"images": [{"id": "i9"}]}, {"images": []}]
-    with pytest.raises(NotFoundByProxy):
-        images.delete("i9")
-    images.delete("i9")
 
 
 # -- what is left over --
@@ -178,17 +153,6 @@ def test_the_search_marks_what_was_not_marked(cloud: StubCloud, shown: dict[str,
     list(Leaks(cloud).resources())
     cloud.delete_instance("s1")
     assert len(cloud.stub.sent("POST")) == marks
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_server_that_is_in_no_list(make_cloud: MakeCloud, known: bool) -> None:
-    """O-6: after a restart nothing is known of it. Only the answer to the deletion counts."""
-    cloud = make_cloud(label_section(**{"boot-from-volume": True}))
-    cloud.stub.answers[MARK] = {}
-    if known:
-        cloud.stub.answers["GET", "/servers/s1"] = {"server": with_volumes("v1")}
-    cloud.delete_instance("s1")
-    assert (cloud.stub.count(*MARK), cloud.stub.sent("DELETE")) == (int(known), ["/servers/s1"])
 
 
 @pytest.mark.parametrize(("answer", "ours", "lists"), driver_table("openstack", "earlier_volumes"))

@@ -14,7 +14,7 @@ import pytest
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.framework.fact import Patience
 from nodepool.driver.handler import NodeRequestHandler
-from nodepool.driver.statemachine import Instance, StateMachine, StateMachineProvider
+from nodepool.driver.statemachine import Instance, StateMachineProvider
 from nodepool.driver.statemachine.lost_creations import InstanceFinder
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -22,7 +22,7 @@ from nodepool.plan.launch import after_failure
 from nodepool.plan.retries import Backoff, CircuitBreaker
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from tests.support.driver_site import DriverSite
-from tests.support.machine_driver import CreateMachine, MachineAdapter, MachineDriver, MachineInstance
+from tests.support.machine_driver import MachineAdapter, MachineDriver, MachineInstance
 from tests.support.wait import DEADLINE_SECONDS
 
 
@@ -63,15 +63,6 @@ class Site(DriverSite):
         node.state = states.DELETING
         self.zk.nodes.lock_and_save(node)
         self.provider.startNodeCleanup(node).join(DEADLINE_SECONDS)
-
-    def before_creation(self, call: Callable[[Any], Any]) -> None:
-        """Called before each step of a machine that creates: a test can block there, or raise."""
-
-        def hook(machine: StateMachine) -> None:
-            if isinstance(machine, CreateMachine):
-                call(machine)
-
-        self.adapter.hooks.append(hook)
 
     def sweep(self, times: int = 1) -> None:
         for _ in range(times):

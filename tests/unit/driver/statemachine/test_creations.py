@@ -85,6 +85,3 @@ def test_what_is_adopted(creations: Creations, answered: bool) -> None:
         creations.refused(first)
     assert creations.found(second, [seen("a")] if answered else []) is None
     assert creations.found(second, [*([seen("a")] if answered else []), seen("b")]) == "b"
-
-
-# -- against the limits

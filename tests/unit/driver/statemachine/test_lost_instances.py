@@ -77,25 +77,6 @@ def losing(make_site: MakeSite, monkeypatch: pytest.MonkeyPatch) -> Losing:
 WELL, IN_DOUBT, LOST = (states.READY, False), (states.READY, True), states.DELETING
 
 
-@pytest.mark.parametrize("used_as", [states.IN_USE, states.HOLD, states.READY, "locked"])
-def test_node_in_use(losing: Losing, used_as: str) -> None:
-    """D-9: it is only noted, also when it is ready and for a request, or just taken. It goes when it is for none."""
-    (node,) = losing.idle("small") if used_as == "locked" else losing.site.serve("small")
-    node.state = states.READY if used_as == "locked" else used_as
-    losing.site.zk.storeNode(node)
-    if used_as == "locked":
-        losing.site.zk.lockNode(node.copy())
-    losing.look(times=3)
-    (lost,) = losing.lost.take()
-    assert lost.text.endswith(f"; the node is {node.state}")
-    assert {state for state, _ in losing.states(node)} == {node.state}
-    if used_as == states.READY:
-        node.allocated_to = None
-        losing.site.zk.storeNode(node)
-        losing.look()
-        assert ({state for state, _ in losing.states(node)}, losing.lost.take()) == ({LOST}, [])
-
-
 OWNED = {"owner": "NodePool:metastatic:shared", "slots": 2, "nodes": ["1", None], "more": 1}
 
 

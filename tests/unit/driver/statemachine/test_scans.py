@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nodepool.driver.framework import keyscan
 from nodepool.driver.framework.keyscan import ScanFailed
 from nodepool.driver.statemachine.scans import EXCHANGE_THREADS, Scans
 from tests.support.odd_hosts import closes, odd_host
@@ -25,21 +24,6 @@ def scans() -> Iterator[Scans]:
     yield made
     made.stop()
     made.join()
-
-
-@pytest.mark.parametrize(
-    ("host", "port", "text"),
-    [
-        ("127.0.0.1", None, r"127.0.0.1:\d+: Connection refused .*0\.3 s"),
-        ("no-such-host.invalid", 22, "resolve"),
-        ("127.0.0.1", 0, "."),
-        ("127.0.0.1", 70000, "."),
-    ],
-)
-def test_host_that_never_answers(scans: Scans, host: str, port: int | None, text: str) -> None:
-    """K-3, K-5: time is up; the text says what was wrong."""
-    with pytest.raises(ScanFailed, match=text):
-        scans.scan(host, free_ports(1)[0] if port is None else port, 0.3, "ssh").result(60)
 
 
 def test_queue(scans: Scans, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,21 +57,3 @@ def test_descriptors_that_are_short(scans: Scans, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(socket, "socket", make)
         assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
     assert not lacks
-
-
-@pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(3)])
-def test_error_that_was_not_foreseen(scans: Scans, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """J-8: it is one of this host, and the checks of others go on."""
-
-    def scan(*_: object, **__: object) -> None:
-        raise error
-
-    with odd_host(closes) as host:
-        with monkeypatch.context() as patched:
-            patched.setattr(keyscan, "scan", scan)
-            with pytest.raises(ScanFailed, match="RuntimeError"):
-                scans.scan("127.0.0.1", host.port, 0.3, "ssh").result(60)
-        assert scans.scan("127.0.0.1", host.port, 30.0, "winrm").result(60) == ()
-
-
-# -- as part of a launch

@@ -4,33 +4,28 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from typing import Any
 
 import pytest
 
 from nodepool.driver.framework.keyscan import ScanFailed
-from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks, is_alive
+from nodepool.driver.static.checks import HostChecker, HostKeysMissing, host_checks
 from nodepool.driver.static.provider import StaticProvider
 from nodepool.driver.static.registration import Quarantines, StaticRegistry
 from nodepool.exceptions import ZKConflict, ZKConnectionError
 from nodepool.model import states
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode, reason_of
 from nodepool.model.request import NodeRequest
-from nodepool.plan.static import HostFacts, HostId, HostSpec, is_parked, new_node
+from nodepool.plan.static import HostFacts, HostId, HostSpec, new_node
 from nodepool.testing.pool_worker import PoolWorkerStandIn
 from tests.support.failing_zk import FailingZooKeeper
-from tests.support.ports import free_ports
-from tests.support.sshd import SshServer
 from tests.support.tables import driver_table
 from tests.support.wait import wait_for
 from tests.unit.driver.static.conftest import OFF, Hosts, Lab, load
 
 TWO = {"max-parallel-jobs": 2}
-HOST = "zuul@127.0.0.1:22"
 AWAY = ZKConnectionError("away")
 CONFLICT = ZKConflict("NotEmpty")
 
@@ -40,40 +35,6 @@ def spec(name: str = "127.0.0.1", port: int = 22, **more: Any) -> HostSpec:
 
 
 # -- checks --
-
-
-def test_real_hosts(lab: Lab, sshd: SshServer, caplog: pytest.LogCaptureFixture) -> None:
-    """S-1, S-2, S-3, S-5: one ready node a slot, with all scanned keys; a host without a configured key is not used,
-    and tried again after a minute; other connection types need a TCP connection only.
-    """
-    ssh, closed = {"connection-port": sshd.port}, {"connection-port": free_ports(1)[0]}
-    winrm = {"connection-type": "winrm", "host-key": "ssh-rsa AAAA"}
-    provider = lab.provider(
-        {"name": "127.0.0.9", **ssh, **TWO, "host-key": sshd.host_keys[1]},
-        {"name": "127.0.0.8", **ssh, "host-key": [sshd.host_keys[0], "ssh-rsa WRONG"]},
-        {"name": "127.0.0.7", **ssh, **winrm},
-        {"name": "127.0.0.6", **closed, **winrm},
-        {"name": "127.0.0.5", **closed, **OFF, "host-key": "ssh-rsa AAAA"},
-        pool={"node-attributes": {"a": 1}},
-        settled=True,
-    )
-    keys = tuple(sorted(sshd.host_keys))
-    found = [(node.interface_ip, node.slot, tuple(sorted(node.host_keys))) for node in lab.zk.all_nodes()]
-    expected = [
-        ("127.0.0.9", 0, keys),
-        ("127.0.0.9", 1, keys),
-        ("127.0.0.7", 0, ()),
-        ("127.0.0.5", 0, ("ssh-rsa AAAA",)),
-    ]
-    assert sorted(found) == sorted(expected)
-    assert {(node.state, str(node.attributes)) for node in lab.zk.all_nodes()} == {(states.READY, "{'a': 1}")}
-    assert "ssh-rsa WRONG" in caplog.text
-    checks = {str(status.name): status.next for status in provider.hostStatus() if status.up is False}
-    assert checks[f"zuul@127.0.0.8:{sshd.port}"] == lab.wall.now + 60
-    # S-9: that it accepts a connection is enough.
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        assert is_alive(spec(port=listening.getsockname()[1]))
-    assert not is_alive(spec(port=closed["connection-port"]))
 
 
 def test_hosts_that_are_down_do_not_stop_others(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
@@ -192,21 +153,6 @@ def test_released_host(lab: Lab, hosts: Hosts, host: dict[str, Any], trouble: An
     assert len(lab.zk.all_nodes()) == (0 if trouble == "down" else 1)
 
 
-def test_thread(lab: Lab, hosts: Hosts, caplog: pytest.LogCaptureFixture) -> None:
-    """S-1, S-13, S-17: it registers, survives an error, has a pass when records change, and ends after `stop`."""
-    provider = StaticProvider(load({}, OFF | {"name": "h2"}))
-    errors: list[BaseException | None] = [ValueError("odd")]
-    lab.zk.fail["nodeIterator"] = lambda: errors.pop() if errors else None
-    lab.providers.append(provider)
-    provider.start(lab.zk)
-    wait_for("the error is logged", lambda: "ValueError: odd" in caplog.text)
-    removed = new_node("lab", spec("127.0.0.1"), 0, HostFacts())
-    provider.nodeDeletedNotification(removed)
-    wait_for("the hosts are registered", lambda: len(lab.zk.all_nodes()) == 2)
-    quarantine(lab, "h2")
-    wait_for("one is on hold", lambda: [node for node in lab.zk.all_nodes() if is_parked(node)])
-
-
 def test_in_a_command(lab: Lab, hosts: Hosts) -> None:
     """S-13: `nodepool delete --now` starts the provider only to recycle one node: nothing else is registered."""
     lab.provider(OFF, settled=True)
@@ -302,94 +248,6 @@ def test_node_that_is_not_free(how: str) -> None:
     assert not store.registry.deregister(node, "test")
     (left,) = store.zk.all_nodes()
     assert (left.state, left.type, store.zk.isNodeLocked(left)) == (states.READY, ["small"], how == "locked")
-
-
-# -- quarantine --
-
-
-def quarantine(lab: Lab, name: str = HOST, **fields: Any) -> None:
-    """What an operator does."""
-    given = {"reason": "the disk is broken", "by": "alice", "since": lab.wall.now, **fields}
-    lab.zk.maintenance.put(Maintenance("host", name, Mode.QUARANTINE, **given))
-
-
-def record(lab: Lab, name: str = HOST) -> Any:
-    return lab.zk.maintenance.read_all().get(("host", name))
-
-
-@pytest.mark.parametrize("name", [HOST, "127.0.0.1"])
-def test_quarantined_host(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """S-17, S-10: its nodes go on hold, with who did it and why; released, they come back, after a check. Two launchers
-    do the same, and nothing is lost or there twice.
-    """
-    provider, other = lab.provider(TWO, settled=True), lab.provider(TWO, settled=True)
-    quarantine(lab, name)
-    for each in (provider, other):
-        lab.settle(each)
-    assert lab.nodes("state", "comment") == [(states.HOLD, "quarantine: alice: the disk is broken")] * 2
-    assert provider.check_alive(lab.zk.all_nodes()[0]).result(30) is False
-    (status,) = provider.hostStatus()
-    assert (status.up, status.quarantine, status.next) == (True, "alice: the disk is broken", None)
-    assert provider.waitReason("main", ["small"], {}).text.endswith(f"of 2, 2 are quarantined ({HOST})")
-    # A cache that is behind, or that has not read the records yet, releases no host.
-    with monkeypatch.context() as behind:
-        behind.setattr(lab.zk.cache.maintenance, "snapshot", dict)
-        lab.provider(TWO, settled=True)
-    lab.zk.cache.maintenance.ready.clear()
-    late = lab.provider({})
-    assert late.run_once() == 1
-    lab.settle(provider)
-    assert {node.state for node in lab.zk.all_nodes()} == {states.HOLD}
-    lab.zk.cache.maintenance.ready.set()
-    lab.settle(late)
-    checks = len(hosts.started)
-    lab.zk.maintenance.remove("host", name)
-    for each in (provider, other):
-        lab.settle(each)
-    assert len(hosts.started) > checks
-    assert lab.nodes("state", "slot") == [(states.READY, 0), (states.READY, 1)]
-    assert provider.hostStatus()[0].quarantine is None
-
-
-def passes(lab: Lab, provider: StaticProvider, number: int) -> None:
-    """Lets so many checks fall due, one after the other."""
-    for _ in range(number):
-        lab.pass_seconds(lab.settle(provider))
-        lab.settle(provider)
-
-
-def test_failures_in_a_row(lab: Lab, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S-16: for a minute; ZooKeeper that is away loses no quarantine. An operator who releases the host has it checked
-    at once, and comes first.
-    """
-    hosts.down = {"127.0.0.1", "h2"}
-    others: Any = ({"name": "h2", "quarantine-after": 0}, *({"name": f"h{number}"} for number in range(3, 9)))
-    provider = lab.provider({}, *others, quarantine_after=3)
-    passes(lab, provider, 1)
-    assert record(lab) is None
-    with monkeypatch.context() as away:
-        away.setattr(lab.zk.maintenance, "put_automatic", lambda *_: (_ for _ in ()).throw(AWAY))
-        with pytest.raises(ZKConnectionError):
-            passes(lab, provider, 1)
-    lab.settle(provider)
-    found, now = record(lab), lab.wall.now
-    assert (found.automatic, found.since, found.until) == (True, now, now + 60)
-    assert found.reason == "3 failed checks in a row, the last one: no answer"
-    lab.settle(provider)
-    assert provider.hostStatus()[0].next == found.until
-    lab.pass_seconds(60)
-    for _ in range(2):
-        lab.settle(provider)
-    assert (record(lab).since, record(lab).until) == (now, now + 60 + 63), "for as long as it has been down"
-    assert record(lab, "zuul@h2:22") is None
-    checks = hosts.started.count("127.0.0.1")
-    lab.zk.maintenance.remove("host", HOST)
-    lab.settle(provider)
-    assert hosts.started.count("127.0.0.1") == checks + 1
-    assert record(lab) is None, "its failures count from the beginning"
-    quarantine(lab)
-    passes(lab, provider, 3)
-    assert (record(lab).by, hosts.started.count("127.0.0.1")) == ("alice", checks + 1)
 
 
 # -- requests --

@@ -9,121 +9,50 @@ from importlib import resources
 from typing import Any, Final
 
 import pytest
-from google.api_core.exceptions import NotFound
 from google.auth.transport.requests import AuthorizedSession
 from google.cloud import compute_v1
 from google.oauth2 import service_account
 
-from simulators.gce import GceBootRule, GceSettings, GceSimulator, ZoneCapacity, catalog
+from simulators.gce import GceSettings, GceSimulator, ZoneCapacity, catalog
 from simulators.gce.compute_api import PREFIX
 from simulators.gce.links import PROJECT
 from tests.support.manual_clock import ManualClock
 
 ZONE: Final = "us-central1-a"
 SCOPES: Final = ["https://www.googleapis.com/auth/cloud-platform"]
-WHERE: Final = {"project": PROJECT, "zone": ZONE}
 Description = dict[str, Any]
 
 
+SPOT: Final = compute_v1.Scheduling(provisioning_model="SPOT", instance_termination_action="STOP")
+
+
 class Project:
-    """A project whose time passes when the test says so, and Google's clients with the key of its account."""
+    """A project whose time passes when the test says so, and Google's login with the key of its account."""
 
-    def __init__(self, simulator: GceSimulator, clock: ManualClock) -> None:
+    def __init__(self, simulator: GceSimulator) -> None:
         self.simulator = simulator
-        self.passes = clock.pass_seconds
-        self._account: Any = service_account.Credentials
-        self.instances = self.client("Instances")
-
-    def client(self, name: str) -> Any:
-        """For example of ``Instances``."""
-        options = {"api_endpoint": self.simulator.url}
-        return getattr(compute_v1, f"{name}Client")(credentials=self.credentials(), client_options=options)
-
-    def credentials(self) -> Any:
-        """Of the account's key."""
-        return self._account.from_service_account_info(self.simulator.key, scopes=SCOPES)
+        account: Any = service_account.Credentials
+        self.credentials = account.from_service_account_info(simulator.key, scopes=SCOPES)
+        options = {"api_endpoint": simulator.url}
+        self.instances: Any = compute_v1.InstancesClient(credentials=self.credentials, client_options=options)
 
     def insert(self, name: str, **more: Any) -> Any:
         """Its operation. The types of the client refuse what does not have Google's shape."""
-        disk = compute_v1.AttachedDiskInitializeParams(
-            source_image="projects/debian-cloud/global/images/family/debian-12",
-            disk_size_gb=20,
-            disk_type=f"zones/{ZONE}/diskTypes/pd-ssd",
-            labels={"nodepool_node_id": "1"},
-        )
+        source = "projects/debian-cloud/global/images/family/debian-12"
+        disk = compute_v1.AttachedDiskInitializeParams(source_image=source, labels={"nodepool_node_id": "1"})
         external = compute_v1.AccessConfig(type_="ONE_TO_ONE_NAT", name="External NAT")
-        interface = compute_v1.NetworkInterface(network="global/networks/default", access_configs=[external])
         instance = compute_v1.Instance(
             name=name,
             machine_type=f"zones/{ZONE}/machineTypes/n2-standard-2",
             labels={"nodepool_node_id": "1"},
             metadata=compute_v1.Metadata(items=[compute_v1.Items(key="ssh-keys", value="zuul:ssh-ed25519 AAAA")]),
             disks=[compute_v1.AttachedDisk(boot=True, auto_delete=True, initialize_params=disk)],
-            network_interfaces=[interface],
+            network_interfaces=[
+                compute_v1.NetworkInterface(network="global/networks/default", access_configs=[external])
+            ],
             **more,
         )
-        return self.instances.insert_unary(**WHERE, instance_resource=instance)
-
-    def operation(self, made: Any) -> Any:
-        return self.client("ZoneOperations").get(**WHERE, operation=made.name)
-
-
-@pytest.fixture
-def project() -> Iterator[Project]:
-    clock = ManualClock(1_800_000_000.0)
-    with GceSimulator(GceSettings(page_limit=2, token_seconds=1e9), clock=clock) as simulator:
-        yield Project(simulator, clock)
-        assert not simulator.state()["bugs"]
-
-
-SPOT: Final = compute_v1.Scheduling(provisioning_model="SPOT", instance_termination_action="STOP")
-
-
-def test_life_of_an_instance(project: Project) -> None:
-    """From the insert to the end, with operation, disk, console and labels."""
-    operation = project.insert("np1", scheduling=SPOT)
-    assert (operation.status, operation.operation_type) == (compute_v1.Operation.Status.PENDING, "insert")
-    project.passes(1.0)
-    done = project.operation(operation)
-    assert done.status == compute_v1.Operation.Status.DONE
-    assert not done.error.errors
-    instance = project.instances.get(**WHERE, instance="np1")
-    assert (instance.name, instance.status, dict(instance.labels)) == ("np1", "RUNNING", {"nodepool_node_id": "1"})
-    assert (instance.scheduling.provisioning_model, instance.scheduling.preemptible) == ("SPOT", True)
-    (interface,) = instance.network_interfaces
-    assert interface.network_i_p.startswith("10.128.")
-    assert interface.access_configs[0].nat_i_p.startswith("127.64.")
-    assert [(item.key, item.value) for item in instance.metadata.items] == [("ssh-keys", "zuul:ssh-ed25519 AAAA")]
-    disk = project.client("Disks").get(**WHERE, disk="np1")
-    assert (disk.size_gb, list(disk.users), dict(disk.labels)) == (20, [instance.self_link], {"nodepool_node_id": "1"})
-    console = project.instances.get_serial_port_output(**WHERE, instance="np1")
-    assert console.contents.startswith("Booting np1")
-    labels = compute_v1.InstancesSetLabelsRequest(labels={"a": "b"}, label_fingerprint=instance.label_fingerprint)
-    project.instances.set_labels_unary(**WHERE, instance="np1", instances_set_labels_request_resource=labels)
-    assert dict(project.instances.get(**WHERE, instance="np1").labels) == {"a": "b"}
-    project.instances.delete_unary(**WHERE, instance="np1")
-    project.passes(1.0)
-    with pytest.raises(NotFound):
-        project.instances.get(**WHERE, instance="np1")
-    kinds = [entry.operation_type for entry in project.client("ZoneOperations").list(**WHERE)]
-    assert kinds == ["insert", "setLabels", "delete"]
-
-
-def test_failed_operation(project: Project) -> None:
-    """The error is in the operation, with details."""
-    project.simulator.change(quotas={"PREEMPTIBLE_CPUS": 1})
-    first = project.insert("np1", scheduling=SPOT)
-    project.simulator.change(quotas={}, boots=[GceBootRule(code="ZONE_RESOURCE_POOL_EXHAUSTED", status=503)])
-    second = project.insert("np2", scheduling=SPOT)
-    project.passes(1.0)
-    (error,) = project.operation(first).error.errors
-    info = error.error_details[0].quota_info
-    assert (error.code, info.metric_name, info.limit) == (
-        *("QUOTA_EXCEEDED", "compute.googleapis.com/preemptible_cpus", 1.0),
-    )
-    done = project.operation(second)
-    reasons = [entry.error_info.reason for entry in done.error.errors[0].error_details if "error_info" in entry]
-    assert (done.http_error_status_code, reasons) == (503, ["resource_availability"])
+        return self.instances.insert_unary(project=PROJECT, zone=ZONE, instance_resource=instance)
 
 
 def description(name: str) -> Description:
@@ -178,18 +107,29 @@ def faults(compute: Description, schema: Description, content: Any, where: str) 
     return found
 
 
-def test_answers(compute: Description, project: Project) -> None:
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_800_000_000.0)
+
+
+@pytest.fixture
+def project(clock: ManualClock) -> Iterator[Project]:
+    with GceSimulator(GceSettings(token_seconds=1e9), clock=clock) as simulator:
+        yield Project(simulator)
+        assert not simulator.state()["bugs"]
+
+
+def test_answers(compute: Description, project: Project, clock: ManualClock) -> None:
     """Every field of every answer is one that Google has, of its kind; also in Cloud Storage."""
-    project.simulator.change(page_limit=500)
     account = compute_v1.ServiceAccount(email="default", scopes=[])
     operation = project.insert("np1", service_accounts=[account])
     project.insert("np2", scheduling=SPOT, tags=compute_v1.Tags(items=["ssh"]))
-    project.passes(1.0)
+    clock.pass_seconds(1.0)
     project.simulator.change(capacity=[ZoneCapacity(room=2)])
     project.insert("np3")
     project.simulator.change(quotas={"INSTANCES": 3})
     project.insert("np4")
-    project.passes(1.0)
+    clock.pass_seconds(1.0)
     with project.simulator.cloud() as cloud:
         cloud.add_address("a1")
         cloud.images.add("built", "ours", {"a": "b"})
@@ -200,7 +140,7 @@ def test_answers(compute: Description, project: Project) -> None:
     values = {"region": "us-central1", "machineType": "e2-micro", "network": "default", "subnetwork": "default"}
     values |= {"instance": "np1", "disk": "np1", "address": "a1", "image": "built", "family": "ours"}
     values |= {"zone": ZONE, "operation": operation.name, "project": PROJECT}
-    session = AuthorizedSession(project.credentials())  # type: ignore[no-untyped-call]
+    session = AuthorizedSession(project.credentials)  # type: ignore[no-untyped-call]
     with session:
         session.trust_env = False
         for name, (method, _template) in project.simulator.application.compute.table.items():

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated AWS region, asked with AWS's own client: it checks requests and reads answers by its service models."""
+"""The simulated region, held to IBM's own client and to answers that users published."""

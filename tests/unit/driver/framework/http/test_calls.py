@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import botocore.session
@@ -16,17 +16,18 @@ from nodepool.driver.aws.transport import AwsTransport
 from nodepool.driver.framework.cloud_errors import CloudAway, CloudRefused, LoginRefused, retry_after
 from nodepool.driver.framework.http.plain_http import HttpAnswer, NoAnswer, PlainHttp
 from nodepool.driver.framework.http.rest_calls import (
-    RENEW_SECONDS,
     THROTTLED_ATTEMPTS,
     RestApi,
     RestCalls,
-    TokenLogin,
     same_server,
 )
 from nodepool.driver.framework.rate import BucketSize
 from nodepool.driver.gce.client import GoogleTransport
-from tests.support.manual_clock import ManualClock
+from tests.support.manual_clock import ManualClock, ManualStop
+from tests.support.tables import rows
 
+#: In the directory above.
+TABLES = str(Path(__file__).parent)
 JSON = {"Content-Type": "application/json"}
 FINE = HttpAnswer(200, JSON, b'{"a": 1}')
 LOST = NoAnswer("no answer from c", True)
@@ -82,13 +83,8 @@ class Calls:
         self.calls = RestCalls(
             "cloud-1", self.http, Api(), TokenOfCalls(), {}, BucketSize(100, 0), self.clock, **options
         )
-        self.slept: list[float] = []
-        self.calls.stopped.wait = self._wait  # type: ignore[assignment,method-assign]
-
-    def _wait(self, seconds: float | None = None) -> bool:
-        self.slept.append(seconds or 0.0)
-        self.clock.pass_seconds(seconds or 0.0)
-        return False
+        self.calls.stopped = ManualStop(self.clock)
+        self.slept = self.calls.stopped.pauses
 
     def __call__(self, method: str = "POST", kind: str = "w", **named: Any) -> Any:
         return self.calls.call(kind, method, "http://c/x?sig=secret", "making x", **named)
@@ -145,40 +141,13 @@ def test_pace_of_classes() -> None:
     assert sum(spaced.slept) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        *(("5", 5.0), ("0.5", 0.5), ("-3", 0.0), ("nonsense", None), ("", None)),
-        *(("Fri, 31 Dec 1999 23:59:59 GMT", 0.0), ("Fri, 31 Dec 2100 23:59:59 GMT", float("inf"))),
-    ],
-)
+@rows(TABLES, "retry_after")
 def test_retry_after(text: str, seconds: float | None) -> None:
     found = retry_after({"Retry-After": text})
     assert found == seconds or (seconds == float("inf") and found is not None and found > 1e9)
 
 
-@pytest.mark.parametrize(
-    ("url", "ours", "same"),
-    [
-        # nextLink of Azure: https://github.com/Azure/azure-sdk-for-java/issues/36506
-        ("https://management.azure.com:443/subscriptions/s?$skiptoken=x", "https://management.azure.com", True),
-        ("https://Management.Azure.COM/subscriptions/s", "https://management.azure.com", True),
-        ("https://management.azure.com/a", "https://management.azure.com:443/prefix", True),
-        ("http://127.0.0.1:8080/a", "http://127.0.0.1:8080", True),
-        ("http://[::1]:8080/a", "http://[::1]:8080", True),
-        ("https://management.azure.com?a=b", "https://management.azure.com", True),
-        ("http://management.azure.com/a", "https://management.azure.com", False),
-        ("https://management.azure.com:80/a", "https://management.azure.com", False),
-        ("http://127.0.0.1:8081/a", "http://127.0.0.1:8080", False),
-        ("https://management.azure.com.example.org/a", "https://management.azure.com", False),
-        # A login, and what programs read in different ways.
-        ("https://management.azure.com:443@example.org/a", "https://management.azure.com", False),
-        ("https://example.org\\@management.azure.com/a", "https://management.azure.com", False),
-        ("https://management.azure.com\t.example.org/a", "https://management.azure.com", False),
-        (" https://management.azure.com/a", "https://management.azure.com", False),
-        *((url, "https://management.azure.com", False) for url in ("/subscriptions/s", "", None)),
-    ],
-)
+@rows(TABLES, "same_server")
 def test_same_server(url: str | None, ours: str, same: bool) -> None:
     """No other server may see our token; RFC 3986, section 6.2, says what is the same."""
     assert same_server(url, ours) is same
@@ -187,23 +156,6 @@ def test_same_server(url: str | None, ours: str, same: bool) -> None:
 # -- tokens --
 
 AWAY, WRONG = CloudAway("no answer"), LoginRefused("wrong", "401")
-
-
-def test_a_valid_token_is_there_while_the_next_one_is_asked_for() -> None:
-    clock, tokens, meanwhile = ManualClock(), ["one", "two"], list[str]()
-
-    class Login(TokenLogin):
-        def ask(self) -> tuple[str, float]:
-            if len(tokens) == 1:
-                other = threading.Thread(target=lambda: meanwhile.append(self.headers()["Authorization"]))
-                other.start()
-                other.join(10)
-            return tokens.pop(0), 3600.0
-
-    login = Login("north", clock)
-    login.headers()
-    clock.pass_seconds(3600.0 - RENEW_SECONDS)
-    assert (login.headers(), meanwhile) == ({"Authorization": "Bearer two"}, ["Bearer one"])
 
 
 def _by_plain_http(url: str) -> Callable[[], Any]:

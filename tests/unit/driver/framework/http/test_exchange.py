@@ -220,35 +220,7 @@ def test_endless_answers(http: PlainHttp, name: str, way: str) -> None:
         assert maybe_done
 
 
-def test_closed_connection_of_a_quick_call(http: PlainHttp) -> None:
-    """O-19: the same; and a call for which no connection is open opens one, and remains quick."""
-    answers = [OK, OK, b"", LAST, LAST, OK, b""]
-    with RecordingServer(lambda _: answers.pop(0)) as server:
-        warm_up(http, server)
-        for method in ("GET", "PUT", "GET"):
-            assert http.send(method, f"{server.url}/", {}, b"").status == 200
-        text, maybe_done = failure(http, "DELETE", f"{server.url}/")
-        assert text.startswith("no answer from http://127.0.0.1")
-        assert maybe_done
-        assert [(sent.first[:3], is_quick(sent)) for sent in server.sent] == [
-            ("GET", True),
-            ("GET", False),
-            ("PUT", True),
-            ("GET", True),
-            ("DEL", True),
-        ]
-
-
 # -- what is sent --
-
-
-def test_nothing_is_smuggled(http: PlainHttp) -> None:
-    """A line ending in a header is refused, as requests does it."""
-    with RecordingServer() as server:
-        warm_up(http, server)
-        with pytest.raises(NoAnswer):
-            http.send("GET", f"{server.url}/", {"X": "a\r\nY: b"})
-        assert not server.sent
 
 
 def test_redirects_cookies_and_netrc(http: PlainHttp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,6 +319,3 @@ def test_quick_call_without_a_connection(
     assert re.search(reason, text)
     assert not maybe_done
     assert by_requests == []
-
-
-# -- the session that libraries use --

@@ -57,27 +57,6 @@ def test_shared(port: int, made: Certificates, monkeypatch: pytest.MonkeyPatch) 
     assert connect(port, made.ca) is first
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"cert_reqs": "CERT_NONE"},
-        {"assert_hostname": False},
-        {"ssl_minimum_version": ssl.TLSVersion.TLSv1_3},
-        {"cert_file": "{client_cert}", "key_file": "{client_key}"},
-        {"ca_certs": None},
-    ],
-    ids=["not verified", "name not verified", "version", "certificate of the client", "authorities of the system"],
-)
-def test_unusual(port: int, made: Certificates, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
-    """Such a connection has a context of its own, and changes nothing for the others."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
-    paths = {"{client_cert}": str(made.client_cert), "{client_key}": str(made.client_key)}
-    shared = connect(port, made.ca)
-    assert connect(port, made.ca, **{name: paths.get(str(value), value) for name, value in options.items()}) != shared
-    assert (shared.verify_mode, shared.check_hostname) == (ssl.CERT_REQUIRED, True)
-    assert connect(port, made.ca) is shared
-
-
 def test_verified(port: int, made: Certificates, tmp_path: Path) -> None:
     """Authorities, name, and a file that changes while the launcher runs; the context of others is not used for it."""
     first = connect(port, made.ca)
