@@ -73,7 +73,7 @@ def test_label_that_cannot_work(place: Place, change: dict[str, object], code: s
     assert (found.code, text in found.text) == (code, True)
     assert wall_time() - 600 < found.since <= wall_time()
     (declined,) = until(place, lambda told: bool(told.declined)).declined
-    assert declined.text.endswith(f"label(s) small; small: {found.text}")
+    assert declined.text.endswith(f"; small: {found.text}")
 
 
 def test_circuit_breaker(place: Place) -> None:
