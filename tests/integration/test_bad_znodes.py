@@ -95,14 +95,14 @@ def test_records_of_all_kinds(workplace: Workplace, when: str) -> None:
         disturb()
     wait_for("hosts are registered", lambda: launcher.running and _own_free(workplace) + _fulfilled(znodes, ids) >= 2)
     request_id = znodes.submit(["small"])
-    wait_for("served", lambda: _give_back(znodes, ids) or znodes.request_state(request_id) == "fulfilled")
+    wait_for("served", lambda: _given_back(znodes, ids) and znodes.request_state(request_id) == "fulfilled")
     znodes.delete_request(request_id)
     # Some entries look like pools that may still serve a label. When they have been removed, all is as ever.
     for kind in KINDS:
         for name in znodes.children(f"{COMPONENTS}/{kind}"):
             if not znodes.kazoo.get(f"{COMPONENTS}/{kind}/{name}")[1].ephemeralOwner:
                 znodes.kazoo.delete(f"{COMPONENTS}/{kind}/{name}")
-    wait_for("hosts are free", lambda: _give_back(znodes, ids) or _own_free(workplace) == 2)
+    wait_for("hosts are free", lambda: _given_back(znodes, ids) and _own_free(workplace) == 2)
     _still_serves(workplace, launcher)
     assert all(znodes.kazoo.exists(f"{REQUESTS}/{request_id}") for request_id in ids.values())
 
@@ -111,10 +111,11 @@ def _fulfilled(znodes: PoolZnodes, ids: dict[str, str]) -> int:
     return sum(znodes.request_state(request_id) == "fulfilled" for request_id in ids.values())
 
 
-def _give_back(znodes: PoolZnodes, ids: dict[str, str]) -> None:
+def _given_back(znodes: PoolZnodes, ids: dict[str, str]) -> bool:
     """What can be understood may be served (e.g. without a relative priority); then its nodes go back."""
     for name in [name for name in ids if znodes.request_state(ids[name]) == "fulfilled"]:
         znodes.delete_request(ids.pop(name))
+    return True
 
 
 def test_lock_contenders(workplace: Workplace) -> None:

@@ -113,9 +113,9 @@ def test_a_server_lives_and_leaves_nothing_behind(cloud: SimulatedCloud) -> None
     """Its volume goes with it; limits count both."""
     before, connection = cloud.contents(), cloud.connection
     cloud.simulator.change(quota={"instances": 5, "cores": 6, "ram": 70000})
-    volume = {"boot_from_volume": True, "volume_size": 7, "terminate_volume": True}
-    settings = {"key_name": "key", "userdata": "hello", "config_drive": True}
-    server = cloud.active(meta={"nodepool_node_id": "1"}, flavor="large", **volume, **settings)
+    settings: dict[str, Any] = {"key_name": "key", "userdata": "hello", "config_drive": True, "flavor": "large"}
+    settings |= {"boot_from_volume": True, "volume_size": 7, "terminate_volume": True}
+    server = cloud.active(meta={"nodepool_node_id": "1"}, **settings)
     assert server.metadata == {"nodepool_node_id": "1"}
     assert server.addresses["provider"][0]["addr"].startswith("127.")
     assert server.flavor["original_name"] == "large"

@@ -158,9 +158,10 @@ class CommandSteps:
             file.write(text)
 
     def replace(self, change: list[str]) -> None:
+        before, after = change
         text = self._nodepool.config.read_text(encoding="utf-8")
-        assert change[0] in text
-        self._nodepool.config.write_text(text.replace(*change), encoding="utf-8")
+        assert before in text
+        self._nodepool.config.write_text(text.replace(before, after), encoding="utf-8")
 
     def write(self, text: str | None) -> None:
         if text is None:
