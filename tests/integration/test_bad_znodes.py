@@ -46,9 +46,9 @@ def _still_serves(workplace: Workplace, launcher: LauncherProcess) -> None:
         with znodes.kazoo.Lock(f"{NODES}/{node_id}/lock", "client"):
             znodes.delete_request(request_id)
             znodes.change_node(node_id, state="used")
-        wait_for("the used node is gone", lambda n=node_id: not znodes.kazoo.exists(f"{NODES}/{n}"))  # type: ignore[misc]
+        wait_for("the used node is deleted", lambda n=node_id: not znodes.kazoo.exists(f"{NODES}/{n}"))  # type: ignore[misc]
         wait_for("its host is back", lambda: _own_free(workplace) == 2)
-    failed = znodes.submit(["nobody-has-it"])
+    failed = znodes.submit(["unknown"])
     wait_for("an unknown label fails", lambda: znodes.request_state(failed) == "failed")
     znodes.delete_request(failed)
     assert launcher.running

@@ -137,7 +137,7 @@ def test_upload_that_is_taken_up_again(builder: FakeBuilder, cloud: Aws | Gce, n
 
 @pytest.mark.parametrize("cloud", [(AwsSimulator, Aws)], indirect=True)
 def test_image_that_is_not_wanted_any_more(builder: FakeBuilder, cloud: Aws) -> None:
-    """R-3, R-4: an import that was interrupted ends when nobody wants its image."""
+    """R-3, R-4: an import that was interrupted ends when its image is not wanted any more."""
     builder.kill()
     builder.extra["providers"][0]["diskimages"] = []
     builder.configure({})

@@ -53,7 +53,7 @@ def test_aliens(clouds: CommandLine, znodes: PoolZnodes, simulator: OpenStackSim
 
 @pytest.fixture
 def installations(simulator: OpenStackSimulator, znodes: PoolZnodes) -> None:
-    """Things of three installations, an earlier release, and others. ``gone`` is a provider of before."""
+    """Things of three installations, an earlier release, and others. ``former`` is a provider of before."""
     record = {"id": OURS, "adopted": []}
     znodes.kazoo.create("/nodepool/installation", json.dumps(record).encode(), makepath=True)
 
@@ -62,7 +62,7 @@ def installations(simulator: OpenStackSimulator, znodes: PoolZnodes) -> None:
 
     with simulator.cloud() as cloud:
         for name, provider, installation in (
-            *(("lost", "cloud-a", LOST), ("renamed", "gone", LOST), ("ours", "cloud-a", OURS)),
+            *(("lost", "cloud-a", LOST), ("renamed", "former", LOST), ("ours", "cloud-a", OURS)),
             *(("neighbour", "cloud-a", OTHER), ("old", "cloud-a", None)),
         ):
             metadata = {"nodepool_provider_name": provider, "nodepool_pool_name": "main", "nodepool_node_id": name}

@@ -129,7 +129,7 @@ def serves(place: Place, label: str) -> bool:
 def test_server_that_does_not_come_up(
     place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, kind: str, text: str
 ) -> None:
-    """It is a failed attempt, it is said why, and nothing is left."""
+    """It is a failed attempt, the log has the cause, and nothing is left."""
     monkeypatch.setattr(create, "NO_ADDRESS_SECONDS", 0.5)
     place.section.update({"launch-retries": 1, **({"launch-timeout": 1} if kind == "stuck" else {})})
     place.simulator.change(boots=[{"kind": kind}])

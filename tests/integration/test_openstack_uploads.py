@@ -374,8 +374,8 @@ def test_task(by_tasks: Uploads, largest: int, sent: int) -> None:
     """D-1, U-4: data, and properties by which it is found; it is known how far it is, also in segments."""
     by_tasks.simulator.change(object_bytes=largest)
     by_tasks.meta = {"team": "ci"}
-    told: list[int] = []
-    with watched(lambda done, total: told.append(done)):
+    reports: list[int] = []
+    with watched(lambda done, total: reports.append(done)):
         found = by_tasks.upload("vhd")
     (image,) = by_tasks.images()
     assert (image["id"], image["name"], image["status"], image["size"]) == (found, "built-1", "active", len(DATA))
@@ -383,7 +383,7 @@ def test_task(by_tasks: Uploads, largest: int, sent: int) -> None:
     assert (by_tasks.calls("create_task"), by_tasks.calls("upload_image")) == (1, 0)
     # Segments are deleted by the cloud, a day later.
     assert objects(by_tasks) == 0 or sent > 1
-    assert (told[-1], 3 <= len(told) <= 8) == (len(DATA), True)
+    assert (reports[-1], 3 <= len(reports) <= 8) == (len(DATA), True)
     assert by_tasks.simulator.state()["calls"]["object.create_object"] == sent
 
 
@@ -396,7 +396,7 @@ def test_task(by_tasks: Uploads, largest: int, sent: int) -> None:
     ],
 )
 def test_task_fails(by_tasks: Uploads, change: dict[str, Any], text: str) -> None:
-    """It is said why, and what to do; nothing is left."""
+    """The error has the cause and the remedy; nothing is left."""
     by_tasks.simulator.change(**change)
     with pytest.raises(ImageCreateException, match="image built-1 was not imported by a task: ") as caught:
         by_tasks.upload("vhd")
@@ -423,7 +423,7 @@ def stop(done: int, total: int) -> None:
 
 @pytest.mark.parametrize("largest", [5 * 2**30, 1_500_000], ids=["whole", "in segments"])
 def test_given_up_before_the_task(by_tasks: Uploads, largest: int) -> None:
-    """U-9, U-12: nobody wants it any more: it ends on its way, and no object or segment stays but those of others."""
+    """U-9, U-12: it is not wanted any more: it ends on its way, and no object or segment stays but those of others."""
     by_tasks.simulator.change(object_bytes=largest)
     with by_tasks.simulator.cloud() as cloud:
         cloud.objects["images"] = {"built-10/000000": Upload()}

@@ -147,7 +147,7 @@ class CommandSteps:
             self._znodes.kazoo.delete(self._path(path), recursive=True)
 
     def lock(self, path: str) -> None:
-        self._locks[path] = self._znodes.kazoo.Lock(f"{self._path(path)}/lock", "somebody")
+        self._locks[path] = self._znodes.kazoo.Lock(f"{self._path(path)}/lock", "another")
         self._locks[path].acquire()
 
     def free(self, path: str) -> None:

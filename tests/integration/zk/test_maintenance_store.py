@@ -118,9 +118,9 @@ def test_cache_follows(
     znodes: PoolZnodes,
 ) -> None:
     """MT-2: the tree need not be there at the start, and may go; so may the connection."""
-    cache, told = MaintenanceCache(shaky), list[bool]()
+    cache, heard = MaintenanceCache(shaky), list[bool]()
     assert cache.wait_ready(30)
-    cache.add_listener(lambda: told.append(True))
+    cache.add_listener(lambda: heard.append(True))
 
     def shows(*wanted: Maintenance) -> None:
         wait_for("the cache follows", lambda: cache.snapshot() == keyed(*wanted))
@@ -138,7 +138,7 @@ def test_cache_follows(
         store.put(HOST)
         store.remove("pool", "cloud-1/main")
     shows(HOST)
-    assert len(told) >= 6
+    assert len(heard) >= 6
 
 
 def test_two_who_write_the_same(client: ZooKeeperClient, other: ZooKeeperClient, znodes: PoolZnodes) -> None:
