@@ -17,7 +17,7 @@ from nodepool.builder import dib
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
-from tests.support.wait import holds_for, wait_for
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 Make = Callable[..., FakeBuilder]
@@ -197,24 +197,6 @@ def test_builder_that_dies(make: Make) -> None:
     assert dib.members(session) == []
     assert list(again.temporary.iterdir()) == []
     assert list((again.images_dir / ".builds").iterdir()) == []
-
-
-def test_two_builders_build_an_image_once(make: Make) -> None:
-    """B-11"""
-    builders = [make("--build-workers", "2", images={IMAGE: slow(1), "other": slow(1)}) for _ in range(2)]
-    for builder in builders:
-        builder.start()
-    for image in (IMAGE, "other"):
-        builders[0].wait_state("ready", image=image)
-        assert len(builders[0].builds(image)) == 1
-    # A third build would have begun by the time at which one that was asked for is ready.
-    builders[0].request()
-    holds_for(
-        "one build at a time",
-        lambda: len(builders[0].in_state("building")) <= 1,
-        until=lambda: len(builders[0].in_state("ready")) == 2,
-    )
-    assert len(builders[0].builds("other")) == 1
 
 
 @pytest.mark.parametrize(("key", "value"), [("images-dir", None), ("zookeeper-servers", [])])

@@ -52,7 +52,8 @@ def test_last_status_is_written(
         writer.set("builder", "host-1", {"percent": percent})
     assert until(znodes, {"percent": 100}) < 50
     assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
-    znodes.kazoo.create(f"{PATH}-bad", b"bad")
+    for name in "abcdef":
+        znodes.kazoo.create(f"{PATH}-{name}", b"bad")
     assert status.read_all(client, "builder") == {"host-1": {"percent": 100}}
     assert status.read_all(client, "launcher") == {}
     writer.close()
