@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from simulators.aws import AwsSimulator
 from simulators.openstack import OpenStackSimulator
-from tests.support.aws_place import AwsPlace
-from tests.support.aws_provider import aws_section
 from tests.support.cloud_site import CloudSite, assert_unharmed
 from tests.support.command_line import CommandLine
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
@@ -79,26 +76,6 @@ def neighbour(place: Place) -> Iterator[OpenStackSimulator]:
         place.clouds["neighbour"] = cloud.clouds_yaml_entry()
         place.write_clouds()
         yield cloud
-
-
-@pytest.fixture
-def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
-    """A simulated AWS region; in the end no node may ever have had two instances."""
-    with AwsSimulator() as cloud:
-        for name, value in cloud.environment.items():
-            monkeypatch.setenv(name, value)
-        yield cloud
-        assert_unharmed(cloud)
-
-
-@pytest.fixture
-def aws(region: AwsSimulator, site: CloudSite) -> Iterator[AwsPlace]:
-    """Change ``section`` and call `AwsPlace.launch`."""
-    with region.cloud() as cloud:
-        made = AwsPlace(region, site.znodes, aws_section(cloud.image_id, site.sshd.port))
-
-    with site.running(made):
-        yield made
 
 
 @pytest.fixture

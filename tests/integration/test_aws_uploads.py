@@ -18,10 +18,9 @@ from nodepool.exceptions import CloudUnavailableException, ImageCreateException,
 from nodepool.plan.retries import Backoff
 from simulators.aws import AwsSimulator
 from tests.unit.driver.aws.support import PROVIDER
-from tests.unit.driver.aws.upload_rig import DATA, Uploads, ids
+from tests.unit.driver.aws.upload_rig import Uploads, ids
 
 OTHER = "c" * 32
-METHODS = ["ebs-direct", "snapshot", "image"]
 #: Blocks that are written of `DATA`.
 WRITTEN = 5
 
@@ -37,29 +36,19 @@ def region(monkeypatch: pytest.MonkeyPatch) -> Iterator[AwsSimulator]:
         assert simulator.state()["bugs"] == []
 
 
-@pytest.fixture(params=METHODS)
-def uploads(region: AwsSimulator, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Uploads]:
-    made = Uploads(region, tmp_path, request.param)
-    yield made
-    made.adapter.stop()
-
-
 @pytest.fixture
-def direct(region: AwsSimulator, tmp_path: Path) -> Iterator[Uploads]:
-    """By blocks."""
-    made = Uploads(region, tmp_path, "ebs-direct")
+def uploads(region: AwsSimulator, tmp_path: Path, method: str) -> Iterator[Uploads]:
+    made = Uploads(region, tmp_path, method)
     yield made
     made.adapter.stop()
 
 
-@pytest.fixture(params=["snapshot", "image"])
-def imported(region: AwsSimulator, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Uploads]:
-    """By an import."""
-    made = Uploads(region, tmp_path, request.param)
-    yield made
-    made.adapter.stop()
+every_method = pytest.mark.parametrize("method", ["ebs-direct", "snapshot", "image"])
+by_blocks = pytest.mark.parametrize("method", ["ebs-direct"])
+by_import = pytest.mark.parametrize("method", ["snapshot", "image"])
 
 
+@every_method
 def test_image_and_snapshot(uploads: Uploads) -> None:
     """CM-1: both have all tags. Nothing else is there; after the deletion nothing at all (AW-19)."""
     image_id = uploads.upload()
@@ -76,29 +65,19 @@ def test_image_and_snapshot(uploads: Uploads) -> None:
     assert not uploads.look(lambda cloud: cloud.snapshots.snapshots)
 
 
-def test_blocks(direct: Uploads) -> None:
-    """AW-18: those that are empty are not sent."""
-    image_id = direct.upload()
-    assert direct.events("blocks written") == WRITTEN
-    image = direct.look(lambda cloud: cloud.images.get(image_id))
-    snapshot = direct.look(lambda cloud: cloud.snapshots.get(image.devices[0]["Ebs"]["SnapshotId"]))
-    padded = DATA.ljust(8 * BLOCK_BYTES, b"\0")
-    for index, digest in snapshot.blocks.items():
-        assert digest == hashlib.sha256(padded[index * BLOCK_BYTES :][:BLOCK_BYTES]).digest()
-
-
-def test_objects_of_several_parts(imported: Uploads) -> None:
+@by_import
+def test_objects_of_several_parts(uploads: Uploads) -> None:
     """AW-17: each part has a checksum; the file is the one that was built (U-14)."""
     data = os.urandom(1024) * (20 * 1024)
-    imported.file.write_bytes(data)
+    uploads.file.write_bytes(data)
     seen: list[int] = []
-    imported.upload(report=lambda done, total: seen.append(done), sha256=hashlib.sha256(data).hexdigest())
+    uploads.upload(report=lambda done, total: seen.append(done), sha256=hashlib.sha256(data).hexdigest())
     assert seen[-1] == len(data)
-    assert imported.events("objects stored") == imported.events("objects deleted") == 1
+    assert uploads.events("objects stored") == uploads.events("objects deleted") == 1
     with pytest.raises(ImageCreateException, match="is the disk well"):
-        imported.upload(2, sha256="00")
-    assert imported.left() == {}
-    assert imported.events("imports begun") == 1
+        uploads.upload(2, sha256="00")
+    assert uploads.left() == {}
+    assert uploads.events("imports begun") == 1
 
 
 def interrupted_after(reports: int) -> Callable[[int, int], None]:
@@ -112,97 +91,81 @@ def interrupted_after(reports: int) -> Callable[[int, int], None]:
     return report
 
 
-def test_import_that_outlives_the_builder(imported: Uploads) -> None:
-    """AW-17: it is taken up again; the file is sent once."""
-    imported.simulator.change(import_seconds=30)
-    with pytest.raises(UploadInterrupted):
-        imported.upload(1, interrupted_after(4))
-    assert imported.left() == {"objects": 1, "imports": 1}
-    imported.simulator.change(import_seconds=0.1)
-    with imported.simulator.cloud() as cloud:
-        for task in cloud.imports.tasks.values():
-            cloud.imports.end(task)
-    imported.adapter.stop()
-    imported.adapter = imported.new_adapter()
-    image_id = imported.upload(2)
-    assert imported.events("imports begun") == imported.events("objects stored") == 1
-    assert imported.look(lambda cloud: cloud.images.get(image_id).tags) == {"team": "ci", **ids(2)}
-    assert imported.left() == {}
-    # It is used up.
-    imported.upload(3)
-    assert imported.events("imports begun") == 2
-
-
-def test_parts_that_outlive_the_builder(imported: Uploads) -> None:
+@by_import
+def test_parts_that_outlive_the_builder(uploads: Uploads) -> None:
     """AW-17: only the parts that are missing are sent."""
-    imported.file.write_bytes(os.urandom(1024) * (50 * 1024))
-    imported.simulator.change(latencies={"s3.UploadPart": 0.2})
+    uploads.file.write_bytes(os.urandom(1024) * (50 * 1024))
+    uploads.simulator.change(latencies={"s3.UploadPart": 0.2})
     with pytest.raises(UploadInterrupted):
-        imported.upload(1, interrupted_after(2))
-    assert imported.left() == {"uploads": 1}
-    imported.adapter.stop()
-    imported.adapter = imported.new_adapter()
-    ((key, there),) = imported.look(lambda cloud: [(one.key, len(one.parts)) for one in cloud.objects.uploads.values()])
+        uploads.upload(1, interrupted_after(2))
+    assert uploads.left() == {"uploads": 1}
+    uploads.adapter.stop()
+    uploads.adapter = uploads.new_adapter()
+    ((key, there),) = uploads.look(lambda cloud: [(one.key, len(one.parts)) for one in cloud.objects.uploads.values()])
     assert 2 <= there <= 6
-    sent = imported.simulator.state()["calls"]["s3.UploadPart"]
-    image_id = imported.upload(2)
-    assert imported.simulator.state()["calls"]["s3.UploadPart"] - sent == 7 - there
-    assert imported.events("objects stored") == imported.events("imports begun") == 1
+    sent = uploads.simulator.state()["calls"]["s3.UploadPart"]
+    image_id = uploads.upload(2)
+    assert uploads.simulator.state()["calls"]["s3.UploadPart"] - sent == 7 - there
+    assert uploads.events("objects stored") == uploads.events("imports begun") == 1
     assert f"{1:010}" in key, "the key stays that of the first upload"
-    assert imported.look(lambda cloud: cloud.images.get(image_id).tags) == {"team": "ci", **ids(2)}
-    assert imported.left() == {}
+    assert uploads.look(lambda cloud: cloud.images.get(image_id).tags) == {"team": "ci", **ids(2)}
+    assert uploads.left() == {}
 
 
+@by_import
 @pytest.mark.parametrize("same", [True, False])
-def test_object_that_outlives_the_builder(imported: Uploads, same: bool) -> None:
+def test_object_that_outlives_the_builder(uploads: Uploads, same: bool) -> None:
     """AW-17: a file that was sent before its import began is not sent again, if it is the file."""
-    imported.file.write_bytes(os.urandom(1024) * (20 * 1024))
-    imported.simulator.change(errors=[{"operation": "ec2.Import*", "kind": "503", "count": 100}])
+    uploads.file.write_bytes(os.urandom(1024) * (20 * 1024))
+    uploads.simulator.change(errors=[{"operation": "ec2.Import*", "kind": "503", "count": 100}])
 
     def report(done: int, total: int) -> None:
-        if imported.events("objects stored"):
+        if uploads.events("objects stored"):
             raise UploadInterrupted("the builder stops")
 
     with pytest.raises(UploadInterrupted):
-        imported.upload(1, report)
-    assert imported.left() == {"objects": 1}
-    imported.adapter.stop()
-    imported.adapter = imported.new_adapter()
-    imported.simulator.change(errors=[])
+        uploads.upload(1, report)
+    assert uploads.left() == {"objects": 1}
+    uploads.adapter.stop()
+    uploads.adapter = uploads.new_adapter()
+    uploads.simulator.change(errors=[])
     if not same:
-        imported.file.write_bytes(os.urandom(1024) * (20 * 1024))
-    imported.upload(2)
-    assert imported.events("objects stored") == (1 if same else 2)
-    assert imported.events("imports begun") == 1
-    assert imported.left() == {}
+        uploads.file.write_bytes(os.urandom(1024) * (20 * 1024))
+    uploads.upload(2)
+    assert uploads.events("objects stored") == (1 if same else 2)
+    assert uploads.events("imports begun") == 1
+    assert uploads.left() == {}
 
 
-def test_without_the_right_to_look_for_parts(imported: Uploads) -> None:
+@by_import
+def test_without_the_right_to_look_for_parts(uploads: Uploads) -> None:
     """AW-17: what only saves time is left out; the upload is made."""
     rule = {"kind": "403", "code": "AccessDenied", "count": 100}
-    imported.simulator.change(errors=[{**rule, "operation": "s3.List*"}])
-    imported.upload()
-    assert imported.events("imports begun") == 1
+    uploads.simulator.change(errors=[{**rule, "operation": "s3.List*"}])
+    uploads.upload()
+    assert uploads.events("imports begun") == 1
 
 
-def test_snapshot_that_outlives_the_builder(direct: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
+@by_blocks
+def test_snapshot_that_outlives_the_builder(uploads: Uploads, monkeypatch: pytest.MonkeyPatch) -> None:
     """AW-18: only the blocks that are missing are written."""
     monkeypatch.setattr(BlockUpload, "concurrency", 2)
     with pytest.raises(UploadInterrupted):
-        direct.upload(1, interrupted_after(3))
-    written = direct.events("blocks written")
+        uploads.upload(1, interrupted_after(3))
+    written = uploads.events("blocks written")
     assert 2 <= written <= 4
-    direct.adapter.stop()
-    direct.adapter = direct.new_adapter()
-    image_id = direct.upload(2)
-    assert direct.events("snapshots created") == 1
+    uploads.adapter.stop()
+    uploads.adapter = uploads.new_adapter()
+    image_id = uploads.upload(2)
+    assert uploads.events("snapshots created") == 1
     # A block that was under way at the interruption is written again.
-    assert direct.events("blocks written") <= WRITTEN + 2
-    snapshot_id = direct.look(lambda cloud: cloud.images.get(image_id).devices[0]["Ebs"]["SnapshotId"])
-    assert ids(2).items() <= direct.look(lambda cloud: cloud.snapshots.get(snapshot_id).tags).items()
-    assert direct.left() == {}
+    assert uploads.events("blocks written") <= WRITTEN + 2
+    snapshot_id = uploads.look(lambda cloud: cloud.images.get(image_id).devices[0]["Ebs"]["SnapshotId"])
+    assert ids(2).items() <= uploads.look(lambda cloud: cloud.snapshots.get(snapshot_id).tags).items()
+    assert uploads.left() == {}
 
 
+@every_method
 def test_overtaken(uploads: Uploads) -> None:
     """U-12, U-9: nothing is left."""
     uploads.simulator.change(import_seconds=30, end_seconds=0)
@@ -218,41 +181,12 @@ def test_overtaken(uploads: Uploads) -> None:
     assert uploads.look(lambda cloud: len(cloud.images.images)) == 1
 
 
-def test_parts_that_nobody_wants(imported: Uploads) -> None:
-    """U-12: the transfer ends, and its parts go."""
-    imported.file.write_bytes(bytes(30 * 2**20))
-    imported.simulator.change(latencies={"s3.UploadPart": 1.0})
-
-    def report(done: int, total: int) -> None:
-        raise UploadGivenUp("a newer build is ready")
-
-    with pytest.raises(UploadGivenUp, match="a newer build"):
-        imported.upload(1, report)
-    assert imported.left() == {}
-    assert imported.events("uploads aborted") == 1
-
-
-def test_part_without_an_answer(imported: Uploads) -> None:
-    """AW-17: it is sent again."""
-    imported.file.write_bytes(bytes(20 * 2**20))
-    imported.simulator.change(errors=[{"operation": "s3.UploadPart", "kind": "drop", "count": 2}])
-    imported.upload()
-    assert imported.left() == {}
-
-
-def test_bucket_that_is_not_there(imported: Uploads) -> None:
+@by_import
+def test_bucket_that_is_not_there(uploads: Uploads) -> None:
     """The error names the remedy."""
-    imported.simulator.change(buckets=[])
+    uploads.simulator.change(buckets=[])
     with pytest.raises(NotFound, match=r"NoSuchBucket: .*; create the bucket, or correct bucket-name"):
-        imported.upload()
-
-
-def test_import_that_fails(imported: Uploads) -> None:
-    """U-9: in the words of AWS; nothing is left."""
-    imported.simulator.change(imports=[{"count": 1}])
-    with pytest.raises(ImageCreateException, match="Unsupported VMDK File Format"):
-        imported.upload()
-    assert imported.left() == {}
+        uploads.upload()
 
 
 LOST = {
@@ -273,10 +207,9 @@ LOST = {
 @pytest.mark.parametrize(
     ("method", "operation"), [(method, operation) for method, found in LOST.items() for operation in found]
 )
-def test_lost_answer(region: AwsSimulator, tmp_path: Path, method: str, operation: str, kind: str) -> None:
+def test_lost_answer(uploads: Uploads, operation: str, kind: str) -> None:
     """A call that was carried out and not answered: the upload goes on, and nothing is doubled."""
-    uploads = Uploads(region, tmp_path, method)
-    region.change(errors=[{"operation": operation, "kind": kind, "after": True, "count": 1}])
+    uploads.simulator.change(errors=[{"operation": operation, "kind": kind, "after": True, "count": 1}])
     try:
         uploads.upload()
     except CloudUnavailableException:
@@ -288,17 +221,18 @@ def test_lost_answer(region: AwsSimulator, tmp_path: Path, method: str, operatio
     assert uploads.events("snapshots created") == 1
     # An object that could not be deleted is found by its key.
     assert uploads.left() in ({}, {"objects": 1} if operation == "s3.DeleteObject" else {})
-    uploads.adapter.stop()
 
 
-def test_throttled_blocks(direct: Uploads) -> None:
+@by_blocks
+def test_throttled_blocks(uploads: Uploads) -> None:
     """AW-18: all blocks pause, and are written."""
     rule = {"operation": "ebs.PutSnapshotBlock", "kind": "400", "code": "RequestThrottledException", "count": 1}
-    direct.simulator.change(errors=[rule])
-    direct.upload()
-    assert direct.events("blocks written") == WRITTEN
+    uploads.simulator.change(errors=[rule])
+    uploads.upload()
+    assert uploads.events("blocks written") == WRITTEN
 
 
+@every_method
 def test_what_is_left_over(uploads: Uploads) -> None:
     """AW-20, R-4: of uploads that were killed. It is listed with the ids of the upload, and deleted; others' stays."""
     stored = uploads.adapter.images.store
@@ -339,14 +273,15 @@ def test_what_is_left_over(uploads: Uploads) -> None:
     assert [resource.type for resource in uploads.adapter.listResources()] == ["ami"]
 
 
-def test_memory(direct: Uploads) -> None:
+@by_blocks
+def test_memory(uploads: Uploads) -> None:
     """Of a large file only a few blocks are in memory."""
-    with open(direct.file, "wb") as file:
+    with open(uploads.file, "wb") as file:
         for _ in range(400):
             file.write(os.urandom(16) * (BLOCK_BYTES // 16))
     tracemalloc.start()
     try:
-        direct.upload()
+        uploads.upload()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -17,7 +17,7 @@ from nodepool.builder import dib
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
-from tests.support.wait import holds_for, wait_for
+from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
 Make = Callable[..., FakeBuilder]
@@ -57,8 +57,8 @@ def session_of(builder: FakeBuilder, build_id: str, image: str = IMAGE) -> int:
     return wait_for("the build has begun", look)
 
 
-def test_image_is_built(make: Make) -> None:
-    """B-3, B-7: a record, files with checksums, a log; nothing temporary is left."""
+def test_image_is_built(make: Make, znodes: PoolZnodes) -> None:
+    """B-3, B-7: a record, files with checksums, a log; nothing temporary is left. It is registered while it runs."""
     builder = make(images={IMAGE: {"formats": ["qcow2", "raw"], "python-path": "/usr/bin/python3"}})
     builder.start()
     (build_id,) = builder.wait_state("ready")
@@ -76,6 +76,12 @@ def test_image_is_built(make: Make) -> None:
     assert builder.log_of(build_id).endswith("Exit code: 0\n")
     assert list(builder.temporary.iterdir()) == []
     assert list((builder.images_dir / ".builds").iterdir()) == []
+    root = "/nodepool/components/builder"
+    (name,) = znodes.children(root)
+    entry = znodes.read(f"{root}/{name}") or {}
+    assert (entry["kind"], entry["state"], entry["model_api"]) == ("builder", "running", 0)
+    assert builder.stop(signal.SIGINT, seconds=60) == 0
+    assert znodes.children(root) == []
 
 
 def test_serves_its_logs(make: Make) -> None:
@@ -99,51 +105,8 @@ def test_serves_its_logs(make: Make) -> None:
         assert builder.stop(signal.SIGTERM, seconds=60) == 0
 
 
-def test_registered_while_it_runs(make: Make, znodes: PoolZnodes) -> None:
-    """reference/zookeeper 7"""
-    builder = make()
-    builder.start()
-    builder.wait_ready()
-    root = "/nodepool/components/builder"
-    (name,) = wait_for("it is registered", lambda: znodes.kazoo.get_children(root))
-    entry = json.loads(znodes.kazoo.get(f"{root}/{name}")[0])
-    assert (entry["kind"], entry["state"], entry["model_api"]) == ("builder", "running", 0)
-    assert builder.stop(signal.SIGINT, seconds=60) == 0
-    assert znodes.kazoo.get_children(root) == []
-
-
-def test_request(make: Make) -> None:
-    """B-4: a request builds whatever the age; it is gone after the ready build."""
-    builder = make()
-    builder.start()
-    builder.wait_state("ready")
-    builder.request()
-    builder.wait_state("ready", count=2)
-    wait_for("the request is gone", lambda: not builder.requested())
-
-
-def test_pause(make: Make, znodes: PoolZnodes) -> None:
-    """P-1, B-4: a paused image is not built and keeps its request; other images are built."""
-    znodes.kazoo.ensure_path(f"/nodepool/images/{IMAGE}/pause")
-    images = {
-        IMAGE: {"formats": ["raw"]},
-        "configured": {"formats": ["raw"], "pause": True},
-        "other": {"formats": ["raw"]},
-    }
-    builder = make(images=images)
-    builder.request()
-    builder.request("configured")
-    builder.start()
-    builder.wait_state("ready", image="other")
-    assert builder.builds() == builder.builds("configured") == {}
-    assert builder.requested()
-    assert builder.requested("configured")
-    znodes.kazoo.delete(f"/nodepool/images/{IMAGE}/pause")
-    builder.wait_state("ready")
-
-
 def test_broken_configuration_changes_nothing(make: Make) -> None:
-    """B-16: builds go on with the old one."""
+    """B-16, B-4: builds go on with the old one, also on request; a new image is built when it is mended."""
     builder = make()
     builder.start()
     builder.wait_state("ready")
@@ -151,12 +114,7 @@ def test_broken_configuration_changes_nothing(make: Make) -> None:
     wait_for("it is refused", lambda: "The configuration is refused" in builder.log_text())
     builder.request()
     builder.wait_state("ready", count=2)
-
-
-def test_new_image_in_the_configuration(make: Make) -> None:
-    builder = make()
-    builder.start()
-    builder.wait_state("ready")
+    wait_for("the request is served", lambda: not builder.requested())
     builder.configure({IMAGE: {"formats": ["raw"]}, "other": {"formats": ["raw"]}})
     builder.wait_state("ready", image="other")
 
@@ -239,24 +197,6 @@ def test_builder_that_dies(make: Make) -> None:
     assert dib.members(session) == []
     assert list(again.temporary.iterdir()) == []
     assert list((again.images_dir / ".builds").iterdir()) == []
-
-
-def test_two_builders_build_an_image_once(make: Make) -> None:
-    """B-11"""
-    builders = [make("--build-workers", "2", images={IMAGE: slow(1), "other": slow(1)}) for _ in range(2)]
-    for builder in builders:
-        builder.start()
-    for image in (IMAGE, "other"):
-        builders[0].wait_state("ready", image=image)
-        assert len(builders[0].builds(image)) == 1
-    # A third build would have begun by the time at which one that was asked for is ready.
-    builders[0].request()
-    holds_for(
-        "one build at a time",
-        lambda: len(builders[0].in_state("building")) <= 1,
-        until=lambda: len(builders[0].in_state("ready")) == 2,
-    )
-    assert len(builders[0].builds("other")) == 1
 
 
 @pytest.mark.parametrize(("key", "value"), [("images-dir", None), ("zookeeper-servers", [])])

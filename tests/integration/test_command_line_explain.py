@@ -1,88 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nodepool explain`` against a real ZooKeeper with TLS (reference/commands 2)."""
+"""``nodepool explain`` beside a launcher and a cloud (reference/commands 2, rule E-10)."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nodepool.launcher import status
-from nodepool.model.status import PoolStatus, WaitingStatus
+from nodepool.plan import attention
 from tests.support.command_line import CommandLine
 from tests.support.openstack_place import Place
-from tests.support.pool_znodes import POOLS, PoolZnodes
 from tests.support.wait import wait_for
 
-POOL = "l1-PoolWorker.cloud-1-main-0123"
-FULL = {"limit": 2, "used": 2, "needed": 1}
 
-
-@pytest.fixture
-def pool(znodes: PoolZnodes) -> None:
-    """A registered pool in front of whose limit requests wait."""
-    entry: dict[str, object] = {
-        "id": POOL,
-        "hostname": "l1",
-        "version": "12.0.0",
-        "provider_name": "cloud-1",
-        "name": "main",
-    }
-    entry |= {"supported_labels": ["small"], "priority": 100, "state": "running", "paused": True}
-    znodes.kazoo.create(f"{POOLS}/l1-0000000001", json.dumps(entry).encode(), makepath=True)
-    text = "quota: 2 of 2 instances of pool main in use"
-    kind = WaitingStatus(("small",), None, "tenant", 1, time.time(), "room.instances", text, FULL, time.time())
-    told = PoolStatus(id=POOL, host="l1", provider="cloud-1", pool="main", state="paused", waiting=[kind])
-    path = f"/nodepool/status/pool/{POOL}"
-    znodes.kazoo.create(path, json.dumps(told.to_dict()).encode(), makepath=True)
-
-
-@pytest.mark.usefixtures("pool")
-def test_request(nodepool: CommandLine, znodes: PoolZnodes) -> None:
-    request_id = znodes.submit(["small"])
-    found = nodepool("explain", request_id)
-    assert (found.status, found.err) == (0, "")
-    assert found.out.startswith(
-        f"Request {request_id} waits for room in cloud-1/main: quota: 2 of 2 instances of pool main in use.\n"
-    )
-    answer = json.loads(nodepool("explain", request_id, "-o", "json").out)
-    assert (answer["kind"], answer["code"], answer["numbers"], answer["job"]) == (
-        *("request", "room.instances", FULL, "job"),
-    )
-
-
-@pytest.mark.usefixtures("pool")
-def test_node_label_and_provider(nodepool: CommandLine, znodes: PoolZnodes, add_node: Callable[..., str]) -> None:
-    """It decides by itself what it is asked about."""
-    request_id = znodes.submit(["small"], state="fulfilled")
-    node_id = add_node(provider="cloud-1", pool="main", type=["small"], state="in-use", allocated_to=request_id)
-    lock = znodes.kazoo.Lock(f"/nodepool/nodes/{node_id}/lock", "zuul")
-    lock.acquire()
-    try:
-        node = json.loads(nodepool("explain", node_id, "--format", "json").out)
-    finally:
-        lock.release()
-    assert (node["kind"], node["request"], node["locked"], node["job"]) == ("node", request_id, True, "job")
-    label, provider = nodepool("explain", "small"), nodepool("explain", "cloud-1")
-    assert label.out.startswith("Label small is served by cloud-1/main; 0 free nodes; 0 requests want it")
-    assert provider.out.startswith("Provider cloud-1 pool main is paused")
-
-
-@pytest.mark.usefixtures("pool")
-def test_unknown_name(nodepool: CommandLine) -> None:
-    """E-3"""
-    found = nodepool("explain", "cloud-2")
-    assert (found.status, found.out) == (1, "")
-    assert found.err == "there is no request, node, label or provider 'cloud-2', did you mean 'cloud-1'?\n"
-
-
-def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E-1, E-2: what waits for room, what waits behind it, and what failed."""
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher looks at its pools more often than it does else."""
     for name in ("LOOK_SECONDS", "ALL_SECONDS"):
         monkeypatch.setattr(status, name, 0.1)
+
+
+def test_with_a_launcher(place: Place) -> None:
+    """E-1, E-2: what waits for room, what waits behind it, and what failed."""
     place.pool["max-servers"] = 1
     place.launch()
     place.fulfilled(place.znodes.submit(["small"]))
@@ -108,10 +49,8 @@ def test_with_a_launcher(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer(never)["text"].endswith("2 instances needed, the limit of pool main is 1")
 
 
-def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """The log of the look-up of an image and the explanation of the provider have the cloud's own words."""
-    for name in ("LOOK_SECONDS", "ALL_SECONDS"):
-        monkeypatch.setattr(status, name, 0.1)
     place.simulator.change(errors=[{"operation": f"{one}.*", "kind": "503"} for one in ("image", "compute")])
     place.launch()
     place.znodes.submit(["small"])
@@ -122,3 +61,36 @@ def test_cloud_that_is_away(place: Place, caplog: pytest.LogCaptureFixture, monk
     wait_for("it is logged", lambda: "its image could not be looked up: " in caplog.text)
     lines = [record.getMessage() for record in caplog.records if "could not be looked up" in record.getMessage()]
     assert all(words in line and "reports no version" not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("knobs", "words"),
+    [
+        ({"boots": [{"kind": "stuck"}]}, "it waits for the cloud, which has it and does not run it yet"),
+        ({"latency_seconds": [5, 5]}, "it waits for the answer of the cloud to the call that creates it"),
+    ],
+    ids=["stuck", "slow"],
+)
+def test_cloud_that_does_not_go_on(
+    place: Place, monkeypatch: pytest.MonkeyPatch, knobs: dict[str, object], words: str
+) -> None:
+    """What the commands say of a cloud that is slow or stuck, with the times of the rule made short."""
+    for name in ("REPORTED_SECONDS", "LEAST_SECONDS", "UNKNOWN_SECONDS", "FACTOR"):
+        monkeypatch.setattr(attention, name, 0.5)
+    place.launch()
+    place.fulfilled(place.znodes.submit(["small"]))
+    assert place.launcher is not None
+    nodepool = CommandLine(place.launcher.path)
+    place.simulator.change(**knobs)
+    request = place.znodes.submit(["small"])
+    wait_for("status names the step", lambda: f"cloud-a/main: 1 of 1 launch takes long: {words}" in _line(nodepool))
+    node = next(key for key in place.znodes.nodes() if (place.znodes.node(key) or {})["state"] == "building")
+    assert f"node {node} waits for" in json.loads(nodepool("explain", request, "-o", "json").out)["text"]
+    assert "launch-timeout ends the attempt in" in nodepool("explain", node).out
+    assert nodepool("explain", "cloud-a").out.startswith("Provider cloud-a works slowly; 1 of 1 launch takes long")
+    assert "launches slow" in nodepool("events").out
+    place.simulator.change(latency_seconds=0, boots=[])
+
+
+def _line(nodepool: CommandLine) -> str:
+    return " ".join(nodepool("status").out.split())

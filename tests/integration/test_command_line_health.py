@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from nodepool.model.component import BuilderComponent
 from tests.support.command_line import CommandLine
 from tests.support.launcher_config import StaticProvider, static_hosts, write_config
-from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.serving_process import ServingProcess
 from tests.support.zookeeper import ZooKeeperServer
@@ -59,19 +56,3 @@ def test_without_pages(start: Start, nodepool: CommandLine) -> None:
     told = nodepool("health")
     assert (told.status, told.err) == (0, "")
     assert told.out == f"launcher: registered in ZooKeeper for {socket.gethostname()}\n"
-
-
-def test_builder(nodepool: CommandLine, znodes: PoolZnodes) -> None:
-    """One of another host does not count."""
-    register(znodes, "elsewhere.example.org")
-    told = nodepool("health", "--builder")
-    assert (told.status, told.out) == (1, f"builder: none is registered in ZooKeeper for {socket.gethostname()}\n")
-    register(znodes, socket.gethostname())
-    told = nodepool("health", "--builder")
-    assert (told.status, told.out) == (0, f"builder: registered in ZooKeeper for {socket.gethostname()}\n")
-
-
-def register(znodes: PoolZnodes, host: str) -> None:
-    """As a builder does."""
-    data = json.dumps(BuilderComponent(host).to_dict()).encode()
-    znodes.kazoo.create(f"/nodepool/components/builder/{host}", data, makepath=True, sequence=True)

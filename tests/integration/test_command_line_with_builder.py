@@ -4,11 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +11,6 @@ from typing import Any
 import pytest
 import yaml
 
-from nodepool.model.component import PoolComponent
 from tests.support.command_line import CommandLine
 from tests.support.fake_builder import IMAGE, FakeBuilder
 from tests.support.pool_znodes import PoolZnodes
@@ -116,68 +110,12 @@ def test_deletions(site: Site) -> None:
     assert not [name for name in site.builder.files() if build in name]
 
 
-def test_provider_that_builders_have_no_more(site: Site, znodes: PoolZnodes) -> None:
-    """OV-8: its uploads stay; a launcher serves it, and every builder reports that it does not look after it."""
-    site.build()
-    pool = PoolComponent("l1")
-    pool.id, pool.name, pool.provider_name = "l1-PoolWorker.cloud-a-main-1", "main", "cloud-a"
-    entry = json.dumps(pool.to_dict()).encode()
-    znodes.kazoo.create("/nodepool/components/pool/l1-", entry, ephemeral=True, sequence=True, makepath=True)
-    text = "no builder has provider cloud-a, to which there"
-
-    def status() -> str:
-        return " ".join(site.nodepool("status").out.split())
-
-    assert text not in status()
-    settings = yaml.safe_load(site.builder.config_path.read_text(encoding="utf-8"))
-    settings["providers"] = [one for one in settings["providers"] if one["name"] != "cloud-a"]
-    site.builder.config_path.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    wait_for("status names them", lambda: text in status())
-    assert text in " ".join(site.nodepool("explain", "cloud-a").out.split())
-
-
-def test_details(site: Site) -> None:
-    """Duration and size of a build are what its builder wrote down; its log is there."""
-    build = site.build()
-    (row,) = [row for row in site.listed("dib-image-list", "--detail") if row["id"] == f"{IMAGE}-{build}"]
-    assert row["duration"] >= 0
-    assert row["size"] > 0
-    assert site.nodepool("image-log", IMAGE).out == site.builder.log_of(build)
-
-
 def test_bars_on_a_terminal(site: Site) -> None:
-    """The build that runs is drawn with its step, and the last line stays."""
+    """The build that runs is drawn with its step, and the last line stays; the log is here."""
     site.builder.configure({IMAGE: {"formats": ["raw"], "env-vars": {"FAKE_BUILD_SECONDS": "4"}}})
     Site(site.builder)
-    main, other = pty.openpty()
-    command = [
-        sys.executable,
-        "-m",
-        "nodepool.cmd.cli",
-        "-c",
-        str(site.builder.config_path),
-        "image-build",
-        IMAGE,
-        "--wait",
-    ]
-    environment = {**site.nodepool.environment, "COLUMNS": "100"}
-    with subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment, cwd="/") as process:
-        os.close(other)
-        text = read_terminal(main)
-        assert process.wait(60) == 0
-    assert "\x1b[1A\x1b[2K" in text
-    assert f"{IMAGE}-" in text
-    assert text.rstrip().endswith(" is ready")
-
-
-def read_terminal(file: int) -> str:
-    """All that is written to a terminal until its last user is gone."""
-    text = b""
-    with os.fdopen(file, "rb", buffering=0) as terminal:
-        while select.select([terminal], [], [], 60)[0]:
-            try:
-                text += terminal.read(4096)
-            except OSError:
-                # Linux says so instead of an end.
-                break
-    return text.decode()
+    (build, *_) = site.builder.builds()
+    assert site.nodepool("image-log", f"{IMAGE}-{build}").out == site.builder.log_of(build)
+    result = site.nodepool.on_terminal("image-build", IMAGE, "--wait")
+    lines = [line for line in result.out.splitlines() if f"{IMAGE}-" in line]
+    assert (result.status, len(lines) > 1, result.out.rstrip().endswith(" is ready")) == (0, True, True)

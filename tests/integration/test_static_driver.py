@@ -6,12 +6,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.launcher_config import StaticHost, StaticProvider, write_config
 from tests.support.pool_status import pool_status
 from tests.support.pool_znodes import PoolZnodes
-from tests.support.ports import free_ports
 from tests.support.sshd import SshServer
 from tests.support.wait import wait_for
 from tests.support.workplace import Workplace
@@ -28,36 +25,6 @@ def fulfilled(znodes: PoolZnodes, request: str) -> list[dict[str, Any]]:
     found = znodes.request(request) or {}
     nodes = [znodes.node(node_id) for node_id in found["nodes"]]
     return [node for node in nodes if node is not None]
-
-
-def test_two_launchers_register_each_slot_once(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer) -> None:
-    """S-1, S-4, S-10: both start at once, one of the hosts is down."""
-    alive = [scanned(number, sshd.port, slots=3) for number in range(1, 9)]
-    down = scanned(99, free_ports(1)[0])
-    for _ in range(2):
-        workplace.launch(StaticProvider([down, *alive]), wait=False)
-    for launcher in workplace.launchers:
-        workplace.wait_registered(launcher, 2)
-    provider = StaticProvider(alive)
-    workplace.wait_nodes(provider)
-    wait_for("both have tried the dead host", lambda: all("127.5.0.99" in x.log_text() for x in workplace.launchers))
-    workplace.wait_nodes(provider)
-    places = sorted((node["hostname"], node["slot"]) for node in znodes.nodes().values())
-    assert places == sorted((host.name, slot) for host in alive for slot in range(3))
-    assert all(sorted(node["host_keys"]) == sorted(sshd.host_keys) for node in znodes.nodes().values())
-
-
-def test_used_nodes_come_back_with_a_new_scan(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer) -> None:
-    """S-8: the old node is gone and another one is ready, with scanned keys."""
-    provider = StaticProvider([scanned(1, sshd.port, slots=2)])
-    workplace.launch(provider)
-    before = set(znodes.nodes())
-    for node_id in before:
-        znodes.change_node(node_id, state="used")
-    wait_for("both were replaced", lambda: not before & set(znodes.nodes()))
-    workplace.wait_nodes(provider)
-    assert sorted(node["slot"] for node in znodes.nodes().values()) == [0, 1]
-    assert all(sorted(node["host_keys"]) == sorted(sshd.host_keys) for node in znodes.nodes().values())
 
 
 def test_request_goes_on_with_another_host(workplace: Workplace, znodes: PoolZnodes, tmp_path: Path) -> None:
@@ -114,25 +81,3 @@ def test_reload(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer) -> No
     znodes.change_node(by_name[busy["hostname"]], state="used")
     znodes.delete_request(request)
     workplace.wait_nodes(StaticProvider([changed[2]]))
-
-
-@pytest.mark.parametrize("check", [True, False])
-def test_many_requests_over_few_hosts(workplace: Workplace, znodes: PoolZnodes, sshd: SshServer, check: bool) -> None:
-    """S-11, S-8: requests wait until hosts come back, and all are served."""
-    hosts = [StaticHost(f"127.5.1.{number}", port=sshd.port, check=check, slots=2) for number in range(1, 4)]
-    provider = StaticProvider(hosts)
-    workplace.launch(provider)
-    waiting = [znodes.submit(["small"]) for _ in range(30)]
-
-    def serve() -> bool:
-        for request in list(waiting):
-            data = znodes.request(request) or {}
-            if data.get("state") == "fulfilled":
-                for node_id in data["nodes"]:
-                    znodes.change_node(node_id, state="used")
-                znodes.delete_request(request)
-                waiting.remove(request)
-        return not waiting
-
-    wait_for("all were served", serve)
-    workplace.wait_nodes(provider)

@@ -105,21 +105,3 @@ def test_a_host_that_fails_quarantines_itself(workplace: Workplace, znodes: Pool
         assert any("is quarantined, and checked again in 60 s" in each.log_text() for each in (first, second))
     finally:
         server.stop()
-
-
-def test_an_operator_releases_a_host_that_failed(workplace: Workplace, znodes: PoolZnodes, tmp_path: Path) -> None:
-    """S-16: who has mended it does not wait for the next check."""
-    server = SshServer(tmp_path / "sshd")
-    server.start()
-    try:
-        host = StaticHost("127.6.0.1", port=server.port, check=True)
-        workplace.launch(StaticProvider([host], settings={"quarantine-after": 2}))
-        server.stop()
-        request = znodes.submit(["small"])
-        name = f"zuul@127.6.0.1:{server.port}"
-        wait_for("the host is quarantined", lambda: znodes.read(path_of(name)) is not None)
-        server.start()
-        release(znodes, name)
-        wait_for("the request is fulfilled", lambda: znodes.request_state(request) == "fulfilled")
-    finally:
-        server.stop()

@@ -16,7 +16,6 @@ from nodepool.zk import status
 from tests.support.local_launcher import LocalLauncher, fake_provider, launcher_settings
 from tests.support.pool_status import POOLS, pool_status
 from tests.support.pool_znodes import COMPONENTS, PoolZnodes
-from tests.support.session_loss import expire_session
 from tests.support.wait import wait_for
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -104,16 +103,6 @@ def test_life(launcher: LocalLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> 
     launcher.start = lambda: None  # type: ignore[method-assign]
 
 
-def test_failed_launches(launcher: LocalLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> None:
-    """W-6: with the last error."""
-    cloud.set(fail_launches=10)
-    znodes.submit(["small"], provider="one")
-    error = until(znodes, "one", lambda told: told.launches.last_error is not None).launches.last_error
-    assert error is not None
-    assert (error.label, error.code) == ("small", "error.status")
-    assert error.text
-
-
 def test_watches_of_others(launcher: LocalLauncher, znodes: PoolZnodes, cloud: FakeCloud) -> None:
     """W-1: records change, and nothing in the registry, where launchers of 11.0.0 and Zuul have their watches."""
     until(znodes, "one", lambda told: told.state == "running")
@@ -122,31 +111,6 @@ def test_watches_of_others(launcher: LocalLauncher, znodes: PoolZnodes, cloud: F
     znodes.submit(["unknown"])
     until(znodes, "one", lambda told: bool(told.declined))
     assert components(znodes) == before
-
-
-def test_idle(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
-    """W-8: looked at again and again, written once."""
-    until(znodes, "one", lambda told: told.state == "running")
-    until(znodes, "two", lambda told: told.state == "running")
-    wait_for("the launcher tells of its pools", lambda: bool((launcher_status(znodes) or LauncherStatus()).pools))
-    worker = launcher.nodepool.status.current
-    looks: list[LauncherStatus] = []
-    # Looks that write nothing cannot be seen from outside.
-    make = worker._launcher.make  # noqa: SLF001
-
-    def noted() -> LauncherStatus:
-        looks.append(make())
-        return looks[-1]
-
-    # The last thing of a look.
-    # See above.
-    worker._launcher.make = noted  # type: ignore[method-assign]  # noqa: SLF001
-    wait_for("it looks", lambda: looks)
-    paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]
-    before = {path: znodes.kazoo.exists(path).version for path in paths}
-    seen = len(looks)
-    wait_for("it looks some more", lambda: len(looks) > seen + 10)
-    assert {path: znodes.kazoo.exists(path).version for path in paths} == before
 
 
 def test_pool_that_retires(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
@@ -170,18 +134,3 @@ def test_pool_that_retires(launcher: LocalLauncher, znodes: PoolZnodes) -> None:
     assert found[-1].reload.ok
     assert "started" in [event.what for event in found[-1].events]
     until(znodes, "one", lambda pool: pool.config == found[-1].config)
-
-
-def test_lost_session(launcher: LocalLauncher, znodes: PoolZnodes, zookeeper: ZooKeeperServer) -> None:
-    """W-8: all records are there again in the new session, although nothing in them changed."""
-    until(znodes, "one", lambda told: told.state == "running")
-    until(znodes, "two", lambda told: told.state == "running")
-    wait_for("the launcher tells, too", lambda: launcher_status(znodes) is not None)
-    session = launcher.nodepool.client.kazoo.client_id
-    expire_session(zookeeper.plain_hosts(), session)
-
-    def owners() -> list[int]:
-        paths = [f"{root}/{name}" for root in (POOLS, LAUNCHERS) for name in znodes.children(root)]
-        return [stat.ephemeralOwner for path in paths if (stat := znodes.kazoo.exists(path)) is not None]
-
-    wait_for("they are there", lambda: len(owners()) == 3 and session[0] not in owners())

@@ -60,20 +60,8 @@ exec env -i "PATH=$PATH" container=other chroot "$1" /lib/systemd/systemd --unit
 
 def why_not() -> str:
     """What keeps this machine from booting one; empty = nothing does."""
-    command = [
-        "unshare",
-        "--mount",
-        "--pid",
-        "--fork",
-        "--uts",
-        "--ipc",
-        "--cgroup",
-        "mount",
-        "-t",
-        "cgroup2",
-        "n",
-        "/mnt",
-    ]
+    options = ["--mount", "--pid", "--fork", "--uts", "--ipc", "--cgroup"]
+    command = ["unshare", *options, "mount", "-t", "cgroup2", "n", "/mnt"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"no systemd can be booted here: {done.stderr.strip()}"
 

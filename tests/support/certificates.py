@@ -32,20 +32,8 @@ def make_certificates(directory: Path, hosts: Iterable[str] = ()) -> Certificate
         raise MissingRequirement("the openssl program", "apt-get install openssl")
     directory.mkdir(parents=True, exist_ok=True)
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    _openssl(
-        directory,
-        "req",
-        "-x509",
-        *new_key,
-        "-days",
-        "30",
-        "-subj",
-        "/CN=test-ca",
-        "-keyout",
-        "ca.key",
-        "-out",
-        "ca.pem",
-    )
+    options = ["-x509", "-days", "30", "-subj", "/CN=test-ca", "-keyout", "ca.key", "-out", "ca.pem"]
+    _openssl(directory, "req", *new_key, *options)
     names = ",".join(f"DNS:{host}" for host in ("localhost", *hosts))
     (directory / "extensions").write_text(f"subjectAltName={names},IP:127.0.0.1\n", encoding="ascii")
     for name in ("server", "client"):

@@ -104,21 +104,6 @@ class CloudPlace:
             self.znodes.change_node(node_id, state="used")
         self.znodes.delete_request(request)
 
-    def serve_all(self, requests: Sequence[str]) -> None:
-        """As jobs do: each request is given back as soon as it has its nodes; none may fail."""
-        waiting = list(requests)
-
-        def served() -> bool:
-            for request in list(waiting):
-                state = self.znodes.request_state(request)
-                assert state != "failed", f"{request} failed"
-                if state == "fulfilled":
-                    self.give_back(request)
-                    waiting.remove(request)
-            return not waiting
-
-        wait_for("all are served", served)
-
     def wait_empty(self) -> None:
         """Nothing of ours is left anywhere."""
 

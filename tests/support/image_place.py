@@ -186,21 +186,6 @@ class ImagePlace:
             assert stored["checksum"] == made[f"{name}-{upload.build_id}.{FORMATS[upload.provider]}"]
         return uploads
 
-    def gone(self, name: str) -> None:
-        """Waits until nothing is left of an image, anywhere."""
-
-        def look() -> bool:
-            assert not self.image(name).builds, f"records: {self.image(name).builds}"
-            for number in range(len(self.builders)):
-                left = [file for file in self.files(number) if file.startswith(f"{name}-")]
-                assert not left, f"files: {left}"
-            for provider in FORMATS:
-                images = [image for image in self.cloud_images(provider).values() if image["name"].startswith(name)]
-                assert not images, f"in {provider}: {images}"
-            return True
-
-        wait_for(f"nothing is left of {name}", look, 60.0)
-
     # -- nodes
 
     def boot(self) -> str:

@@ -29,11 +29,6 @@ def upload(
     return UploadView(record.key, record, time, locked)
 
 
-def bad_upload(number: int, changed: float = 1.0, *, locked: bool = False) -> tuple[str, UploadView]:
-    """One whose data are no record, in `cloud`."""
-    return "cloud", UploadView(f"{number:010}", None, changed, locked)
-
-
 def build(
     build_id: str,
     state: str | None = "ready",

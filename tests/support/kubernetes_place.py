@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pytest
@@ -13,6 +13,7 @@ from simulators.kubernetes.kinds import PODS
 from tests.support.command_line import CommandLine
 from tests.support.launcher import LauncherProcess
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.section_provider import SectionProvider
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 from tests.support.workplace import Workplace
 
@@ -35,20 +36,8 @@ class Cluster(Protocol):
         """Namespaces that were not there at the beginning; a pod in `PROJECT` is ``shared/<pod>``."""
 
 
-class PodProvider:
+class PodProvider(SectionProvider):
     """A section of a configuration. :param section: change it before the launcher is started."""
-
-    def __init__(self, section: dict[str, Any]) -> None:
-        self.section = section
-        self.name: str = section["name"]
-
-    @property
-    def labels(self) -> Iterable[str]:
-        return [label["name"] for pool in self.section["pools"] for label in pool["labels"]]
-
-    @property
-    def slots(self) -> int:
-        return 0
 
     @property
     def pool(self) -> dict[str, Any]:

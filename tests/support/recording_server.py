@@ -53,11 +53,6 @@ class RecordingServer:
         for thread in self._threads[1:]:
             thread.join()
 
-    def is_left(self) -> bool:
-        """Has the client closed its first connection? Waits for that."""
-        self._threads[1].join(DEADLINE_SECONDS)
-        return not self._threads[1].is_alive()
-
     def _accept(self) -> None:
         while True:
             try:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from kazoo.protocol.serialization import GetChildren
 
-from nodepool.cmd import tls
 from nodepool.config.zookeeper import ZooKeeperServer as Server
 from nodepool.config.zookeeper import connection_string
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
@@ -23,7 +22,7 @@ from nodepool.zk.caches import NodepoolCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.connect_failure import TlsFiles
 from nodepool.zk.reply import Reply
-from tests.support.certificates import Certificates, make_certificates
+from tests.support.certificates import make_certificates
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.ports import free_ports
 from tests.support.tcp_proxy import TcpProxy
@@ -75,39 +74,6 @@ def test_several_servers_and_a_chroot(
     with pytest.raises(ZKException, match="chroot"):
         again.reset_hosts(zookeeper.tls_hosts("/elsewhere"))
     assert (again.hosts, again.connected) == (zookeeper.tls_hosts(f"{chroot}/deep/er"), True)
-
-
-# -- certificates of ``nodepool-tls``
-
-
-def files(place: Path, client: str = "nodepool") -> Certificates:
-    clients, server = place / "clients", place / "servers" / "localhost.pem"
-    return Certificates(place / "ca.pem", clients / f"{client}.pem", clients / f"{client}.key", server)
-
-
-def make(place: Path, *commands: list[str]) -> None:
-    for command in commands:
-        assert tls.main(["-d", str(place), *command]) == 0
-
-
-def test_certificates_of_our_command(tmp_path: Path) -> None:
-    """Each of them is trusted, also renewed."""
-    place = tmp_path / "zk-tls"
-    make(place, ["init"], ["server", "localhost", "127.0.0.1"], ["client", "nodepool"], ["client", "zuul"])
-    server = ZooKeeperServer(tmp_path / "zookeeper", certificates=files(place))
-    server.start()
-    try:
-        for name in ("nodepool", "zuul", "nodepool"):
-            own = files(place, name)
-            client = ZooKeeperClient(
-                server.tls_hosts(), tls_cert=str(own.client_cert), tls_key=str(own.client_key), tls_ca=str(own.ca)
-            )
-            client.connect(20)
-            client.disconnect()
-            if name == "zuul":
-                make(place, ["renew", "--all"])
-    finally:
-        server.stop()
 
 
 # -- why there is no connection: server, key and remedy

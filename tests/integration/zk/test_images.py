@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -25,8 +24,8 @@ from nodepool.zk.transactions import Transaction
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.image_znodes import IMAGES, ImageZnodes
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
 
-SECONDS = 20.0
 RECORD = json.dumps({"state": "ready", "state_time": 1.0})
 BUILD = f"{IMAGES}/debian/builds/b1"
 UPLOADS = f"{BUILD}/providers/lab/images"
@@ -417,25 +416,17 @@ def test_lost_answers(store: ImageStore, upload: ImageUpload, monkeypatch: pytes
 # -- the cache
 
 
-class Watcher:
-    """Waits until the view of an image is as wanted."""
+def until(cache: ImageCache, wanted: Callable[[ImageView], Any]) -> ImageView:
+    """The view of ``debian`` when it is as wanted."""
+    wait_for("the view is as wanted", lambda: wanted(cache.snapshot().image("debian")))
+    return cache.snapshot().image("debian")
 
-    def __init__(self, cache: ImageCache) -> None:
-        assert cache.wait_ready(SECONDS)
-        self.cache = cache
-        self.told: list[str] = []
-        self._changed = threading.Condition()
-        cache.add_listener(self._on_change)
 
-    def _on_change(self, image: str) -> None:
-        with self._changed:
-            self.told.append(image)
-            self._changed.notify_all()
-
-    def until(self, wanted: Callable[[ImageView], Any], image: str = "debian") -> ImageView:
-        with self._changed:
-            assert self._changed.wait_for(lambda: wanted(self.cache.snapshot().image(image)), SECONDS)
-        return self.cache.snapshot().image(image)
+@pytest.fixture
+def watched(client: ZooKeeperClient) -> ImageCache:
+    made = ImageCache(client)
+    assert made.wait_ready(30)
+    return made
 
 
 def test_cache_begins_with_what_is_there(images: ImageZnodes, client: ZooKeeperClient) -> None:
@@ -444,7 +435,9 @@ def test_cache_begins_with_what_is_there(images: ImageZnodes, client: ZooKeeperC
     for path in ("fedora/request-build", "fedora/pause"):
         images.put(path)
     images.kazoo.ensure_path(f"{caches.upload_lock('debian', 'b1', 'cloud')}/x__lock__0000000000")
-    view = Watcher(ImageCache(client)).cache.snapshot()
+    cache = ImageCache(client)
+    assert cache.wait_ready(30)
+    view = cache.snapshot()
     assert sorted(view.images) == ["debian", "fedora"]
     build = view.image("debian").builds["b1"]
     assert (build.state, set(build.uploading)) == ("ready", {"cloud"})
@@ -455,41 +448,41 @@ def test_cache_begins_with_what_is_there(images: ImageZnodes, client: ZooKeeperC
 
 
 def test_life_of_a_build_in_the_cache(
-    images: ImageZnodes, client: ZooKeeperClient, caplog: pytest.LogCaptureFixture
+    images: ImageZnodes, watched: ImageCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each change is in the view by itself. A bad record hides no other, and is there. A listener that fails does not
     keep others from it, and one that was removed hears nothing.
     """
-    kazoo, watcher, told = images.kazoo, Watcher(ImageCache(client)), list[str]()
+    kazoo, told, removed = images.kazoo, list[str](), list[str]()
 
     def fail(image: str) -> None:
         raise ValueError(image)
 
-    watcher.cache.add_listener(told.append)
-    watcher.cache.remove_listener(told.append)
-    watcher.cache.add_listener(fail)
+    for listener in (fail, told.append, removed.append):
+        watched.add_listener(listener)
+    watched.remove_listener(removed.append)
     images.put("debian/request-build")
-    watcher.until(lambda view: view.build_requested)
+    until(watched, lambda view: view.build_requested)
     lock = kazoo.create(f"{caches.build_lock('debian')}/x__lock__", ephemeral=True, sequence=True, makepath=True)
-    watcher.until(lambda view: view.build_locked)
+    until(watched, lambda view: view.build_locked)
     images.put("debian/builds/bad", b"[]")
     path = images.add_build("debian", "b1", state="building")
-    view = watcher.until(lambda view: view.builds_in("building"))
+    view = until(watched, lambda view: view.builds_in("building"))
     assert (sorted(view.builds), view.builds["bad"].record) == (["b1", "bad"], None)
     images.add_build("debian", "b1")
     kazoo.delete(lock)
-    view = watcher.until(lambda view: not view.build_locked)
+    view = until(watched, lambda view: not view.build_locked)
     assert view.builds["b1"].state == "ready", "a free lock beside the record that its holder has overwritten"
     images.add_upload("debian", "b1", "cloud", 1)
-    watcher.until(lambda view: view.current_upload("cloud"))
+    until(watched, lambda view: view.current_upload("cloud"))
     kazoo.delete(caches.upload("debian", "b1", "cloud", "0000000001"))
-    watcher.until(lambda view: view.current_upload("cloud") is None)
+    until(watched, lambda view: view.current_upload("cloud") is None)
     for doomed in (path, f"{IMAGES}/debian/builds/bad"):
         kazoo.delete(doomed, recursive=True)
-    watcher.until(lambda view: not view.builds)
+    until(watched, lambda view: not view.builds)
     kazoo.delete(caches.image("debian"), recursive=True)
-    watcher.until(lambda view: "debian" not in watcher.cache.snapshot().images)
-    assert (set(watcher.told), told) == ({"debian"}, [])
+    until(watched, lambda view: "debian" not in watched.snapshot().images)
+    assert (set(told), removed) == ({"debian"}, [])
     assert "Error in a listener of images" in caplog.text
 
 
@@ -498,12 +491,14 @@ def test_cache_after_a_lost_connection(
 ) -> None:
     """What happened meanwhile is read when it is back."""
     images.add_build("debian", "b1")
-    watcher = Watcher(ImageCache(shaky))
+    cache, told = ImageCache(shaky), list[str]()
+    assert cache.wait_ready(30)
+    cache.add_listener(told.append)
     with cut_off():
         images.kazoo.delete(BUILD, recursive=True)
         images.add_build("debian", "b2")
-    view = watcher.until(lambda view: list(view.builds) == ["b2"])
-    assert (view.builds["b2"].state, watcher.cache.wait_ready(SECONDS), "" in watcher.told) == ("ready", True, True)
+    view = until(cache, lambda view: list(view.builds) == ["b2"])
+    assert (view.builds["b2"].state, cache.wait_ready(30), "" in told) == ("ready", True, True)
 
 
 # -- import (6.4)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -19,8 +18,8 @@ from nodepool.zk.caches import MaintenanceCache
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import MaintenanceStore
 from tests.support.pool_znodes import PoolZnodes
+from tests.support.wait import wait_for
 
-SECONDS = 20.0
 POOL = Maintenance("pool", "cloud-1/main", Mode.PAUSE, "network", "alice@desk", 900.0, 2000.0)
 HOST = Maintenance("host", "zuul@[fe80::1]:22", Mode.QUARANTINE, "fan")
 
@@ -112,24 +111,6 @@ def test_only_what_is_over_is_removed(store: MaintenanceStore, znodes: PoolZnode
     assert not store.remove_if_over(POOL, 2000.0)
 
 
-class Changed:
-    """Waits until a cache shows what is wanted."""
-
-    def __init__(self, cache: MaintenanceCache) -> None:
-        assert cache.wait_ready(SECONDS)
-        self._cache = cache
-        self._condition = threading.Condition()
-        cache.add_listener(self._note)
-
-    def _note(self) -> None:
-        with self._condition:
-            self._condition.notify_all()
-
-    def until(self, *wanted: Maintenance) -> None:
-        with self._condition:
-            assert self._condition.wait_for(lambda: self._cache.snapshot() == keyed(*wanted), SECONDS)
-
-
 def test_cache_follows(
     store: MaintenanceStore,
     shaky: ZooKeeperClient,
@@ -137,21 +118,27 @@ def test_cache_follows(
     znodes: PoolZnodes,
 ) -> None:
     """MT-2: the tree need not be there at the start, and may go; so may the connection."""
-    changed = Changed(MaintenanceCache(shaky))
-    store.put(POOL)
-    changed.until(POOL)
-    store.put(HOST)
-    changed.until(POOL, HOST)
+    cache, heard = MaintenanceCache(shaky), list[bool]()
+    assert cache.wait_ready(30)
+    cache.add_listener(lambda: heard.append(True))
+
+    def shows(*wanted: Maintenance) -> None:
+        wait_for("the cache follows", lambda: cache.snapshot() == keyed(*wanted))
+
+    for record, there in ((POOL, [POOL]), (HOST, [POOL, HOST])):
+        store.put(record)
+        shows(*there)
     store.remove("pool", "cloud-1/main")
-    changed.until(HOST)
+    shows(HOST)
     znodes.kazoo.delete(paths.MAINTENANCE, recursive=True)
-    changed.until()
+    shows()
     store.put(POOL)
-    changed.until(POOL)
+    shows(POOL)
     with cut_off():
         store.put(HOST)
         store.remove("pool", "cloud-1/main")
-    changed.until(HOST)
+    shows(HOST)
+    assert len(heard) >= 6
 
 
 def test_two_who_write_the_same(client: ZooKeeperClient, other: ZooKeeperClient, znodes: PoolZnodes) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kazoo.exceptions import NoNodeError, SessionExpiredError
+from kazoo.exceptions import SessionExpiredError
 
 from nodepool.model.record import InvalidRecord
 from nodepool.model.status import HostStatus, LabelStatus, LauncherStatus, LimitStatus, PoolStatus
@@ -30,36 +30,10 @@ SMALL = PoolStatus(id="2", provider="cloud", pool="small")
 LAUNCHER_1 = LauncherStatus(host="l1", pid=42)
 
 
-class Znode:
-    """Waits for what is stored, and notes each version that it sees."""
-
-    def __init__(self, znodes: PoolZnodes) -> None:
-        self._kazoo = znodes.kazoo
-        self.versions: list[int] = []
-
-    def until(self, wanted: object) -> None:
-        """:param wanted: the record; None = there is none."""
-        changed = threading.Event()
-        while True:
-            changed.clear()
-            self._kazoo.exists(PATH, watch=lambda _: changed.set())
-            if self._look() == wanted:
-                return
-            assert changed.wait(SECONDS)
-
-    def _look(self) -> object:
-        try:
-            data, stat = self._kazoo.get(PATH)
-        except NoNodeError:
-            return None
-        if self.versions[-1:] != [stat.version]:
-            self.versions.append(stat.version)
-        return status.decode(data)
-
-
-@pytest.fixture
-def znode(znodes: PoolZnodes) -> Znode:
-    return Znode(znodes)
+def until(znodes: PoolZnodes, wanted: object) -> int:
+    """Waits until this record is stored (None = there is none); the version of its znode."""
+    wait_for(f"{wanted} is stored", lambda: znodes.read(PATH) == wanted)
+    return 0 if wanted is None else int(znodes.kazoo.exists(PATH).version)
 
 
 @pytest.fixture
@@ -70,16 +44,16 @@ def writer(other: ZooKeeperClient) -> Iterator[StatusWriter]:
 
 
 def test_last_status_is_written(
-    writer: StatusWriter, znode: Znode, znodes: PoolZnodes, client: ZooKeeperClient, other: ZooKeeperClient
+    writer: StatusWriter, znodes: PoolZnodes, client: ZooKeeperClient, other: ZooKeeperClient
 ) -> None:
     """Not each, but the last, over what an ended session left; and it goes with the session."""
     znodes.kazoo.create(PATH, b"{}", makepath=True)
     for percent in range(101):
         writer.set("builder", "host-1", {"percent": percent})
-    znode.until({"percent": 100})
-    assert znode.versions[-1] < 50
+    assert until(znodes, {"percent": 100}) < 50
     assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
-    znodes.kazoo.create(f"{PATH}-bad", b"bad")
+    for name in "abcdef":
+        znodes.kazoo.create(f"{PATH}-{name}", b"bad")
     assert status.read_all(client, "builder") == {"host-1": {"percent": 100}}
     assert status.read_all(client, "launcher") == {}
     writer.close()
@@ -87,37 +61,32 @@ def test_last_status_is_written(
     assert not znodes.kazoo.exists(PATH)
 
 
-def test_changes(writer: StatusWriter, znode: Znode, znodes: PoolZnodes) -> None:
+def test_changes(writer: StatusWriter, znodes: PoolZnodes) -> None:
     """Nothing is written while nothing changes. One that was removed is written again, one that we remove is not."""
     for number, times in ((1, 10), (2, 1)):
         for _ in range(times):
             writer.set("builder", "host-1", {"a": number})
-        znode.until({"a": number})
-    assert znode.versions == [0, 1]
+        assert until(znodes, {"a": number}) == number - 1
     znodes.kazoo.delete(PATH)
     writer.set("builder", "host-1", {"a": 3})
     writer.set("builder", "host-2", {"a": 1})
-    znode.until({"a": 3})
+    until(znodes, {"a": 3})
     writer.remove("builder", "host-1")
     writer.remove("builder", "unknown")
-    znode.until(None)
+    until(znodes, None)
     wait_for("the other one is there", lambda: znodes.children("/nodepool/status/builder") == ["host-2"])
     writer.set("builder", "host-1", {"a": 2})
-    znode.until({"a": 2})
+    until(znodes, {"a": 2})
 
 
 def test_lost_session(
-    writer: StatusWriter,
-    znode: Znode,
-    znodes: PoolZnodes,
-    other: ZooKeeperClient,
-    lose_session: Callable[..., None],
+    writer: StatusWriter, znodes: PoolZnodes, other: ZooKeeperClient, lose_session: Callable[..., None]
 ) -> None:
     """It is there again in the new session, although nothing has changed."""
     writer.set("builder", "host-1", {"a": 1})
-    znode.until({"a": 1})
+    until(znodes, {"a": 1})
     lose_session(other)
-    znode.until({"a": 1})
+    until(znodes, {"a": 1})
     assert znodes.kazoo.exists(PATH).ephemeralOwner == other.kazoo.client_id[0]
 
 
@@ -198,47 +167,41 @@ def test_what_cannot_be_read(data: bytes) -> None:
 # -- the cache
 
 
-class Follower:
-    """A started cache, and a way to wait for what it shows."""
+def started(client: ZooKeeperClient) -> StatusCache:
+    cache = StatusCache(client)
+    cache.start()
+    assert cache.wait_ready(30)
+    return cache
 
-    def __init__(self, client: ZooKeeperClient) -> None:
-        self.cache = StatusCache(client)
-        self._changed = threading.Condition()
-        self.cache.add_listener(self._on_change)
-        self.cache.start()
-        assert self.cache.wait_ready(SECONDS)
 
-    def _on_change(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
-
-    def until(self, is_there: Callable[[StatusCache], object]) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: is_there(self.cache), SECONDS)
+def shows(cache: StatusCache, *wanted: PoolStatus) -> None:
+    """Waits until the cache has these pools."""
+    wait_for("the cache follows", lambda: cache.pools() == list(wanted))
 
 
 def test_life(writer: StatusWriter, client: ZooKeeperClient) -> None:
     """Records appear, change and go; the cache shows what commands read."""
-    follower = Follower(client)
-    cache = follower.cache
+    cache, heard = started(client), list[bool]()
+    cache.add_listener(lambda: heard.append(True))
     assert (cache.pools(), cache.launchers(), cache.builders().builds) == ([], [], {})
     assert (read_pools(client), read_launchers(client)) == ([], [])
     for pool in (SMALL, MAIN):
         writer.set(POOL, pool.id, pool)
     writer.set(LAUNCHER, "l1-42", LAUNCHER_1)
     writer.set(BUILDER, "b1-7", {"builds": {"debian/b1": {"step": "bootstrap"}}})
-    follower.until(lambda cache: len(cache.pools()) == 2 and cache.launchers() and cache.builders().builds)
+    wait_for("all are there", lambda: len(cache.pools()) == 2 and cache.launchers() and cache.builders().builds)
+    assert heard
     assert cache.pools() == [MAIN, SMALL] == read_pools(client)
     assert cache.launchers() == [LAUNCHER_1] == read_launchers(client)
     assert cache.builders().build("debian", "b1").step == "bootstrap"
     assert cache.pools()[0] is cache.pools()[0], "nothing is decoded a second time"
     hosts = tuple(f"host {number}" for number in range(200))
     writer.set(LAUNCHER, "l1-42", LauncherStatus(host="l1", pid=42, pools=hosts))
-    follower.until(lambda cache: cache.launchers()[0].pools == hosts)
+    wait_for("the change", lambda: cache.launchers()[0].pools == hosts)
     writer.remove(POOL, MAIN.id)
-    follower.until(lambda cache: cache.pools() == [SMALL])
+    shows(cache, SMALL)
     writer.close()
-    follower.until(lambda cache: not cache.pools() and not cache.launchers() and not cache.builders().builds)
+    wait_for("the end", lambda: not (cache.pools() or cache.launchers() or cache.builders().builds))
 
 
 def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -249,11 +212,10 @@ def test_bad_record(znodes: PoolZnodes, client: ZooKeeperClient, caplog: pytest.
 
     put("bad", json.dumps({"limits": "none"}).encode())
     put(SMALL.id, status.encode(SMALL))
-    follower = Follower(client)
+    cache = started(client)
     put("worse", b"\x78\x00")
     put(MAIN.id, status.encode(MAIN))
-    follower.until(lambda cache: cache.pools() == [MAIN, SMALL])
-    assert follower.cache.pools() == [MAIN, SMALL]
+    shows(cache, MAIN, SMALL)
     told = [entry.getMessage() for entry in caplog.records if "Ignoring" in entry.getMessage()]
     assert len(told) == 2
     assert any("Ignoring /nodepool/status/pool/bad: limits is a str" in line for line in told)
@@ -265,26 +227,26 @@ def test_lost_connection(
 ) -> None:
     """What is known stays; what happened meanwhile is read when it is back."""
     writer.set(POOL, MAIN.id, MAIN)
-    follower = Follower(shaky)
-    follower.until(lambda cache: cache.pools() == [MAIN])
+    cache = started(shaky)
+    shows(cache, MAIN)
     with cut_off():
-        wait_for("the cache knows", lambda: not follower.cache.ready.is_set())
-        assert follower.cache.pools() == [MAIN]
+        wait_for("the cache knows", lambda: not cache.ready.is_set())
+        assert cache.pools() == [MAIN]
         writer.remove(POOL, MAIN.id)
         writer.set(POOL, SMALL.id, SMALL)
-    follower.until(lambda cache: cache.pools() == [SMALL])
-    assert follower.cache.wait_ready(SECONDS)
+    shows(cache, SMALL)
+    assert cache.wait_ready(SECONDS)
 
 
 def test_stop(client: ZooKeeperClient, writer: StatusWriter) -> None:
     """A cache that was stopped keeps what it knew; another one may follow then."""
     writer.set(POOL, MAIN.id, MAIN)
-    first = Follower(client)
-    first.until(lambda cache: cache.pools() == [MAIN])
-    first.cache.stop()
-    assert not first.cache.ready.is_set()
-    second = Follower(client)
-    first.cache.stop()
+    first = started(client)
+    shows(first, MAIN)
+    first.stop()
+    assert not first.ready.is_set()
+    second = started(client)
+    first.stop()
     writer.remove(POOL, MAIN.id)
-    second.until(lambda cache: cache.pools() == [])
-    assert first.cache.pools() == [MAIN]
+    shows(second)
+    assert first.pools() == [MAIN]
