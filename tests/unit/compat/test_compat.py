@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -24,6 +26,7 @@ from nodepool.compat.modules import (
     Timer,
     ZooKeeperBase,
     as_list,
+    get_client,
     get_provider_config,
     iterate_timeout,
     loadConfig,
@@ -234,3 +237,34 @@ def test_labels_in_order() -> None:
     assert recorder.labels() == ["a"]
     with pytest.raises(KeyError):
         recorder.pop("b")
+
+
+class ConfigException(Exception):
+    """Of the library."""
+
+
+# The token without its prefix, as releases up to 36 and from 37 of the library have it.
+@pytest.mark.parametrize("key", ["authorization", "BearerToken"])
+def test_client_of_kubernetes(key: str, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As files say; where nothing says it, the log does, and the driver goes on."""
+    (tmp_path / "ca.crt").write_bytes(b"certificate")
+
+    def from_files(context: str | None) -> Any:
+        if context != "lab":
+            raise ConfigException(f"no context {context}")
+        settings = {"api_key": {key: "Bearer secret"}, "ssl_ca_cert": str(tmp_path / "ca.crt")}
+        return SimpleNamespace(configuration=SimpleNamespace(**settings))
+
+    def no_pod(client_configuration: Any) -> None:
+        raise ConfigException("not in a pod")
+
+    config = {"new_client_from_config": from_files, "load_incluster_config": no_pod, "ConfigException": ConfigException}
+    client = {"CoreV1Api": lambda one: ("core", one), "Configuration": SimpleNamespace, "ApiClient": SimpleNamespace}
+    for name, values in (("", {}), (".config", config), (".client", client)):
+        module = ModuleType(f"kubernetes{name}")
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    token, certificate, core, other = get_client(LOG, "lab", lambda api_client: ("extra", api_client))
+    assert (token, base64.b64decode(certificate or ""), core) == ("secret", b"certificate", ("core", other[1]))
+    assert get_client(LOG, "nope") == (None, None, None, None)
+    assert "context nope cannot be used" in caplog.text
