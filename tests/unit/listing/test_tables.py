@@ -25,7 +25,7 @@ from nodepool.listing.images import (
     split_build_name,
     upload_table,
 )
-from nodepool.listing.nodes import Filter, host_table
+from nodepool.listing.nodes import Filter, NodeFacts, host_table, node_table
 from nodepool.listing.overview import capacity_table
 from nodepool.listing.paging import MAX_CURSOR, BadCursor, Order, part_of
 from nodepool.listing.pools import (
@@ -39,7 +39,7 @@ from nodepool.listing.pools import (
 from nodepool.listing.problems import check_table
 from nodepool.listing.records import event_table, is_about, launcher_table, maintenance_table
 from nodepool.listing.requests import label_table
-from nodepool.listing.table import Table
+from nodepool.listing.table import Place, Table, shown
 from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.node import Node
@@ -47,7 +47,7 @@ from nodepool.model.request import NodeRequest
 from nodepool.plan.attention import Registered, registered_launchers
 from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
-from tests.support.observed import NOW, component
+from tests.support.observed import NOW, component, node, request
 from tests.support.tables import rows
 from tests.support.web_records import full
 
@@ -223,3 +223,43 @@ def test_what_comes_and_goes() -> None:
     assert part_of([(-1, "new"), *left], order(), 9, first.cursor).records == left
     assert part_of([], order(), 9, first.cursor).records == []
     assert part_of(records[:2], order(), 2, None).cursor is None
+
+
+def cells(table: Table, number: int = 0) -> dict[str, Any]:
+    return dict(zip(keys(table), table.rows[number], strict=True))
+
+
+RELEASED = ["id", "provider", "label", "server_id", "public_ipv4", "ipv6", "state", "age", "locked"]
+
+
+PEOPLE = "id status age_seconds label provider tenant project job server_id public_ipv4 locked allocated_to hold_reason"
+
+
+DETAIL = "pool hostname private_ipv4 AZ username connection_port launcher allocated_to hold_job comment user_data"
+
+
+def test_nodes() -> None:
+    """reference/commands 2: the columns of 11.0.0 come first; the token of a pod is not shown."""
+    table = node_table([], NodeFacts(), NOW, detail=True)
+    assert keys(table)[:21] == [*RELEASED, *DETAIL.split(), "driver_data"]
+    assert len(keys(table)) == len(set(keys(table)))
+    assert keys(shown(node_table([], NodeFacts(), NOW), Place.TERMINAL)) == [*PEOPLE.split(), "hold_until"]
+    one = filled(node(7), external_id="host-1", public_ipv4="192.0.2.1", connection_port={"token": "secret"})
+    filled(one, allocated_to=request(1).id, user_data={"project_name": "p"})
+    facts = NodeFacts({one.key}, requests={"200-0000000001": request(1)}, lockers={one.key: "Zuul executor e1"})
+    table = node_table([one], facts, NOW, detail=True)
+    first = ["0000000007", "cloud-1", ["gpu"], "host-1", "192.0.2.1", None, "ready", "00:00:00:50", "locked"]
+    assert table.rows[0][:9] == first
+    assert shown(node_table([one], facts, NOW), Place.TABLE).rows == [first]
+    wanted = {"status": "allocated", "tenant": "t1", "project": "p", "pipeline": "check", "job": "unit"}
+    wanted |= {"event_id": "6c1e", "locked_by": "Zuul executor e1", "connection_port": "redacted"}
+    wanted |= {"created_time": NOW - 100, "state_time": NOW - 50, "age_seconds": 50.0}  # type: ignore[dict-item]
+    assert cells(table).items() >= wanted.items()
+    one = node(7)
+    one.hold(by="alice@desk", reason="bug 17", seconds=60)
+    one.state_time = NOW
+    expected = {"hold_by": "alice@desk", "hold_reason": "bug 17", "hold_until": NOW + 60, "locked": "unlocked"}
+    assert cells(node_table([one], NodeFacts(), NOW)).items() >= expected.items()
+    one.state, one.connection_port = states.USED, 22
+    row = cells(node_table([one], NodeFacts(), NOW, detail=True))
+    assert (row["hold_reason"], row["connection_port"]) == (None, 22)
