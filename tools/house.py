@@ -25,7 +25,7 @@ BARS: Final = {
     "product files with one importer": 47,
     "Protocol classes": 17,
     "code lines of the longest product file": 640,
-    "test code lines": 58_600,
+    "test code lines": 58_650,
     "lines of documentation": 16_700,
 }
 
