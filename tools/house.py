@@ -25,7 +25,7 @@ BARS: Final = {
     "product files with one importer": 47,
     "Protocol classes": 17,
     "code lines of the longest product file": 640,
-    "test code lines": 56_750,
+    "test code lines": 54_800,
     "lines of documentation": 9_800,
 }
 

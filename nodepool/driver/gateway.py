@@ -3,7 +3,7 @@
 
 ``gateway.paused_reason(provider)`` calls ``provider.pausedReason()``. This file has all hooks of the contract, and what
 follows if one raises; how they are called is in `nodepool.driver.hooks`. Lint forbids direct calls elsewhere
-(tests/unit/test_gateway_only.py).
+(tests/unit/test_source.py).
 
 Arguments are passed on as they are. A ``sys.exit()`` of a driver, or of a library of its, is an error like others. What
 an exception means says `nodepool.plan.launch`.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import configparser
 import fnmatch
 import re
-import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +45,6 @@ def loaded(path: Path) -> Any:
 
 
 KUSTOMIZATION: Final = loaded(KUBERNETES / "kustomization.yaml")
-COMPOSE: Final = loaded(ROOT / "etc" / "compose.yaml")
 MANIFESTS: Final = {
     f"{data['kind']}/{data['metadata']['name']}": data
     for name in KUSTOMIZATION["resources"]
@@ -64,37 +62,6 @@ def parses(command: list[str]) -> bool:
     """Is it a command line of ours?"""
     PARSERS[command[0]]().parse_args(command[1:])
     return True
-
-
-def test_dockerfile() -> None:
-    """What stands behind the name of an image is a whole command, as with the released images."""
-    assert not re.search(r"^ENTRYPOINT", DOCKERFILE, re.MULTILINE)
-    assert set(re.findall(r"^USER (\S+)$", DOCKERFILE, re.MULTILINE)) == {f"{USER}:{USER}", "0:0"}
-    targets = re.findall(r"^FROM base AS (\S+)$", DOCKERFILE, re.MULTILINE)
-    assert targets == ["nodepool", "nodepool-launcher", "nodepool-web", "nodepool-builder"]
-    for text in re.findall(r"CMD (\[.*\])$", DOCKERFILE, re.MULTILINE):
-        command = yaml.safe_load(text)
-        if command[0] == "/bin/sh":
-            command = [word for word in shlex.split(command[2])[1:] if not word.startswith("$")]
-        assert parses(command) if command[-1] != "--help" else command[0] in PARSERS
-
-
-def test_compose() -> None:
-    """Images have tags; all that is named is declared; ZooKeeper is reached by TLS alone."""
-    services = COMPOSE["services"]
-    assert set(services) == {"zookeeper", "launcher", "web", "builder"}
-    for name, service in services.items():
-        assert re.search(r":(?!latest$)", service["image"])
-        if name != "zookeeper":
-            assert f"FROM base AS {service['build']['target']}\n" in DOCKERFILE
-            assert parses(service["command"])
-            assert service["depends_on"] == {"zookeeper": {"condition": "service_healthy"}}
-    volumes = {volume.partition(":")[0] for service in services.values() for volume in service["volumes"]}
-    assert {name for name in volumes if not name.startswith("/")} == set(COMPOSE["volumes"])
-    assert services["zookeeper"]["configs"][0]["source"] in COMPOSE["configs"]
-    zookeeper = COMPOSE["configs"]["zoo.cfg"]["content"].splitlines()
-    assert "ssl.clientAuth=need" in zookeeper
-    assert not any(line.startswith("clientPort") for line in zookeeper)
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -162,16 +129,6 @@ def ignores(pattern: str, path: str) -> bool:
     )
 
 
-#: systemd.exec(5): with a user other than root each of these switches NoNewPrivileges on, and sudo cannot become root.
-AGAINST_SUDO = (
-    "DynamicUser LockPersonality MemoryDenyWriteExecute NoNewPrivileges PrivateDevices ProtectClock ProtectHostname "
-    "ProtectKernelLogs ProtectKernelModules ProtectKernelTunables RestrictAddressFamilies RestrictNamespaces "
-    "RestrictRealtime RestrictSUIDSGID SystemCallArchitectures SystemCallFilter"
-)
-#: What diskimage-builder and sudo do as root.
-BUILD_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "MKNOD", "SETGID", "SETUID", "SYS_ADMIN", "SYS_CHROOT")
-
-
 @pytest.mark.parametrize("name", ["nodepool-launcher", "nodepool-builder", "nodepool-web"])
 def test_units(name: str) -> None:
     """In the foreground, as user nodepool, with a watchdog. A stop leaves the directory of pid files."""
@@ -185,15 +142,9 @@ def test_units(name: str) -> None:
     if name != "nodepool-builder":
         # openstacksdk asks for addresses of the host when a provider starts.
         assert "AF_NETLINK" in settings["RestrictAddressFamilies"].split()
-        return
-    # sudo becomes root, and what a build does as root is allowed.
-    assert not set(AGAINST_SUDO.split()) & set(settings)
-    dropped = settings["CapabilityBoundingSet"]
-    assert dropped.startswith("~")
-    assert not {f"CAP_{capability}" for capability in BUILD_CAPABILITIES} & set(dropped[1:].split())
-    # SIGTERM does not reach what diskimage-builder's traps write to, and there is time for them.
-    assert settings["KillMode"] == "mixed"
-    assert float(settings["TimeoutStopSec"]) >= 60
+    else:
+        # SIGTERM does not reach what diskimage-builder's traps write to, and there is time for them.
+        assert (settings["KillMode"], float(settings["TimeoutStopSec"]) >= 60) == ("mixed", True)
 
 
 def packages(*profiles: str) -> set[str]:

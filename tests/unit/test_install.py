@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,7 @@ from install_lib import __main__ as tool
 from install_lib.errors import InstallError
 from install_lib.host import Host
 from install_lib.pages import PAGES
-from install_lib.plan import CONFIGURATION, PROGRAMS, UNITS
+from install_lib.plan import CONFIGURATION, UNITS
 from install_lib.record import PLACE
 from tests.support.tables import rows
 
@@ -153,43 +152,6 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Change:
         monkeypatch.setattr(tool, "TOP", top)
 
     return changed
-
-
-def test_what_is_there_afterwards(host: Machine) -> None:
-    """Only its own directories are given to the user of the daemons; programs are tried as that user."""
-    out = host.install()
-    assert "nodepool-tls -d /root/zk-tls init" in out, "what to type next, the first time"
-    assert host.accounts == {"user nodepool", "group nodepool"}
-    for name in PROGRAMS:
-        assert str(host.path(f"/usr/local/bin/{name}").readlink()) == f"/opt/nodepool/bin/{name}"
-    for name in UNITS:
-        unit = host.path(f"/etc/systemd/system/{name}.service")
-        assert unit.read_bytes() == (ROOT / "etc" / unit.name).read_bytes()
-    share = host.path("/opt/nodepool") / "share"
-    assert (share / "man" / "man1" / "nodepool-tls.1").is_file()
-    assert (share / "completion" / "_nodepool").is_file()
-    modes = [host.path(place).stat().st_mode & 0o777 for place in (CONFIGURATION, "/etc/nodepool")]
-    assert modes == [0o640, 0o750]
-    given = {path.removeprefix(str(host.root)) for path, user in host.owners.items() if user == "nodepool"}
-    assert given == {"/var/lib/nodepool", "/var/lib/nodepool/tmp", "/var/log/nodepool", "/run/nodepool"}
-    assert host.ran("systemctl") == host.ran("daemon-reload") == [], "systemd does not run"
-    # Python or the environment may be where only root gets. Then the one before stays in use.
-    before = host.path("/opt/nodepool").readlink()
-    assert host.ran("runuser")[0][2] == "nodepool"
-    host.fails = "runuser"
-    host.install("--extras", "tracing", status=1)
-    assert host.path("/opt/nodepool").readlink() == before
-
-
-def test_directories_of_others_stay_so(host: Machine) -> None:
-    """As do one that is a link, and its mode."""
-    data, logs = host.path("/var/lib/nodepool"), host.path("/var/log/nodepool")
-    data.mkdir(parents=True, mode=0o700)
-    host.owners[str(data)] = "zuul"
-    logs.parent.mkdir()
-    logs.symlink_to(host.path("/var"))
-    assert "ok: directory /var/lib/nodepool (it belongs to zuul and stays so;" in host.install()
-    assert (host.owners[str(data)], str(logs) in host.owners, data.stat().st_mode & 0o777) == ("zuul", False, 0o700)
 
 
 def test_runs_that_change_nothing(host: Machine, tmp_path: Path) -> None:
@@ -332,52 +294,3 @@ def test_script(tmp_path: Path, arguments: str, python: str, status: int, text: 
     assert done.returncode == status
     assert text in (done.stderr if status else done.stdout)
     assert not (tmp_path / "called").exists()
-
-
-def small_wheel(directory: Path, name: str = "nodepool") -> str:
-    """A wheel with our programs, each of which prints its last argument."""
-    path = directory / f"{name}-1.2.3-py3-none-any.whl"
-    information = f"{name}-1.2.3.dist-info"
-    scripts = "".join(f"{program} = {name}:main\n" for program in PROGRAMS)
-    files = {
-        f"{name}/__init__.py": "import sys\ndef main():\n    print(sys.argv[-1])\n",
-        f"{information}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2.3\nProvides-Extra: colours\n",
-        f"{information}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{information}/entry_points.txt": f"[console_scripts]\n{scripts}",
-    }
-    files[f"{information}/RECORD"] = "".join(f"{file},,\n" for file in [*files, f"{information}/RECORD"])
-    with zipfile.ZipFile(path, "w") as archive:
-        for file, text in files.items():
-            archive.writestr(file, text)
-    return str(path)
-
-
-def test_real_environment(tmp_path: Path, host: Machine) -> None:
-    """``--root``, with a wheel that needs nothing; one of another program is refused."""
-    tree = tmp_path / "tree"
-
-    def run(*arguments: str) -> str:
-        env = {**os.environ, "PIP_NO_INDEX": "1"}
-        # What root's shell may have set must not shut the daemons' user out.
-        command = ["bash", "-c", 'umask 077; exec "$@"', "-", str(TOOL), "--root", str(tree), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env)
-        assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
-
-    for wheel, text in ((small_wheel(tmp_path, "other"), "is no wheel of Nodepool"), (str(TOOL), "is no wheel\n")):
-        assert tool.main(["--root", str(tree), "--wheel", wheel]) == 1
-        assert text in host.capsys.readouterr().err
-        assert not tree.exists()
-    arguments = ["--wheel", small_wheel(tmp_path), "--no-man-pages", "--extras", "colours"]
-    assert "with Nodepool, extra colours (takes some minutes)\n" in run(*arguments)
-    programs = tree / "opt" / (tree / "opt" / "nodepool").readlink() / "bin"
-    for name in PROGRAMS:
-        text = (programs / name).read_text(encoding="utf-8")
-        assert ("/opt/nodepool-1.2.3-" in text, str(tree) in text) == (True, False)
-        assert (programs / name).stat().st_mode & 0o777 == 0o755
-    assert (programs.parent / "share" / "completion" / "nodepool.fish").read_text(encoding="utf-8") == "fish\n"
-    before = snapshot(tree)
-    assert "Nothing to do" in run(*arguments)
-    assert snapshot(tree) == before
-    run("--uninstall", "--purge")
-    assert not any(content for _, content in snapshot(tree).values())

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from nodepool.log_names import pool_worker, request_handler, state_machine_launcher, static_provider
 from nodepool.logconfig import (
@@ -54,21 +52,6 @@ def test_ids(log: logging.Logger, caplog: pytest.LogCaptureFixture, ids: dict[st
     wanted = {names[name]: value for name, value in ids.items() if value and "\n" not in value}
     assert vars(made).items() >= {**wanted, "more": 2}.items()
     assert not {*names.values(), "pool"} - set(wanted) - {"event_id"} & set(vars(made))
-
-
-def test_ids_of_ids(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
-    """Annotated again, they stay. Long ones are cut; where the level is off nothing is made of them."""
-    get_annotated_logger(get_annotated_logger(log, "E", "R"), node_request_id="R2", node_id="N").info("x")
-    get_annotated_logger(log, event_id="e" * 100_000).info("x")
-    first, second = caplog.messages
-    assert first == "[e: E] [node_request: R2] [node: N] x"
-    assert len(second) < 300
-
-    class Costly:
-        def __str__(self) -> str:
-            raise AssertionError("formatted although the level is off")
-
-    get_annotated_logger(log, event_id=Costly()).debug("x")  # type: ignore[arg-type]
 
 
 def test_ids_of_the_request_at_hand(log: logging.Logger, caplog: pytest.LogCaptureFixture) -> None:
@@ -191,9 +174,6 @@ def test_examples_work(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         assert ends == ["nodepool.NodePool: one", "nodepool.NodePool:   two", "nodepool.stack_dump: stacks"]
 
 
-SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-
-
 def loads_or_refuses(file: Path, data: bytes) -> str:
     """What the error says."""
     file.write_bytes(data)
@@ -207,22 +187,6 @@ def loads_or_refuses(file: Path, data: bytes) -> str:
     assert not text or text.startswith(str(file))
     assert len(text.splitlines()) <= 1
     return text
-
-
-@pytest.mark.usefixtures("clean_logging")
-@pytest.mark.parametrize("name", ["logging.yaml", "logging.json", "logging.conf"])
-@settings(deadline=None, max_examples=20, suppress_health_check=SLOW)
-@example(b"[" * 1500)
-@example(b"a: &a [*a]")
-@example(b"handlers: &a {x: *a}\nversion: 1")
-@example(b"!!python/object/apply:os.abort []")
-@example(b'{"version": ' + b"9" * 5000 + b"}")
-@example(b"\xff\xfe")
-@example(b"[loggers]\nkeys=%(x)s\n")
-@given(data=st.binary(max_size=40))
-def test_any_file(tmp_path: Path, name: str, data: bytes) -> None:
-    """reference/commands 7: it is used, or refused in one line that names the file."""
-    loads_or_refuses(tmp_path / name, data)
 
 
 @pytest.mark.usefixtures("clean_logging")

@@ -99,16 +99,3 @@ def test_documented_files(page: Path, tmp_path: Path, monkeypatch: pytest.Monkey
         assert parser.sections()
     for block in blocks(page, "json"):
         assert json.loads(block)
-
-
-def quotations() -> list[tuple[Path, Path, str, str]]:
-    """Page, file, and the marks between which each ``literalinclude`` quotes."""
-    found = []
-    for page in PAGES:
-        for name, options in re.findall(
-            r"^\.\. literalinclude:: (\S+)\n((?:   :.*\n)*)", page.read_text(encoding="utf-8"), re.MULTILINE
-        ):
-            marks = dict(re.findall(r"   :([\w-]+): (.*)\n", options))
-            path = (page.parent / name).resolve()
-            found.append((page, path, marks.get("start-after", ""), marks.get("end-before", "")))
-    return found

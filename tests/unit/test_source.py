@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for all of the source: names, clauses that catch everything, and names that drivers of 11.0.0 import."""
+"""What holds for all of the source: who uses drivers and Kazoo's inside, circles, broad clauses, released names."""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import nodepool
+from nodepool.driver.gateway import HOOKS
 from tests.support.tables import rows
 
 TOP = Path(nodepool.__file__).parent
@@ -35,6 +39,102 @@ def test_broad_clauses() -> None:
         ]
     assert 10 < len(found) <= MOST_BROAD
     assert [(name, text) for name, text in found if "#" not in text] == []
+
+
+TREES = {path.relative_to(TOP): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(TOP.rglob("*.py"))}
+
+
+def names(node: ast.expr) -> str:
+    """The last name before the dot: ``a.b().c`` -> ``b``."""
+    while isinstance(node, ast.Call):
+        node = node.func
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else "?"
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """All that a file imports: when it is loaded, when a function of it is called, and for type checkers."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+# -- the inside of Kazoo is touched in `nodepool.zk.wire` only (ADR 1): another release is a matter of that file
+
+WIRE, FACTORY = Path("zk/wire.py"), Path("zk/client.py")
+#: What the rest of `nodepool.zk` imports of Kazoo. These are documented, and older than anything that we support.
+PUBLIC = ("kazoo.exceptions.", "kazoo.retry.RetryFailedError", "kazoo.client.KazooState", "kazoo.handlers.threading.")
+#: Names under which a client of Kazoo, or what belongs to one, goes in our code; in `nodepool.zk` it may be any.
+KAZOO_NAMES = {"kazoo", "_kazoo", "lock"}
+
+
+def test_kazoo() -> None:
+    """No private name of its objects, also by ``getattr``; and no import of more than is public."""
+    wrong = []
+    for path, tree in TREES.items():
+        in_zk = path.is_relative_to("zk")
+        if path == WIRE:
+            continue
+        for name in imported(tree):
+            allowed = in_zk and name.startswith(PUBLIC) if name.startswith("kazoo") else path == FACTORY
+            if name.startswith(("kazoo", "nodepool.zk.wire")) and not allowed:
+                wrong.append(f"{path}: {name}")
+        for node in (one for one in ast.walk(tree) if isinstance(one, ast.expr)):
+            owner, private = None, ""
+            if isinstance(node, ast.Attribute):
+                owner, private = names(node.value), node.attr
+            elif isinstance(node, ast.Call) and names(node.func) in ("getattr", "setattr", "hasattr") and node.args[1:]:
+                owner, private = names(node.args[0]), getattr(node.args[1], "value", "")
+            foreign = owner not in ("self", "cls", "super") if in_zk else owner in KAZOO_NAMES
+            if owner and foreign and str(private).startswith("_") and not str(private).endswith("__"):
+                wrong.append(f"{path}: line {node.lineno}: {owner}.{private}")
+    assert wrong == []
+
+
+# -- drivers are called through `nodepool.driver.gateway` alone
+
+#: The drivers themselves, what drives them in tests of their authors, and the gateway.
+FREE = (
+    *(f"driver/{name}/" for name in ("example", "fake", "metastatic", "openstack", "static")),
+    *("driver/gateway.py", "driver/hooks.py", "testing/"),
+)
+#: Names that other objects have, too: a call of one counts if it is made on something that is named so.
+COMMON = {name for name in dir(threading.Thread) if not name.startswith("_")} | {"stop", "launch", "idle", "advance"}
+DRIVEN = {"provider", "manager", "adapter", "handler", "hooks", "machine", "old"}
+#: It looks at the signature of getCreateStateMachine, without a call.
+ALLOWED = ["driver/statemachine/adapter.py: getCreateStateMachine"]
+
+
+def test_only_the_gateway_calls_a_driver() -> None:
+    """A hook is not called, nor handed on. An object may use its own ones."""
+    hooks, found = {hook.name for hook in HOOKS}, []
+    for path, tree in TREES.items():
+        for node in ast.walk(tree) if not str(path).startswith(FREE) else ():
+            if isinstance(node, ast.Attribute) and node.attr in hooks:
+                on = names(node.value).strip("_")
+                if on not in ("self", "super", "cls", "gateway") and (node.attr not in COMMON or on in DRIVEN):
+                    found.append(f"{path}: {node.attr}")
+    assert found == ALLOWED
+
+
+def test_no_circles() -> None:
+    """Imports of launcher, driver and runtime form none; those for types and those in functions count, too."""
+    modules = {
+        ".".join(["nodepool", *path.with_suffix("").parts]).removesuffix(".__init__"): tree
+        for path, tree in TREES.items()
+        if path.parts[0] in ("launcher", "driver", "runtime")
+    }
+    left = {}
+    for module, tree in modules.items():
+        # "from a.b import c": the module a.b.c, or a name in a.b.
+        found = {name if name in modules else name.rpartition(".")[0] for name in imported(tree)}
+        left[module] = found & set(modules) - {module}
+    assert len(left) > 50
+    # What leads nowhere, and what nothing leads to, is in none.
+    while ends := {one for one, to in left.items() if not to & set(left) or one not in set().union(*left.values())}:
+        left = {one: to for one, to in left.items() if one not in ends}
+    assert left == {}
 
 
 @rows(__file__, "test_names_of_released_drivers")

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,19 +24,7 @@ from nodepool.builder.build import (
     make_job,
     temporary_directory,
 )
-from nodepool.builder.dib import (
-    DibRun,
-    Process,
-    RunResult,
-    end,
-    kill,
-    members,
-    process_of,
-    send,
-    terminate,
-    terminate_again,
-    wait_empty,
-)
+from nodepool.builder.dib import DibRun, RunResult, end, kill, members, terminate, terminate_again
 from nodepool.builder.image_files import BuildLog, root_command, run_as_root
 from nodepool.builder.progress import BuildProgress, Step, step_of
 from nodepool.builder.uploads import OUTPUT_BYTES, PostUploadHookFailed, run_hook
@@ -178,20 +164,6 @@ def test_who_does_not_listen_is_killed(scripted: Scripted) -> None:
     assert scripted(script, stop_at="begun", trap_seconds=0.3).run.run(LONG).left == []
 
 
-def test_build_that_cannot_be_followed_is_ended(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    """E.g. the limit of open files: it does not go on without anybody who knows of it."""
-
-    def no_more_files(pid: int) -> int:
-        monkeypatch.undo()
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    run = scripted("sleep 300")
-    monkeypatch.setattr(os, "pidfd_open", no_more_files)
-    with pytest.raises(OSError, match="Too many open files"):
-        run.run.run(LONG)
-    assert run.session
-
-
 def test_stop_before_the_start(scripted: Scripted, tmp_path: Path) -> None:
     """B-14: nothing is started any more; so it is with a command that is not there, and the log has the reason."""
     run = scripted(f"touch {tmp_path}/started")
@@ -208,27 +180,6 @@ def test_stop_before_the_start(scripted: Scripted, tmp_path: Path) -> None:
     assert "/nonexistent/dib cannot be started" in log.path.read_text()
 
 
-def test_surroundings(scripted: Scripted, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Files of a build are for others to read; it has a session of its own, so that a signal of a terminal does not
-    reach it; SIGPIPE, which Python ignores, is not ignored. A reader that raises changes nothing.
-    """
-
-    def read(line: str) -> None:
-        raise ValueError(line)
-
-    before = os.umask(0o077)
-    try:
-        run = scripted(f"touch {tmp_path}/f; ps -o sid= -p $$; echo $$; grep SigIgn /proc/self/status", on_line=read)
-        assert run.run.run(LONG).succeeded
-    finally:
-        os.umask(before)
-    assert (tmp_path / "f").stat().st_mode & 0o777 == 0o644
-    session, pid, ignored = run.lines
-    assert int(session) == int(pid) == run.session != os.getsid(0)
-    assert not int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1)
-    assert f"ValueError: {pid}" in caplog.text
-
-
 Session = subprocess.Popen[bytes]
 
 
@@ -240,24 +191,6 @@ def session() -> Iterator[Session]:
     yield shell
     kill(shell.pid)
     shell.wait(10)
-
-
-def test_members(session: Session) -> None:
-    """Who has ended is none, also before its parent has asked how; who got the id of another lives on."""
-    first = process_of(session.pid)
-    assert first in members(session.pid)
-    assert first is not None
-    assert first.command_line().startswith(b"sh\0-c\0sleep")
-    assert any(variable.startswith(b"PATH=") for variable in first.environment())
-    with subprocess.Popen(["true"], start_new_session=True) as done:
-        wait_for("its end", lambda: process_of(done.pid) is None)
-        assert members(done.pid) == []
-    ended = Process(done.pid, done.pid, 0)
-    assert (ended.command_line(), ended.environment()) == (b"", [b""])
-    send(signal.SIGKILL, [replace(first, started=first.started - 1)])
-    assert first in members(session.pid)
-    send(signal.SIGKILL, [first])
-    assert session.wait(10) == -signal.SIGKILL
 
 
 def test_end_of_a_session(session: Session) -> None:
@@ -282,22 +215,6 @@ def test_end_of_a_session(session: Session) -> None:
     with subprocess.Popen(["sh", "-c", "while :; do :; done"], start_new_session=True) as busy:
         assert end(busy.pid, 30.0) == []
         assert busy.wait(30) == -signal.SIGTERM
-
-
-def test_who_stops_itself_goes_on(session: Session) -> None:
-    """sudo does, when it hears late that its command was stopped."""
-
-    def stopped() -> bool:
-        found = process_of(session.pid)
-        return found is not None and found.stopped
-
-    assert not stopped()
-    os.kill(session.pid, signal.SIGSTOP)
-    wait_for("it is stopped", stopped)
-    for one in members(session.pid):
-        os.kill(one.pid, signal.SIGTERM)
-    assert wait_empty(session.pid, 30.0) == []
-    assert session.wait(10) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -346,19 +263,6 @@ def test_step_of(line: str, expected: str | None) -> None:
     assert step_of(line) == expected
 
 
-def test_durations() -> None:
-    """A step ends when another one begins; scripts of one phase are one step."""
-    progress = BuildProgress(100.0)
-    assert progress.step == "starting"
-    assert progress.read("dib-run-parts Running /a/root.d/10-a", 101.0)
-    assert not progress.read("dib-run-parts Running /a/root.d/20-b", 105.0)
-    assert not progress.read("anything", 106.0)
-    assert progress.read("Converting image using qemu-img convert", 111.0)
-    assert (progress.step, progress.since) == ("converting", 111.0)
-    progress.end(110.0)
-    assert progress.ended == [Step("starting", 1.0), Step("root", 10.0), Step("converting", 0.0)]
-
-
 @rows(__file__, "test_post_upload_hook")
 def test_post_upload_hook(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, script: str | None, error: str | None, logged: str
@@ -377,3 +281,16 @@ def test_post_upload_hook(
     assert logged in caplog.text
     assert logged or not caplog.records
     assert len(caplog.text) < OUTPUT_BYTES + 1000
+
+
+def test_durations() -> None:
+    """A step ends when another one begins; scripts of one phase are one step."""
+    progress = BuildProgress(100.0)
+    assert progress.step == "starting"
+    assert progress.read("dib-run-parts Running /a/root.d/10-a", 101.0)
+    assert not progress.read("dib-run-parts Running /a/root.d/20-b", 105.0)
+    assert not progress.read("anything", 106.0)
+    assert progress.read("Converting image using qemu-img convert", 111.0)
+    assert (progress.step, progress.since) == ("converting", 111.0)
+    progress.end(110.0)
+    assert progress.ended == [Step("starting", 1.0), Step("root", 10.0), Step("converting", 0.0)]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +18,12 @@ import pytest
 
 from nodepool.builder import dib, image_files
 from nodepool.builder.build import estimate, lacking_space
-from nodepool.builder.dib import NOTES, OwnDirectory, WorkDir, clean_interrupted, kill, members, process_of
+from nodepool.builder.dib import NOTES, OwnDirectory, clean_interrupted, kill, members, process_of
 from nodepool.builder.image_files import (
-    BuildLog,
     Checksums,
     FileChecksums,
     ImageFiles,
     all_logs,
-    allocated_bytes,
     log_path,
     logs_of,
     open_log,
@@ -106,18 +104,6 @@ def test_removal(
     monkeypatch.setattr(image_files, "run_as_root", lambda *command: "not yours")
     assert files.remove("a", OTHER) == []
     assert caplog.text.count("not yours") == 1
-
-
-def test_sizes_are_those_on_the_disk(files: ImageFiles) -> None:
-    """A sparse image takes less than its length."""
-    write(files)
-    path = files.path("a", BUILD, "raw")
-    with path.open("wb") as sparse:
-        sparse.truncate(1 << 20)
-    assert files.sizes("a", BUILD) == {"raw": allocated_bytes(path)}
-    assert allocated_bytes(path) < 1 << 20
-    assert allocated_bytes(files.directory / "none") == 0
-    assert files.free_bytes() > 0
 
 
 def test_one_builder_in_a_directory(files: ImageFiles, tmp_path: Path) -> None:
@@ -205,15 +191,6 @@ def image(**extra: Any) -> ImageView:
     return ImageView("a", builds=builds)
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [(12.5, 12.5), (0, 0), ("12", None), (True, None), (-1, None), (float("inf"), None)]
-)
-def test_estimate_of_a_duration(value: object, expected: float | None) -> None:
-    assert estimate(image(duration=value)) == expected
-    assert estimate(image()) is None
-    assert estimate(ImageView("a")) is None
-
-
 def test_room(files: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the size of the last build; of builds of released builders that on the disk counts."""
     gib, view = 1 << 30, image(size=3 << 30)
@@ -253,32 +230,6 @@ def test_old_logs_go(tmp_path: Path, retention: int, left: int) -> None:
     assert logs_of(tmp_path / "builds", "debian") == []
 
 
-def test_logs_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """B-15: the directory is made, and what was written is there at once. A full disk is logged once, and the build
-    goes on; so it is with an old log that cannot be removed.
-    """
-    log = BuildLog(log_path(tmp_path / "a" / "b", "debian", "0123"))
-    log.write(b"\xff\n")
-    log.write_line("done")
-    assert log.path.read_bytes() == b"\xff\ndone\n"
-    log.close()
-    full = BuildLog(Path("/dev/full"))
-    for line in "ab":
-        full.write_line(line)
-    full.close()
-    assert ["No space left" in message for message in caplog.messages] == [True]
-    write_logs(tmp_path, "debian", 2)
-
-    def unlink(path: Path, missing_ok: bool) -> None:
-        raise PermissionError("read-only")
-
-    monkeypatch.setattr(Path, "unlink", unlink)
-    prune(tmp_path, "debian", 1)
-    assert "read-only" in caplog.text
-
-
 ZEROS: Final = "0" * 32
 
 
@@ -314,103 +265,6 @@ def notes(images: Path) -> list[str]:
     return sorted(path.stem for path in (images / NOTES).glob("*"))
 
 
-def test_life_of_a_work_directory(images: Path, tmp_path: Path) -> None:
-    """Only its owner may look into it, and another builder touches nothing; nothing is left of it, nor of its note. A
-    directory that was there before is not used.
-    """
-    assert clean_interrupted(images) == []
-    work = WorkDir(images, tmp_path, NAME)
-    assert work.path == tmp_path / f"nodepool-{NAME}"
-    assert work.path.stat().st_mode & 0o777 == 0o700
-    work.started(os.getpid())
-    (work.path / "file").write_text("x")
-    assert clean_interrupted(images) == []
-    with pytest.raises(FileExistsError):
-        WorkDir(images, tmp_path, NAME)
-    assert (notes(images), work.path.exists()) == ([NAME], True)
-    assert work.remove() == []
-    assert (notes(images), work.path.exists()) == ([], False)
-    work.path.mkdir()
-    with pytest.raises(FileExistsError):
-        WorkDir(images, tmp_path, NAME)
-    assert (notes(images), work.path.exists()) == ([], True)
-
-
-def test_problem_keeps_the_note(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The next start tries again; others are cleaned all the same."""
-    remove, problems = dib.remove, {"a": "busy"}
-
-    def refuse(path: Path) -> list[str]:
-        problem = problems.get(path.name[-1])
-        if problem == "odd":
-            raise OSError("strange disk")
-        return [problem] if problem else remove(path)
-
-    monkeypatch.setattr(dib, "remove", refuse)
-    works = [WorkDir(images, tmp_path, name) for name in "ab"]
-    assert [work.remove() for work in works] == [["busy"], []]
-    (images / NOTES / "b.json").write_text(json.dumps({"directory": str(tmp_path / "nodepool-b"), "output": ""}))
-    problems["a"] = "odd"
-    assert clean_interrupted(images) == []
-    assert notes(images) == ["a"]
-    assert "strange disk" in caplog.text
-    problems.clear()
-    assert clean_interrupted(images) == []
-    assert (notes(images), works[0].path.exists()) == ([], False)
-
-
-#: A builder that is killed while it builds. Its build goes on, in a session of its own.
-BUILDER: Final = """
-import os, subprocess, sys
-from pathlib import Path
-from nodepool.builder.dib import WorkDir
-work = WorkDir(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
-build = subprocess.Popen(
-    ["sh", "-c", "(sleep 300; true) & sleep 300"],
-    start_new_session=True,
-    env={**os.environ, "TMPDIR": str(work.path)},
-    stdout=subprocess.DEVNULL,
-)
-work.started(build.pid)
-(work.path / "file").write_text("x")
-print(build.pid, flush=True)
-os.kill(os.getpid(), 9)
-"""
-
-
-@pytest.fixture
-def interrupted(images: Path, tmp_path: Path) -> Iterator[int]:
-    """Session of a build whose builder was killed."""
-    command = [sys.executable, "-c", BUILDER, str(images), str(tmp_path), NAME]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
-    session = int(done.stdout)
-    wait_for("the build", lambda: len(members(session)) >= 2)
-    yield session
-    kill(session)
-
-
-@rows(__file__, "test_interrupted_build")
-def test_interrupted_build(
-    images: Path, tmp_path: Path, interrupted: int, change: dict[str, object] | None, ends: bool
-) -> None:
-    """The next builder ends it, by the environment of its processes also without the first one (None). A number of a
-    process means nothing after a restart of the machine, or when it was given out again.
-    """
-    if change is None:
-        os.kill(interrupted, 9)
-        wait_for("its end", lambda: process_of(interrupted) is None)
-        assert members(interrupted)
-    note = images / NOTES / f"{NAME}.json"
-    note.write_text(json.dumps({**json.loads(note.read_text()), **(change or {})}))
-    assert clean_interrupted(images) == []
-    assert (members(interrupted) == []) == ends
-    assert not (tmp_path / f"nodepool-{NAME}").exists()
-    assert notes(images) == []
-
-
 @rows(__file__, "test_note_that_makes_no_sense")
 def test_note_that_makes_no_sense(
     images: Path, text: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -423,12 +277,6 @@ def test_note_that_makes_no_sense(
     assert clean_interrupted(images) == []
     assert (removed, notes(images)) == ([], [])
     assert "cannot be understood" in caplog.text
-
-
-def test_machine_that_does_not_say_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Private: a constant of Linux."""
-    monkeypatch.setattr(dib, "_BOOT_ID", Path("/nonexistent"))
-    assert dib.this_machine() == ""
 
 
 TABLE: Final = rb"""22 1 0:21 / /proc rw - proc proc rw
@@ -491,20 +339,60 @@ def test_all_is_unmounted_and_removed(work: Path, tmp_path: Path, monkeypatch: p
     assert (host / "kept").exists()
 
 
-def test_removal_without_mounts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without files of root no sudo is needed; a link to somewhere else stays as it is."""
-    work, kept, link = (tmp_path / name for name in ("work", "kept", "link"))
-    refuse: Callable[..., str] = lambda *command, **options: "read-only"  # noqa: E731
-    monkeypatch.setattr(dib, "run_as_root", refuse)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    (work / "inner").mkdir(parents=True)
-    assert dib.remove(work) == []
-    assert not work.exists()
-    assert dib.remove(work) == []
-    kept.mkdir()
-    link.symlink_to(kept)
-    assert dib.remove(link) == []
-    assert kept.exists()
-    work.mkdir()
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert dib.remove(work) == [f"{work}: read-only"]
+#: A builder that is killed while it builds. Its build goes on, in a session of its own.
+BUILDER: Final = """
+import os, subprocess, sys
+from pathlib import Path
+from nodepool.builder.dib import WorkDir
+work = WorkDir(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
+build = subprocess.Popen(
+    ["sh", "-c", "(sleep 300; true) & sleep 300"],
+    start_new_session=True,
+    env={**os.environ, "TMPDIR": str(work.path)},
+    stdout=subprocess.DEVNULL,
+)
+work.started(build.pid)
+(work.path / "file").write_text("x")
+print(build.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def interrupted(images: Path, tmp_path: Path) -> Iterator[int]:
+    """Session of a build whose builder was killed."""
+    command = [sys.executable, "-c", BUILDER, str(images), str(tmp_path), NAME]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=False)
+    session = int(done.stdout)
+    wait_for("the build", lambda: len(members(session)) >= 2)
+    yield session
+    kill(session)
+
+
+@rows(__file__, "test_interrupted_build")
+def test_interrupted_build(
+    images: Path, tmp_path: Path, interrupted: int, change: dict[str, object] | None, ends: bool
+) -> None:
+    """The next builder ends it, by the environment of its processes also without the first one (None). A number of a
+    process means nothing after a restart of the machine, or when it was given out again.
+    """
+    if change is None:
+        os.kill(interrupted, 9)
+        wait_for("its end", lambda: process_of(interrupted) is None)
+        assert members(interrupted)
+    note = images / NOTES / f"{NAME}.json"
+    note.write_text(json.dumps({**json.loads(note.read_text()), **(change or {})}))
+    assert clean_interrupted(images) == []
+    assert (members(interrupted) == []) == ends
+    assert not (tmp_path / f"nodepool-{NAME}").exists()
+    assert notes(images) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(12.5, 12.5), (0, 0), ("12", None), (True, None), (-1, None), (float("inf"), None)]
+)
+def test_estimate_of_a_duration(value: object, expected: float | None) -> None:
+    assert estimate(image(duration=value)) == expected
+    assert estimate(image()) is None
+    assert estimate(ImageView("a")) is None

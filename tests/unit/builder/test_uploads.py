@@ -12,12 +12,11 @@ import pytest
 
 from nodepool.builder.image_files import ImageFiles
 from nodepool.builder.progress import Meter, RunningUploads, UploadKey, UploadState
-from nodepool.builder.uploads import PUT_OFF_SECONDS, Outcome, UploadMetrics, UploadQueue
+from nodepool.builder.uploads import Outcome, UploadMetrics, UploadQueue
 from nodepool.config.objects import Config, DiskImage
 from nodepool.metrics.catalog import CURRENT_UPLOADS, UPLOAD_PROGRESS, UPLOAD_STATE
 from nodepool.metrics.registry import Registry
 from nodepool.model.image import ImagesView
-from nodepool.plan.images import BACKOFF
 from tests.support.image_views import IMAGE, build, images, upload
 from tests.support.manual_clock import ManualClock
 
@@ -79,37 +78,6 @@ def test_what_is_next(site: Site) -> None:
     assert len(site.queue.running) == 2
     site.view = images(build(B1, "ready", 1.0), build(B2, "ready", 2.0, upload(1, provider="a")))
     assert [site.take() for _ in range(2)] == [(B2, "b"), None]
-
-
-def test_back_off(tmp_path: Path) -> None:
-    """U-6, U-15: longer with each failure in a row, also when the records of failures were removed by then. It ends
-    with an upload to the same cloud that worked, and with a configuration.
-    """
-    site = Site(tmp_path, "a", 2)
-    for number in range(1, 8):
-        site.ends(Outcome.FAILED, f"{number:010}")
-        wait_seconds = site.queue.take().wait_seconds
-        assert wait_seconds == pytest.approx(BACKOFF.pause(number))
-        site.now += wait_seconds or 0.0
-    site.ends(Outcome.FAILED)
-    assert site.queue.take().job is None
-    site.view = images(build(B1, "ready", 1.0), build(B2, "ready", 2.0))
-    assert site.ends(Outcome.READY, "0000000002") == B2
-    site.view = images(build(B1, "ready", 1.0))
-    site.ends(Outcome.FAILED)
-    assert site.queue.take().job is None
-    site.queue.configuration_changed()
-    assert site.take() == (B1, "a")
-
-
-def test_what_is_no_failure(site: Site) -> None:
-    """U-2, U-12: without the lock it is tried again after a while; what was given up is taken again at once."""
-    site.ends(Outcome.NOT_DUE, None)
-    assert site.take() == (B1, "b")
-    assert site.take() == pytest.approx(PUT_OFF_SECONDS)
-    site.now += PUT_OFF_SECONDS + 0.1
-    site.ends(Outcome.GIVEN_UP)
-    assert site.take() == (B1, "a")
 
 
 def test_speed() -> None:

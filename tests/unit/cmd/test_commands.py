@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import signal
-import ssl
 import stat
 import subprocess
 import sys
@@ -26,13 +25,8 @@ from nodepool.cmd import cli, tls
 from nodepool.cmd.app import CommandError
 from nodepool.cmd.health import target_of_url, target_of_webapp
 from nodepool.cmd.image_backup import write_file
-from nodepool.cmd.image_changes import known_build, known_image, known_upload
-from nodepool.cmd.image_lists import aliens
 from nodepool.cmd.session import Item, give_up_without_connection, progress, say_what_is_waited_for
-from nodepool.driver.framework.images import ListedImage
 from nodepool.exceptions import ZKConnectionError
-from nodepool.model.image import BuildView, UploadView
-from tests.support.image_records import build_view, image_view, images_view, upload
 from tests.support.tables import rows
 from tests.support.terminal import TerminalStream
 
@@ -113,22 +107,6 @@ def test_tls_files(made: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {made.mode(name) for name in ("ca.key", "servers/zk1.example.com.pem", "clients/nodepool.key")} == {0o600}
     assert {made.mode(name) for name in ("ca.pem", "clients/nodepool.pem")} == {0o644}
     assert not list(made.path.rglob("*.new"))
-
-
-def test_tls_certificates(made: Place) -> None:
-    """Servers of an ensemble are each other's clients; the key of a server is in the file of its certificate."""
-    server, client = made.certificate("servers/zk1.example.com.pem"), made.certificate("clients/nodepool.pem")
-    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert [str(name.value) for name in names] == ["zk1.example.com", "localhost", "127.0.0.1", "::1"]
-    oid = x509.oid.ExtendedKeyUsageOID
-    usages = [one.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value for one in (server, client)]
-    assert [set(usage) for usage in usages] == [{oid.SERVER_AUTH, oid.CLIENT_AUTH}, {oid.CLIENT_AUTH}]
-    assert 824 * DAY < (server.not_valid_after_utc - server.not_valid_before_utc).total_seconds() < 826 * DAY
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(made.path / "ca.pem")
-    context.load_cert_chain(made.path / "clients/nodepool.pem", made.path / "clients/nodepool.key")
-    context.load_cert_chain(made.path / "servers/zk1.example.com.pem")
-    made.trusted_by_openssl()
 
 
 def test_tls_mistakes(made: Place) -> None:
@@ -288,41 +266,6 @@ def test_config_diff(change: tuple[str, str], status: int, out: str, err: str, t
         (found,) = json.loads(capsys.readouterr().out)
         assert (found["kind"], found["name"]) == ("provider", "lab")
         assert "the running one goes on with its old section" in found["effect"]
-
-
-@rows(__file__, "test_alien_images")
-def test_alien_images(metadata: str, id: Any, alien: bool) -> None:
-    """D-3: those of a builder; not those of a provider that is asked itself, nor those with a record, readable or not.
-    External ids may be of any type.
-    """
-    build = build_view("deb", "b1", [upload("deb", "b1", "lab"), upload("deb", "b1", "odd", external_id=7)])
-    broken = BuildView("b2", None, uploads={"lab": (UploadView("0000000003", None),)})
-    images = images_view(image_view("deb", build, broken))
-    words = [word.zfill(10) if word.isdecimal() else word for word in metadata.split()]
-    names = ("nodepool_build_id", "nodepool_upload_id", "nodepool_provider_name")
-    image = ListedImage(id, "name", dict(zip(names, words, strict=False)))
-    assert list(aliens([image], images, "lab", {"other"})) == [image] * alien
-
-
-@rows(__file__, "test_names_of_images")
-def test_names_of_images(names: list[str], hint: str) -> None:
-    """What there is instead of an image, a build or an upload; the text before it is that of released Nodepool."""
-    broken = BuildView("b4", None, uploads={"lab": (UploadView("0000000001", None),)})
-    images = images_view(
-        image_view("deb-12", build_view("deb-12", "b1", [upload("deb-12", "b1", "lab")]), build_view("deb-12", "b2")),
-        image_view("fed", build_view("fed", "b3"), broken),
-    )
-    known: Any = {1: known_build, 4: known_upload}[len(names)]
-    with pytest.raises(CommandError) as error:
-        known(images, *names)
-    text = f"Build {names[0]} not found" if len(names) == 1 else "Image upload not found"
-    assert (str(error.value), error.value.answer, error.value.hint) == (text, True, hint)
-    assert known_image(images, "fed").name == "fed"
-    with pytest.raises(CommandError, match="images: deb-12, fed"):
-        known_image(images, "../nodes")
-    assert known_build(images, "deb-12-b2")[1].id == "b2"
-    assert known_build(images, "fed-b4")[1].record is None
-    assert known_upload(images, "fed", "b4", "lab", "0000000001").record is None
 
 
 def test_file_of_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
-import gc
 import logging
 import os
 import pwd
@@ -13,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +20,8 @@ from typing import Any, Final
 import pytest
 
 from nodepool import log_names
-from nodepool.cmd import app, daemon
-from nodepool.cmd.app import CommandError, Stopped
+from nodepool.cmd import daemon
+from nodepool.cmd.app import CommandError
 from nodepool.cmd.daemon import (
     DebugTools,
     Notifier,
@@ -32,13 +29,10 @@ from nodepool.cmd.daemon import (
     PidFileError,
     ReplServer,
     ServiceRunner,
-    early_stop,
     load_package,
     make_directory_of,
     remedy,
-    run,
 )
-from nodepool.cmd.stop_signals import STOP_SIGNALS, exit_at_once
 from tests.support.launcher import ROOT
 from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
@@ -259,19 +253,6 @@ def test_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert remedy(tmp_path / "f") == f"let the user 4000000000 write to {tmp_path}"
 
 
-def test_without_the_null_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its error comes from the first process: behind that there is no terminal any more."""
-    monkeypatch.setattr(os, "devnull", str(tmp_path / "null"))
-    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it went into the background"))
-    options = argparse.Namespace(debug=False, foreground=False, logconfig=None, pidfile=str(tmp_path / "n.pid"))
-    before = os.umask(0o077)
-    try:
-        with pytest.raises(FileNotFoundError, match=str(tmp_path / "null")):
-            run(options, str(tmp_path / "nodepool.log"), lambda _options: 0, lambda _options: None)
-    finally:
-        os.umask(before)
-
-
 def ended(program: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
     """Status and output of a process."""
     place = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
@@ -310,53 +291,6 @@ def test_stop_while_the_launcher_is_imported(tmp_path: Path, module: str) -> Non
     assert ended("nodepool.cmd.launcher", *arguments, PYTHONPATH=f"{tmp_path}:{ROOT}") == (0, "", "")
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_early_signals(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that stop a daemon in order later on; where nothing is to be cleaned up: status 0 at once."""
-    before = signal.getsignal(number)
-    with pytest.raises(Stopped), early_stop():
-        kill(number)
-    statuses: list[int] = []
-    monkeypatch.setattr(os, "_exit", statuses.append)
-    with exit_at_once():
-        kill(number)
-    assert statuses == [0]
-    assert signal.getsignal(number) is before
-
-
-class Cycle:
-    """Refers to itself."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-
-@pytest.fixture
-def _garbage_as_before() -> Iterator[None]:
-    threshold = gc.get_threshold()
-    yield
-    gc.unfreeze()
-    gc.set_threshold(*threshold)
-
-
-@pytest.mark.usefixtures("_garbage_as_before")
-def test_garbage() -> None:
-    """Cycles that were garbage before are collected, and so are those that are left by a reload."""
-    before, kept = weakref.ref(Cycle()), Cycle()
-    reloaded = weakref.ref(kept)
-    app.look_less_often()
-    assert (before(), gc.get_threshold()[0], gc.get_freeze_count() > 1000) == (None, app.YOUNG_OBJECTS, True)
-    del kept
-    gc.collect()
-    assert reloaded() is not None, "it is frozen"
-    app.look_less_often()
-    assert reloaded() is None
-    gc.unfreeze()
-    with app.in_a_command():
-        assert (gc.get_threshold()[0], gc.get_freeze_count()) == (app.COMMAND_OBJECTS, 0)
-    assert gc.get_freeze_count() > 1000
-
-
 def test_console() -> None:
     """It answers, on this host only, and keeps its output apart; a port that is taken is named, with the option."""
     stdout = sys.stdout
@@ -377,19 +311,16 @@ def test_console() -> None:
     assert sys.stdout is stdout
 
 
-def test_profiler_and_growth(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first signal starts the profiler; the second one prints what it found, and forgets that. Without a package
-    its part is left out; an error is logged. Who handles signals does not wait, and goes on without a thread, too.
-    """
+def test_profiler_and_growth(caplog: pytest.LogCaptureFixture) -> None:
+    """The first signal starts the profiler; the second one prints what it found, and forgets that."""
     caplog.set_level(logging.DEBUG, log_names.STACK_DUMP)
-    calls, going_on = list[str](), threading.Event()
+    calls = list[str]()
     statistics = SimpleNamespace(print_all=lambda out: out.write("fulfil 3 0.1 s\n"))
     yappi = SimpleNamespace(**dict.fromkeys(("get_func_stats", "get_thread_stats"), lambda: statistics))
     for name in ("start", "stop", "clear_stats"):
         setattr(yappi, name, lambda name=name: calls.append(name))
     objgraph = SimpleNamespace(show_growth=lambda limit, file: file.write("dict 7 +7\n"))
-    packages = {"yappi": yappi, "objgraph": objgraph}
-    tools = DebugTools(packages.get)
+    tools = DebugTools({"yappi": yappi, "objgraph": objgraph}.get)
 
     def logged() -> list[str]:
         tools.begin()
@@ -402,25 +333,5 @@ def test_profiler_and_growth(caplog: pytest.LogCaptureFixture, monkeypatch: pyte
     assert logged() == ["Started the profiler", growth]
     assert logged() == ["Stopped the profiler (yappi):\nfulfil 3 0.1 s\nfulfil 3 0.1 s\n", growth]
     assert calls == ["start", "stop", "clear_stats"]
-    del yappi.start
-    assert logged() == ["Profiler and growth of objects: error"]
-    del packages["yappi"]
-    assert logged() == [growth]
-    objgraph.show_growth = lambda limit, file: going_on.wait()
-    tools.begin()
-    tools.begin()
-    assert "ignored" in caplog.text
-    going_on.set()
-    tools.join()
-    packages.clear()
-    caplog.clear()
-    assert logged() == []
-
-    def no_thread(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", no_thread)
-        assert logged() == ["Profiler and growth of objects: can't start new thread"]
     assert load_package("nodepool.no_such_package") is None
     assert load_package("nodepool.cmd.daemon") is daemon

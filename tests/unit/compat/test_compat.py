@@ -34,26 +34,17 @@ from nodepool.compat.modules import (
     set_node_ip,
     version_info,
 )
-from nodepool.compat.state_machine_tasks import (
-    NodescanRequest,
-    NodescanWorker,
-    StateMachineNodeDeleter,
-    StateMachineNodeLauncher,
-)
+from nodepool.compat.state_machine_tasks import NodescanRequest, NodescanWorker
 from nodepool.compat.stats_reporter import StatsReporter, normalize_statsd_name
-from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.framework.rate import RateLimiter
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConnectionTimeoutException, LaunchKeyscanException
 from nodepool.metrics.catalog import LAUNCH
 from nodepool.metrics.statsd import REGISTRY
-from nodepool.model import states
 from nodepool.model.node import Node
 from nodepool.testing.memory_zk import MemoryZooKeeper
 from nodepool.version import release_string
-from tests.support.driver_site import DriverSite
-from tests.support.machine_driver import MachineDriver
 from tests.support.wait import wait_for
 
 LOG = logging.getLogger("driver")
@@ -91,95 +82,6 @@ def test_scans() -> None:
     failed.fail(ValueError("second"))
     with pytest.raises(KeyError):
         failed.result()
-
-
-def test_launch_and_deletion() -> None:
-    """As the framework's own, begun by a driver."""
-    zk = MemoryZooKeeper()
-    pools = [{"name": "main", "labels": [{"name": "small", "cores": 2}]}]
-    section = {"name": "nowhere", "driver": "machines", "cloud": "state-machine-tasks", "pools": pools}
-    site = DriverSite(MachineDriver(), section, zk)
-    try:
-        provider: Any = site.provider
-        handler: Any = provider.getRequestHandler(site.worker, site.worker.submit("small"))
-        node = Node("small")
-        node.provider, node.pool, node.hostname = "nowhere", "main", "np1"
-        zk.storeNode(node)
-        node.state = states.BUILDING
-        zk.nodes.lock_and_save(node)
-        launch = StateMachineNodeLauncher(handler, node, provider.provider)
-        launch.launch()
-        wait_for("it has ended", lambda: launch.complete)
-        assert node.state == states.READY
-        node.state = states.USED
-        deletion = StateMachineNodeDeleter(zk, provider, node)
-        seen = [deletion.complete]
-        provider.scheduler.add(deletion)
-        deletion.join(30)
-        assert [*seen, deletion.complete] == [False, True]
-        assert zk.getNode(node.key) is None
-    finally:
-        site.end()
-        FakeCloud.forget("state-machine-tasks")
-
-
-class ConfigException(Exception):
-    """Of the library."""
-
-
-@pytest.mark.parametrize(
-    ("contexts", "pod", "context", "token"),
-    [
-        # The token without its prefix, as releases up to 36 and from 37 of the library have it.
-        ({"lab": {"authorization": "Bearer secret"}}, None, "lab", "secret"),
-        ({"lab": {"BearerToken": "Bearer secret"}}, None, "lab", "secret"),
-        ({None: {}}, None, None, None),
-        (ConfigException("empty"), {"authorization": "Bearer of-the-pod"}, None, "of-the-pod"),
-        (FileNotFoundError(), {"authorization": "Bearer of-the-pod"}, None, "of-the-pod"),
-        (ConfigException("no files"), None, None, LookupError),
-        ({"lab": {}}, None, "nope", LookupError),
-    ],
-)
-def test_client_of_kubernetes(
-    contexts: Any, pod: Any, context: Any, token: Any, tmp_path: Path, monkeypatch: Any, caplog: Any
-) -> None:
-    """As files say, else as a pod in the cluster is; where nothing says it, the log does, and the driver goes on."""
-    ca = tmp_path / "ca.crt"
-    ca.write_bytes(b"certificate")
-
-    def from_files(context: str | None) -> Any:
-        if isinstance(contexts, Exception):
-            raise contexts
-        if context not in contexts:
-            raise ConfigException(f"no context {context}")
-        file = str(ca) if contexts[context] else None
-        return SimpleNamespace(configuration=SimpleNamespace(api_key=contexts[context], ssl_ca_cert=file))
-
-    def from_pod(client_configuration: Any) -> None:
-        if pod is None:
-            raise ConfigException("not in a pod")
-        client_configuration.api_key = pod
-
-    config: dict[str, Any] = {"ConfigException": ConfigException, "new_client_from_config": from_files}
-    config["load_incluster_config"] = from_pod
-    client: dict[str, Any] = {
-        "CoreV1Api": lambda api_client: ("core", api_client),
-        "Configuration": lambda: SimpleNamespace(api_key={}, ssl_ca_cert=None),
-        "ApiClient": lambda configuration: SimpleNamespace(configuration=configuration),
-    }
-    for name, values in (("", {}), (".config", config), (".client", client)):
-        module = ModuleType(f"kubernetes{name}")
-        vars(module).update(values)
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    found = get_client(LOG, context, lambda api_client: ("extra", api_client))
-    if token is LookupError:
-        assert found == (None, None, None, None)
-        assert f"context {context} cannot be used" in caplog.text
-        return
-    certificate = base64.b64decode(found[1]) if found[1] else None
-    assert (found[0], certificate) == (token, b"certificate" if token == "secret" else None)
-    assert (found[2][0], found[3]) == ("core", ("extra", found[2][1]))
-    assert get_client(LOG, context)[3] is None
 
 
 class Client:
@@ -271,34 +173,6 @@ def test_configuration(item: Any, wanted: list[Any], tmp_path: Path) -> None:
     assert one == other
 
 
-def test_labels_in_order() -> None:
-    recorder = LabelRecorder()
-    for label, node_id in (("a", "1"), ("a", "2"), ("b", "3")):
-        recorder.add(label, node_id)
-    assert recorder.labels() == ["a", "a", "b"]
-    assert recorder.pop("a") == "1"
-    recorder.removeNode("3")
-    recorder.removeNode("4")
-    assert recorder.labels() == ["a"]
-    with pytest.raises(KeyError):
-        recorder.pop("b")
-
-
-@pytest.mark.parametrize(("host", "v4", "v6"), [("127.0.0.1", "127.0.0.1", None), ("::1", None, "::1")])
-def test_nodes(host: str, v4: str | None, v6: str | None, caplog: pytest.LogCaptureFixture) -> None:
-    """Addresses of a name; numbers until a time is over, and then the error of the caller; durations in the log."""
-    node = SimpleNamespace(hostname=host, connection_port=22, public_ipv4=None, public_ipv6=None)
-    set_node_ip(node)
-    assert (node.public_ipv4, node.public_ipv6) == (v4, v6)
-    counts = iterate_timeout(30, KeyError, "a machine", interval=0)
-    assert [next(counts), next(counts), next(counts)] == [1, 2, 3]
-    with pytest.raises(KeyError, match="Timeout waiting for a machine"):
-        next(iterate_timeout(0, KeyError, "a machine"))
-    with caplog.at_level(logging.DEBUG), Timer(LOG, "Listed servers"):
-        assert vars(Attributes(a=1, b=2)) == {"a": 1, "b": 2}
-    assert caplog.messages[-1].startswith("Listed servers in ")
-
-
 def test_rates_and_counts() -> None:
     """Calls wait and are logged; launches are counted, and what the launcher counts itself is not."""
     slept, lines = list[float](), list[tuple[Any, ...]]()
@@ -335,3 +209,62 @@ def test_registries() -> None:
         view.getProviderManager("other")
     assert version_info.release_string() == release_string()
     assert release_string().startswith(str(version_info))
+
+
+@pytest.mark.parametrize(("host", "v4", "v6"), [("127.0.0.1", "127.0.0.1", None), ("::1", None, "::1")])
+def test_nodes(host: str, v4: str | None, v6: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """Addresses of a name; numbers until a time is over, and then the error of the caller; durations in the log."""
+    node = SimpleNamespace(hostname=host, connection_port=22, public_ipv4=None, public_ipv6=None)
+    set_node_ip(node)
+    assert (node.public_ipv4, node.public_ipv6) == (v4, v6)
+    counts = iterate_timeout(30, KeyError, "a machine", interval=0)
+    assert [next(counts), next(counts), next(counts)] == [1, 2, 3]
+    with pytest.raises(KeyError, match="Timeout waiting for a machine"):
+        next(iterate_timeout(0, KeyError, "a machine"))
+    with caplog.at_level(logging.DEBUG), Timer(LOG, "Listed servers"):
+        assert vars(Attributes(a=1, b=2)) == {"a": 1, "b": 2}
+    assert caplog.messages[-1].startswith("Listed servers in ")
+
+
+def test_labels_in_order() -> None:
+    recorder = LabelRecorder()
+    for label, node_id in (("a", "1"), ("a", "2"), ("b", "3")):
+        recorder.add(label, node_id)
+    assert recorder.labels() == ["a", "a", "b"]
+    assert recorder.pop("a") == "1"
+    recorder.removeNode("3")
+    recorder.removeNode("4")
+    assert recorder.labels() == ["a"]
+    with pytest.raises(KeyError):
+        recorder.pop("b")
+
+
+class ConfigException(Exception):
+    """Of the library."""
+
+
+# The token without its prefix, as releases up to 36 and from 37 of the library have it.
+@pytest.mark.parametrize("key", ["authorization", "BearerToken"])
+def test_client_of_kubernetes(key: str, tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """As files say; where nothing says it, the log does, and the driver goes on."""
+    (tmp_path / "ca.crt").write_bytes(b"certificate")
+
+    def from_files(context: str | None) -> Any:
+        if context != "lab":
+            raise ConfigException(f"no context {context}")
+        settings = {"api_key": {key: "Bearer secret"}, "ssl_ca_cert": str(tmp_path / "ca.crt")}
+        return SimpleNamespace(configuration=SimpleNamespace(**settings))
+
+    def no_pod(client_configuration: Any) -> None:
+        raise ConfigException("not in a pod")
+
+    config = {"new_client_from_config": from_files, "load_incluster_config": no_pod, "ConfigException": ConfigException}
+    client = {"CoreV1Api": lambda one: ("core", one), "Configuration": SimpleNamespace, "ApiClient": SimpleNamespace}
+    for name, values in (("", {}), (".config", config), (".client", client)):
+        module = ModuleType(f"kubernetes{name}")
+        vars(module).update(values)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    token, certificate, core, other = get_client(LOG, "lab", lambda api_client: ("extra", api_client))
+    assert (token, base64.b64decode(certificate or ""), core) == ("secret", b"certificate", ("core", other[1]))
+    assert get_client(LOG, "nope") == (None, None, None, None)
+    assert "context nope cannot be used" in caplog.text

@@ -11,7 +11,6 @@ import copy
 import hashlib
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 from nodepool.cmd.cli import main
 from nodepool.config.loader import ConfigSource, load_config, load_zookeeper
 from nodepool.config.marks import MAX_BYTES, UnreadableError
-from nodepool.config.problems import Problem, Severity
+from nodepool.config.problems import Problem
 from nodepool.config.validator import validate, validate_here
 from nodepool.exceptions import ConfigError
 from tests.support.tables import rows
@@ -76,24 +75,6 @@ def test_files_that_cannot_be_opened(files: Files) -> None:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(ConfigError, match="larger than 64 MiB"):
         load_config(str(files.main))
-
-
-def test_a_pipe(files: Files) -> None:
-    """It has no modification time to follow, but it can be read."""
-    os.mkfifo(files.main)
-    thread = threading.Thread(target=files.main.write_text, args=(HEAD,))
-    thread.start()
-    assert load_config(str(files.main)).zookeeper_servers
-    thread.join()
-
-
-def test_checksum(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    """W-1: of the file as it is, with its byte order mark, and not of what is put in."""
-    monkeypatch.setenv("NODEPOOL_X", "/b")
-    files.main.write_bytes(b"\xef\xbb\xbfimages-dir: %(NODEPOOL_X)\n" + HEAD.encode())
-    config = load_config(str(files.main))
-    assert (config.path, config.images_dir) == (str(files.main), "/b")
-    assert config.digest == hashlib.sha256(files.main.read_bytes()).hexdigest()[:12]
 
 
 @pytest.fixture
@@ -181,41 +162,9 @@ def test_change_while_loading(source: ConfigSource, files: Files, odd_driver: Od
     assert resets.exists()
 
 
-def test_only_sections_that_changed_are_checked(source: ConfigSource, files: Files, odd_driver: OddDriver) -> None:
-    """G-4: what was checked before is not checked again; what changed, or had an objection, is."""
-    checked = files.directory / "checked-"
-    odd_driver(schema=f"open({str(checked)!r} + self.name, 'w').close(); return {{str: object}}")
-
-    def load(*sections: str) -> set[str]:
-        files.write("providers:\n" + "".join(f"- {{driver: odd, {section}}}\n" for section in sections))
-        source.load()
-        names = list(files.directory.glob("checked-*"))
-        for name in names:
-            name.unlink()
-        return {name.name.removeprefix("checked-") for name in names}
-
-    odd = "name: odd, priority: '7'"
-    assert load("name: one", odd) == {"one", "odd"}
-    assert load("name: one", odd) == {"odd"}, "its warning comes again"
-    for concurrency in ("5", "x"):
-        assert load(f"name: one, max-concurrency: {concurrency}") == {"one"}
-    assert load("name: one, max-concurrency: 5") == set()
-
-
 GOOD: Final[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "good.yaml").read_text(encoding="utf-8"))
 #: Words and pieces of YAML that mean something.
 TEXTS: Final = yaml.safe_load("['', name, labels, pools, driver, fake, static, aws, fak, small, image, base, winrm, /]")
-MARKS: Final = yaml.safe_load(
-    """['&a ', '*a', '<<: ', '{', '}', '[', ']', '- ', '? ', ': ', '  ', '| ', '> ', '#', '~', '=', '<<', yes, '.nan',
-    '-.inf', '1:30:00', '2024-13-45', '2024-01-01', '!!map ', '!!seq ', '!!set ', '!!omap ', '!!pairs ', '!!int ',
-    '!!float ', '!!bool ', '!!null ', '!!binary ', '!x ', '!!timestamp ', '!!str ', '!!merge ', '!!value ',
-    '!!python/object:os.system ', 'labels: ', 'providers: ', 'name: ', 'diskimages: ', 'zookeeper-servers: ',
-    'pools: ', 'driver: static', '%(NODEPOOL_FUZZ)']"""
-)
-PIECES: Final = [
-    *(str(mark) for mark in MARKS),
-    *("\n", "---\n", "...\n", "%YAML 1.1\n", "0x" + "f" * 5000, "9" * 5000, "\ufeff", "\x85", "\u2028", "\r"),
-]
 
 scalars = st.one_of(
     *(st.none(), st.booleans(), st.integers(), st.floats(), st.sampled_from(TEXTS), st.dates()),
@@ -306,21 +255,6 @@ def use(files: Files, text: str | bytes | None = None) -> None:
         assert line.startswith((main_file, str(second)))
 
 
-def test_the_good_one_is_good(files: Files) -> None:
-    """Otherwise the damaged ones would prove little."""
-    text = yaml.safe_dump(GOOD)
-    assert [str(one) for one in files.problems(text) if one.severity is not Severity.WARNING] == []
-    assert set(files.load(text).providers) == {"lab", "memory", "cloud"}
-
-
-@pytest.mark.usefixtures("quiet")
-@fuzz
-@given(st.lists(st.sampled_from(PIECES) | st.text(st.characters(codec="utf-8"), max_size=3), max_size=20))
-def test_any_text(files: Files, monkeypatch: pytest.MonkeyPatch, pieces: list[str]) -> None:
-    monkeypatch.setenv("NODEPOOL_FUZZ", "{a: \n [\udcff")
-    use(files, "".join(pieces))
-
-
 @pytest.mark.usefixtures("quiet")
 @fuzz
 @given(damaged())
@@ -364,3 +298,12 @@ def test_bombs(files: Files, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(str(files.main), strict=True)
     assert max(map(len, str(caught.value).splitlines())) < 2000
+
+
+def test_checksum(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W-1: of the file as it is, with its byte order mark, and not of what is put in."""
+    monkeypatch.setenv("NODEPOOL_X", "/b")
+    files.main.write_bytes(b"\xef\xbb\xbfimages-dir: %(NODEPOOL_X)\n" + HEAD.encode())
+    config = load_config(str(files.main))
+    assert (config.path, config.images_dir) == (str(files.main), "/b")
+    assert config.digest == hashlib.sha256(files.main.read_bytes()).hexdigest()[:12]

@@ -71,27 +71,6 @@ def assert_same(one: Config, other: Config) -> None:
         assert [pool.name for pool in label.pools] == [pool.name for pool in other.labels[name].pools]
 
 
-def test_a_list_that_others_have_by_an_alias(files: Files) -> None:
-    """A label that is taken out of the pool of one provider stays in the list of another one."""
-    config = files.load(
-        "labels: [{name: small}, {name: big}]\ndiskimages: [{name: i}, {name: j}]\nproviders:\n"
-        "- {name: p, cloud: c, diskimages: [{name: i}], pools: [{name: a, labels: &labels ["
-        "{name: small, diskimage: i, min-ram: 1}, {name: big, diskimage: j, min-ram: 1}]}]}\n"
-        "- {name: q, cloud: c, diskimages: [{name: i}, {name: j}], pools: [{name: a, labels: *labels}]}\n"
-    )
-    assert [list(config.providers[name].pools["a"].labels) for name in "pq"] == [["small"], ["small", "big"]]
-
-
-@pytest.mark.parametrize(("written", "azs"), [("[~, z]", [None, "z"]), ("[null]", [None])])
-def test_null_as_a_zone(files: Files, caplog: pytest.LogCaptureFixture, written: str, azs: list[str | None]) -> None:
-    config = files.load(PLACES["pool"].replace("TEXT", f"availability-zones: {written}"))
-    pool: Any = config.providers["c"].pools["p"]
-    assert pool.azs == azs
-    assert caplog.messages[0].endswith(
-        "expected a text, got nothing (null); correct it, a daemon takes it as no zone, so that the cloud chooses one"
-    )
-
-
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
@@ -133,19 +112,6 @@ def at(value: Any, path: str) -> Any:
         known = value[int(part)] if isinstance(value, list) else value.get(part) if isinstance(value, dict) else None
         value = getattr(value, part) if known is None else known
     return sorted(value) if isinstance(value, set) else value
-
-
-def test_siblings_share_nothing(files: Files) -> None:
-    images = files.load(
-        "diskimages: [{name: p, env-vars: {A: '1'}, elements: [a], formats: [raw], keep-formats: [raw],"
-        " metadata: {x: 1}}, {name: a, parent: p}, {name: b, parent: p}]"
-    ).diskimages
-    before = {name: repr(vars(images[name])) for name in "bp"}
-    images["a"].env_vars["B"] = images["a"].metadata["y"] = "2"
-    for values in (images["a"].elements, images["a"].keep_formats):
-        values.append("b")
-    images["a"].image_types.add("vhd")
-    assert {name: repr(vars(images[name])) for name in "bp"} == before
 
 
 @rows(__file__, "test_tracing")
@@ -236,3 +202,27 @@ def test_wanted_images() -> None:
     assert wanted_images(config).images["debian"].settings == debian.settings
     config.diskimages["debian"].env_vars = {"A": "2"}
     assert wanted_images(config).images["debian"].settings != debian.settings, "worth another attempt"
+
+
+def test_a_list_that_others_have_by_an_alias(files: Files) -> None:
+    """A label that is taken out of the pool of one provider stays in the list of another one."""
+    config = files.load(
+        "labels: [{name: small}, {name: big}]\ndiskimages: [{name: i}, {name: j}]\nproviders:\n"
+        "- {name: p, cloud: c, diskimages: [{name: i}], pools: [{name: a, labels: &labels ["
+        "{name: small, diskimage: i, min-ram: 1}, {name: big, diskimage: j, min-ram: 1}]}]}\n"
+        "- {name: q, cloud: c, diskimages: [{name: i}, {name: j}], pools: [{name: a, labels: *labels}]}\n"
+    )
+    assert [list(config.providers[name].pools["a"].labels) for name in "pq"] == [["small"], ["small", "big"]]
+
+
+def test_siblings_share_nothing(files: Files) -> None:
+    images = files.load(
+        "diskimages: [{name: p, env-vars: {A: '1'}, elements: [a], formats: [raw], keep-formats: [raw],"
+        " metadata: {x: 1}}, {name: a, parent: p}, {name: b, parent: p}]"
+    ).diskimages
+    before = {name: repr(vars(images[name])) for name in "bp"}
+    images["a"].env_vars["B"] = images["a"].metadata["y"] = "2"
+    for values in (images["a"].elements, images["a"].keep_formats):
+        values.append("b")
+    images["a"].image_types.add("vhd")
+    assert {name: repr(vars(images[name])) for name in "bp"} == before

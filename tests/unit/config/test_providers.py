@@ -93,15 +93,6 @@ def test_only_that_provider(
     assert bad.reason.startswith(errors[0])
 
 
-@pytest.mark.parametrize("pool", ["p = Pool(); p.provider = self", "p = Pool()", "p = object()"])
-def test_load_fails_on_the_way(files: Files, odd_driver: OddDriver, pool: str) -> None:
-    """Labels have no pool of a provider that is left out, also none that does not know its provider."""
-    odd_driver(load=f"{pool}; newconfig.labels['small'].pools.append(p); newconfig.labels['zzz']")
-    config = files.load(f"{LABELS}providers:\n- {{name: bad, driver: odd}}\n{GOOD}")
-    assert isinstance(config.providers["bad"], UnavailableProviderConfig)
-    assert [pool.provider.name for pool in config.labels["small"].pools] == ["good"]
-
-
 SECTION: Final = "providers:\n- name: fine\n  driver: static\n- name: a\n  driver: odd\n"
 
 
@@ -136,13 +127,6 @@ def test_schema_of_another_driver(files: Files, odd_driver: OddDriver) -> None:
     found = files.load(text).providers["a"]
     assert found.provider["pools"] == [{"name": "q"}]
     assert found.provider["max-concurrency"] == 3
-
-
-def test_localProblems_may_fail(files: Files, odd_driver: OddDriver) -> None:
-    odd_driver(schema="return {str: object}\n    def localProblems(self): raise OSError('broken')")
-    assert [one for one in files.here(SECTION) if "localProblems" in one] == [
-        "warning: f.yaml:7:3: providers[1].driver: localProblems(): OSError: broken"
-    ]
 
 
 LABEL: Final = {v.Required("name"): str, "cores": int, "tags": {str: str}, "zones": [str]}
@@ -184,3 +168,19 @@ def test_words(schema: str, text: str, told: list[str]) -> None:
     fine = Checker(SCHEMAS[schema]).check(document.data, document, [], problems)
     assert [str(problem) for problem in problems.all()] == told
     assert fine == (not problems.errors(strict=False))
+
+
+@pytest.mark.parametrize("pool", ["p = Pool(); p.provider = self", "p = Pool()", "p = object()"])
+def test_load_fails_on_the_way(files: Files, odd_driver: OddDriver, pool: str) -> None:
+    """Labels have no pool of a provider that is left out, also none that does not know its provider."""
+    odd_driver(load=f"{pool}; newconfig.labels['small'].pools.append(p); newconfig.labels['zzz']")
+    config = files.load(f"{LABELS}providers:\n- {{name: bad, driver: odd}}\n{GOOD}")
+    assert isinstance(config.providers["bad"], UnavailableProviderConfig)
+    assert [pool.provider.name for pool in config.labels["small"].pools] == ["good"]
+
+
+def test_localProblems_may_fail(files: Files, odd_driver: OddDriver) -> None:
+    odd_driver(schema="return {str: object}\n    def localProblems(self): raise OSError('broken')")
+    assert [one for one in files.here(SECTION) if "localProblems" in one] == [
+        "warning: f.yaml:7:3: providers[1].driver: localProblems(): OSError: broken"
+    ]

@@ -7,11 +7,9 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nodepool.config import marks
-from nodepool.config.marks import Document, SourceText, explain, parse, substitute
+from nodepool.config.marks import Document, SourceText, parse, substitute
 from nodepool.config.problems import Problems
 from nodepool.exceptions import ConfigError
 from tests.support.tables import rows
@@ -39,19 +37,6 @@ def test_same_as_pyyaml(text: str) -> None:
     document, problems = read(text)
     assert problems == []
     assert document.data == yaml.safe_load(text)
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="utf-8")),
-        lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(codec="ascii")), inner),
-        max_leaves=20,
-    )
-)
-def test_same_as_pyyaml_for_anything(value: Any) -> None:
-    text = yaml.safe_dump(value, allow_unicode=True)
-    # Not `value`: what PyYAML writes is not always what it reads.
-    assert read(text)[0].data == yaml.safe_load(text)
 
 
 @pytest.mark.usefixtures("parser")
@@ -113,12 +98,3 @@ def test_hints(text: str, place: str, words: str) -> None:
     message = refusal(text)
     assert message.startswith(f"f:{place}not YAML: ")
     assert words in message
-
-
-@pytest.mark.parametrize(
-    "problem", ["found something new", "did not find expected key", "found unexpected end of stream"]
-)
-def test_places_outside_of_the_file(problem: str) -> None:
-    """Whatever a parser says: a hint, or none."""
-    assert isinstance(explain(problem, [], 5, 7, None), str)
-    assert isinstance(explain(problem, ["a: 1"], 0, 99, (0, 0)), str)

@@ -3,35 +3,29 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
 from nodepool.driver.framework.rate import HeldTime
-from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.deletion import (
     CHECK_SECONDS,
     DELETE_TIMEOUT_SECONDS,
-    LOOK_AGAIN_SECONDS,
     RETRY,
     DeletedNodeWorker,
 )
 from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.retries import Backoff
-from nodepool.zk.nodes import NodeStore
-from nodepool.zk.reply import Reply
 from tests.support.manual_clock import monotonic_clock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
 from tests.support.wait import wait_for
-from tests.unit.launcher.conftest import home, locked, raising
+from tests.unit.launcher.conftest import home, raising
 
 
 class Task:
@@ -179,63 +173,3 @@ def test_deletion_that_does_not_end_well(deletion: Deletion, end: str) -> None:
     assert (deletion.znodes.node(node_id) or {})["state"] == "deleting"
     deletion.begin = deletion.plain
     deletion.gone(node_id)
-
-
-def test_empty_nodes(deletion: Deletion) -> None:
-    """C-8: they go a moment later, without the sweep, but not those that are locked or were written meanwhile."""
-    znodes = deletion.znodes
-    empty, emptied, held, written = (znodes.add_node("ready") for _ in range(4))
-    deletion.run()
-    with locked(znodes, f"nodes/{held}/lock"):
-        for node_id in (empty, emptied, held, written):
-            znodes.kazoo.set(f"/nodepool/nodes/{node_id}", b"")
-        deletion.run()
-        assert len(znodes.children("/nodepool/nodes")) == 4, "whoever made it is about to lock it"
-        znodes.kazoo.set(f"/nodepool/nodes/{written}", json.dumps({"state": "ready", "type": ["small"]}).encode())
-        deletion.run(LOOK_AGAIN_SECONDS)
-        assert set(znodes.children("/nodepool/nodes")) == {held, written}
-        deletion.run(LOOK_AGAIN_SECONDS)
-        assert set(znodes.children("/nodepool/nodes")) == {held, written}
-
-
-# -- many at once
-
-
-def lost_answer() -> Reply:
-    reply = Reply()
-    reply.set_exception(ConnectionLoss())
-    return reply
-
-
-@pytest.mark.parametrize(
-    ("trouble", "order"),
-    [(None, "LLLSSSLLSS"), (lost_answer, "LLLSS"), (raising(ZKConnectionError("not connected to ZooKeeper")), "LLS")],
-)
-def test_locks_are_sent_together(deletion: Deletion, trouble: Callable[[], Reply] | None, order: str) -> None:
-    """X-2, X-7: answers are waited for together, in parts. Whatever becomes of one, what is locked is deleted."""
-    ids = deletion.used(5)
-    seen: list[str] = []
-    send = NodeStore.send_lock_and_save
-
-    def sent(store: NodeStore, node: Any, exists: bool) -> Reply:
-        seen.append("L")
-        return trouble() if trouble is not None and node.id == ids[1] else send(store, node, exists)
-
-    def begin(provider: FakeProvider, node: Any) -> Any:
-        seen.append("S")
-        return start(provider, node)
-
-    start, deletion.begin = deletion.begin, begin
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(home(DeletedNodeWorker), "SENT_TOGETHER", 3)
-        patch.setattr(NodeStore, "send_lock_and_save", sent)
-        if trouble is None:
-            deletion.run()
-        else:
-            with pytest.raises(ZKConnectionError):
-                deletion.run()
-    assert "".join(seen) == order
-    deletion.worker.node_changed("")
-    # The cache may be behind: directories of locks that are there are not known, or those that are not.
-    deletion.patch.setattr(NodeStore, "has_lock_dir", lambda *_: True)
-    deletion.gone(*ids)

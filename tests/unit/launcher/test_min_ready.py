@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,15 +10,12 @@ import pytest
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider
-from nodepool.exceptions import ZKConnectionError
 from nodepool.launcher.min_ready_worker import PACE_SECONDS, MinReadyWorker
 from nodepool.model.reasons import Reason, ReasonCode
-from nodepool.model.request import NodeRequest
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
 from tests.support.pool_znodes import REQUESTS, PoolZnodes
 from tests.support.still_launcher import StillLauncher
-from tests.support.wait import wait_for
 from tests.unit.launcher.conftest import Still, home, raising
 
 
@@ -85,49 +81,3 @@ def test_nothing_that_cannot_be_built(kept: Kept, name: str, answer: Callable[..
         patch.setattr(FakeProvider, "heldLabels", lambda *_: {"a": Reason(ReasonCode.BACKING_HELD, "another one")})
         patch.setattr(FakeProvider, "labelReady", lambda *_: True)
         assert len(kept.run()) == 2
-
-
-def test_pace(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M-1: a thousand changes a second do not wake the worker a thousand times; none of them is forgotten."""
-    woken: list[bool] = []
-    monkeypatch.setattr(kept.worker, "wake", lambda: woken.append(True))
-    kept.run()
-    woken.clear()
-    for request_id in ("", "200-0000000000"):
-        kept.worker.changed(request_id)
-    assert woken == []
-    assert kept.worker.run_once() == PACE_SECONDS
-    kept.worker.changed(kept.ids()[0])
-    assert woken, "the end of our own request is seen at once"
-    kept.znodes.delete_request(kept.ids()[0])
-    kept.clock.pass_seconds(PACE_SECONDS)
-    kept.launcher.settle()
-    assert kept.worker.run_once() == PACE_SECONDS, "it is counted"
-    assert len(kept.ids()) == 2
-
-    def wait() -> float:
-        kept.clock.pass_seconds(PACE_SECONDS)
-        return kept.worker.run_once() or 0
-
-    wait_for("nothing changes, and nothing is counted", lambda: wait() > PACE_SECONDS)
-
-
-def test_request_whose_creation_gave_no_answer(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M-4: it has an owner, also when our server hears of it only now; one that was not made is forgotten."""
-
-    def made_without_an_answer(request: NodeRequest, priority: str) -> None:
-        kept.znodes.submit_raw(json.dumps(request.to_dict(0.0)).encode(), priority)
-        raise ZKConnectionError("no answer")
-
-    with monkeypatch.context() as patch:
-        for outcome in (made_without_an_answer, raising(ZKConnectionError("away"))):
-            patch.setattr(kept.launcher.nodepool.zk, "storeNodeRequest", outcome)
-            with pytest.raises(ZKConnectionError):
-                kept.run()
-    with monkeypatch.context() as unread:
-        unread.setattr(kept.launcher.nodepool.cache, "wait_settled", lambda seconds: False)
-        with pytest.raises(ZKConnectionError, match="not read in time"):
-            kept.worker.run_once()
-    assert len(kept.run()) == 2
-    kept.worker.on_stop()
-    assert kept.ids() == []

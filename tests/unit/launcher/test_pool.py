@@ -3,24 +3,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kazoo.exceptions import ConnectionLoss
 
 from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.driver.fake.provider import FakeProvider, FakeRequestHandler
-from nodepool.exceptions import ZKConflict, ZKConnectionError
+from nodepool.exceptions import ZKConflict
 from nodepool.launcher.pool.handlers import LAUNCHES_SECONDS, POLL_SECONDS
-from nodepool.launcher.pool.intake import Batch, Declines, Intake
+from nodepool.launcher.pool.intake import Declines, Intake
 from nodepool.launcher.pool.view import PassContext
 from nodepool.launcher.pool.worker import RESUME_LOOK_SECONDS, PoolWorker
 from nodepool.metrics.catalog import REQUEST_WAIT
 from nodepool.model.reasons import ERROR_JUDGING, NO_ROOM, Reason, ReasonCode
 from nodepool.model.request import NodeRequest
-from nodepool.plan.triage import PoolInfo
 from nodepool.zk.reply import Reply
 from nodepool.zk.request_store import RequestStore
 from tests.support.counted import Counted
@@ -102,25 +99,6 @@ def test_order_and_size_of_passes(
     assert sum(counted.new().values()) == 5
 
 
-def test_turns_of_others_in_a_batch(
-    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch
-) -> None:
-    """A-5, A-11: a request that is left to another pool does not end the batch."""
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
-    ids, launch, taken = [znodes.submit(["small"]) for _ in range(5)], Batch.launch, list[int]()
-    other = [PoolInfo("other", "two", frozenset({"small"}), 100, paused=False)]
-    monkeypatch.setattr(worker.view.turns, "of_others", lambda _, one: other if one.key in (ids[1], ids[3]) else ())
-
-    def note(*given: Any) -> int:
-        taken.append(launch(*given))
-        return taken[-1]
-
-    monkeypatch.setattr(Batch, "launch", note)
-    launcher.knows_requests(5)
-    worker.run_once()
-    assert taken == [3]
-
-
 def test_work_follows_the_kinds_not_the_queue(
     still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: Patch
 ) -> None:
@@ -182,29 +160,6 @@ def test_provider_that_was_replaced_in_the_middle(
     fulfil(launcher, worker, znodes, request_id)
 
 
-def test_requests_that_others_may_serve(
-    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, caplog: Log, monkeypatch: Patch
-) -> None:
-    """A-15: just after its start a launcher fails nothing that is older than it is. J-3: the lines say who and why."""
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(home(Declines), "BATCH", 2)
-    launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
-    workers = [launcher.worker(name) for name in ("one", "two")]
-    old, *new = (znodes.submit(["smal"], created_time=at, event_id="E") for at in (1.0, 1e12, 1e12))
-    for worker in workers:
-        launcher.passes(worker, "all are judged", lambda: worker.declined(new[1]) and not worker.queue)  # noqa: B023
-        assert code(worker, old) is ReasonCode.WAIT_OTHER_LAUNCHERS
-    assert [znodes.request_state(request_id) for request_id in (old, *new)] == ["requested", "failed", "failed"]
-    hint = "no pool has smal, did you mean 'small'?"
-    lines = [text.partition("] ")[2] for text in caplog.messages if f"[node_request: {new[0]}] " in text]
-    cause = f"label(s) smal not available in this pool; {hint}"
-    assert [line.rpartition("] ")[2] for line in lines] == [
-        f"Declining node request: {cause} (smal; job job, tenant tenant)",
-        f"Declining node request: {cause} (smal; job job, tenant tenant)",
-        f"Failing node request: every pool declined it: one/main, two/main: {cause} (smal; job job, tenant tenant)",
-    ]
-
-
 def test_nodes_that_the_first_choice_lacks(still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud) -> None:
     """A-5: a pool with ready nodes serves what is left to a pool without them, after its own, without a wait."""
     launcher = still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
@@ -247,29 +202,6 @@ def test_nodes_of_launchers_that_are_away(
 # -- locks and answers
 
 
-@pytest.mark.parametrize("how", ["launch", "ready node", "decline"])
-def test_request_that_another_holds(
-    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, how: str
-) -> None:
-    """A-11: it is looked at again in a moment; its ready node serves those behind it, whose passes go on."""
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
-    held, behind = (znodes.submit(["gpu" if how == "decline" else "small"]) for _ in range(2))
-    if how == "ready node":
-        ready = znodes.add_node("ready")
-    with locked(znodes, f"requests-lock/{held}"):
-        launcher.settle()
-        launcher.passes(worker, "it is known as held", lambda: code(worker, held) is ReasonCode.REQUEST_LOCKED)
-        if how == "ready node":
-            assert ready in worker.free_nodes.ready
-        if how == "decline":
-            assert znodes.request_state(behind) == "failed"
-        else:
-            fulfil(launcher, worker, znodes, behind)
-        assert znodes.request_state(held) == "requested"
-    end = "failed" if how == "decline" else "fulfilled"
-    launcher.passes(worker, "it has its turn", lambda: znodes.request_state(held) == end)
-
-
 @pytest.mark.parametrize("how", ["ready node", "decline"])
 def test_lock_directory_that_was_left(
     launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, how: str
@@ -284,49 +216,6 @@ def test_lock_directory_that_was_left(
         launcher.settle()
         worker.run_once()
     assert znodes.request_state(request_id) == ("fulfilled" if how == "ready node" else "failed")
-
-
-def lost_answer(_store: RequestStore, *_: Any, **__: Any) -> Reply:
-    reply = Reply()
-    reply.set_exception(ConnectionLoss())
-    return reply
-
-
-@pytest.mark.parametrize(
-    ("method", "trouble"),
-    [
-        ("send_lock", raising(ZKConnectionError("away"))),
-        ("send_lock", lambda *_: raising(ZKConnectionError("away"))),
-        ("send_unlocked", raising(ZKConnectionError("away"))),
-        ("send_unlocked", lost_answer),
-    ],
-)
-def test_lost_connection(
-    launcher: StillLauncher,
-    worker: PoolWorker,
-    znodes: PoolZnodes,
-    monkeypatch: Patch,
-    method: str,
-    trouble: Callable[..., Any],
-) -> None:
-    """A-19: of requests that are taken together the second one has no answer. What is ours stays; all are served."""
-    ids = [znodes.submit(["small"]) for _ in range(4)]
-    if method == "send_unlocked":
-        for _ in ids:
-            znodes.add_node("ready")
-    monkeypatch.setattr(FakeRequestHandler, "room_ahead", lambda _: 10.0)
-    plain, calls = getattr(RequestStore, method), []
-
-    def shaky(store: RequestStore, request: Any, *rest: Any, **more: Any) -> Any:
-        calls.append(request.id)
-        return (trouble if len(calls) == 2 else plain)(store, request, *rest, **more)
-
-    monkeypatch.setattr(RequestStore, method, shaky)
-    launcher.settle()
-    with pytest.raises(ZKConnectionError):
-        [worker.run_once() for _ in range(2)]
-    assert len({node for nodes in fulfil(launcher, worker, znodes, *ids) for node in nodes}) == 4
-    assert not worker.handlers
 
 
 @pytest.mark.parametrize("check", [lambda *_: False, raising(RuntimeError("no way"))])
@@ -400,38 +289,6 @@ def test_polls(
 
 
 # -- the end of a pool
-
-
-def test_pool_that_retires(
-    still: Still, znodes: PoolZnodes, cloud_name: str, cloud: FakeCloud, monkeypatch: Patch
-) -> None:
-    """G-6, L-17, Q-12: it unregisters at once, finishes its launches, then gives back what waits, with free nodes."""
-    launcher = still([fake_provider("one", cloud=cloud_name, pool_max_servers=2)])
-    worker = launcher.worker()
-    fulfil(launcher, worker, znodes, znodes.submit(["small"]))
-    cloud.set(hang=True)
-    waiting = znodes.submit(["small", "small"])
-    launcher.passes(worker, "it waits", lambda: worker.desk.paused and worker.own_launches())
-    assert worker.run_once() == POLL_SECONDS
-    [building] = znodes.nodes("building")
-    worker.retire()
-    with monkeypatch.context() as patch:
-        patch.setattr(launcher.nodepool.client.kazoo, "delete", raising(ConnectionLoss()))
-        with pytest.raises(ZKConnectionError):
-            worker.run_once()
-    worker.run_once()
-    assert znodes.pools() == []
-    assert znodes.node_lockers(building)
-    assert not worker.desk.paused
-    assert not worker.stopping
-    cloud.set(hang=False)
-    launcher.passes(worker, "it ends", lambda: worker.stopping)
-    request = znodes.request(waiting) or {}
-    assert (request["state"], request["declined_by"], request["nodes"]) == ("requested", [], [])
-    node = znodes.node(building) or {}
-    assert (node["state"], node["allocated_to"]) == ("ready", None)
-    assert not znodes.request_lockers(waiting)
-    assert not any(map(znodes.node_lockers, znodes.nodes()))
 
 
 @pytest.mark.parametrize("launch", ["runs", "ends", "its driver raises"])

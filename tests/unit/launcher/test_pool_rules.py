@@ -14,17 +14,8 @@ import pytest
 from nodepool.driver.framework.fact import NotKnown
 from nodepool.driver.framework.quota_support import QuotaSupport
 from nodepool.exceptions import RuntimeConfigurationException, ZKConnectionError
-from nodepool.launcher.pool.handlers import ELSEWHERE_SECONDS, EVICTION_SECONDS, Eviction
-from nodepool.launcher.pool.view import (
-    FORGET_SECONDS,
-    MAX_PASSED,
-    SETTLE_SECONDS,
-    TURN_SECONDS,
-    WINDOW,
-    TenantCheck,
-    Turns,
-    has_place,
-)
+from nodepool.launcher.pool.handlers import EVICTION_SECONDS, Eviction
+from nodepool.launcher.pool.view import FORGET_SECONDS, MAX_PASSED, TURN_SECONDS, WINDOW, TenantCheck, Turns
 from nodepool.launcher.pool_registry import FreeCounts
 from nodepool.model import states
 from nodepool.model.node import Node
@@ -129,23 +120,6 @@ def test_accepted_in_this_pass(tenants: Tenants) -> None:
     tenants.add(kind("small", tenant="rich"))
 
 
-def test_error_defers(tenants: Tenants, caplog: pytest.LogCaptureFixture) -> None:
-    """A-8: one line for each error, and again when it had worked meanwhile; what cannot be judged holds up no other."""
-    for label in ("broken", "broken", "unknown", "away", "wrong"):
-        assert not tenants.allows(label)
-    assert caplog.text.count("could not be checked, its requests wait: RuntimeConfigurationException: no flavor") == 1
-    assert "its requests wait: NotKnown: no answer yet" in caplog.text
-    assert caplog.text.count("Traceback") == 1
-    assert tenants.allows("small")
-    assert not tenants.allows("wrong")
-    assert caplog.text.count("Traceback") == 2
-    tenants.reserve(kind("broken"), FULL)
-    assert tenants.reserved_for(kind("small")) is None
-    tenants.provider = object()
-    tenants.begin_pass()
-    assert tenants.allows(*["small"] * 10), "static hosts count with what others use only"
-
-
 def test_what_others_are_about_to_make_counts(tenants: Tenants) -> None:
     """Q-15: a request that some launcher works on will need room for the nodes that it does not have yet."""
     for request_id, tenant, labels in (("1", "poor", ["small", "large"]), ("2", "rich", ["large"])):
@@ -182,25 +156,6 @@ def test_order_of_a_tenant(tenants: Tenants, held: int, labels: int, waits: bool
     tenants.maxima = {}
     tenants.reserve(kind("small"), FULL)
     assert tenants.reserved_for(kind("small")) is None, "A-16: a reload between two looks"
-
-
-@rows(__file__, "place_of_a_node")
-def test_place_of_a_stored_node(node: tuple[str, str, float], reused: bool, others: str, place: bool) -> None:
-    """Q-15"""
-    limits: dict[str, dict[str, float]] = {"poor": {"instances": 2, "cores": 6}}
-    calls: list[Any] = []
-
-    def settled(seconds: float) -> bool:
-        calls.append(seconds)
-        return bool(others)
-
-    nodes = SimpleNamespace(
-        values=lambda: [stored("02", "rich", 9), *(stored(f"0{number}", "poor", 1) for number in others)],
-        refresh_stale=lambda: calls.append("refresh"),
-        wait_settled=settled,
-    )
-    assert has_place(stored(*node), limits, cast(Any, SimpleNamespace(nodes=nodes)), reused=reused) == place
-    assert calls == ([] if node[1] == "rich" else ["refresh", SETTLE_SECONDS])
 
 
 # -- room that is made
@@ -262,24 +217,6 @@ def test_taken_meanwhile(pool: Evicting) -> None:
     assert pool.evict() == ["ready", "deleting"]
     assert other.key not in pool.ready
 
-
-def test_room_that_pools_share(pool: Evicting) -> None:
-    """Q-8, Q-9: a node of another pool of the provider goes when this one has none to give up, and only then."""
-    for since, fields in ((200.0, {}), (100.0, {}), (50.0, {"provider": "x"}), (50.0, {"allocated_to": "100-1"})):
-        pool.add(since, "second", **cast(Any, fields))
-    pool.locked.add(pool.add(50.0, "second").key)
-    going = pool.add(pool.clock.now - 1, "second", "deleting")
-    before = ["ready"] * 5
-    assert pool.evict() == pool.evict(shared=True) == [*before, "deleting"], "another pool makes room already"
-    pool.zk.deleteRawNode(going.key)
-    assert pool.evict(shared=True) == before, "it is looked for now and then"
-    after = ["ready", "deleting", "ready", "ready", "ready"]
-    assert pool.evict(ELSEWHERE_SECONDS, shared=True) == pool.evict(EVICTION_SECONDS - 1, shared=True) == after
-    pool.add(900.0)
-    assert pool.evict(1.0, shared=True) == [*after, "deleting"], "its own first"
-
-
-# -- whose turn a request is
 
 POOLS = [
     PoolInfo(f"pool-{number}", f"cloud-{number}", frozenset({"small"}), 100, paused=False, name="main")
@@ -349,3 +286,20 @@ def test_not_passed_over_for_ever() -> None:
     turn.clock.pass_seconds(2 * FORGET_SECONDS)
     turn.begin_pass(POOLS[0].id, POOLS)
     assert turn.leaves(REQUEST)
+
+
+def test_error_defers(tenants: Tenants, caplog: pytest.LogCaptureFixture) -> None:
+    """A-8: one line for each error, and again when it had worked meanwhile; what cannot be judged holds up no other."""
+    for label in ("broken", "broken", "unknown", "away", "wrong"):
+        assert not tenants.allows(label)
+    assert caplog.text.count("could not be checked, its requests wait: RuntimeConfigurationException: no flavor") == 1
+    assert "its requests wait: NotKnown: no answer yet" in caplog.text
+    assert caplog.text.count("Traceback") == 1
+    assert tenants.allows("small")
+    assert not tenants.allows("wrong")
+    assert caplog.text.count("Traceback") == 2
+    tenants.reserve(kind("broken"), FULL)
+    assert tenants.reserved_for(kind("small")) is None
+    tenants.provider = object()
+    tenants.begin_pass()
+    assert tenants.allows(*["small"] * 10), "static hosts count with what others use only"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
 
 import pytest
 
@@ -81,22 +80,6 @@ def test_states(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes,
         )
 
 
-def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
-    """W-5, W-7: the kinds that are known for longest, and the last ones that were declined; the others are counted."""
-    fill(launcher, worker, znodes, "small", "small", "big")
-    declined = [znodes.submit(["gpu"]) for _ in range(3)]
-    launcher.passes(worker, "they are declined", lambda: all(map(worker.declined, declined)))
-    for name in ("MAX_KINDS", "MAX_DECLINED"):
-        monkeypatch.setattr(home(PoolStatusMaker), name, 1)
-    found = worker.status.make(5.0)
-    ((kind,), (last,)) = found.waiting, found.declined
-    assert (kind.labels, kind.count, kind.code, kind.tenant) == (("small",), 1, "wait.pool-paused", "tenant")
-    assert last.id == list(worker.desk.snapshot().declined)[-1].request_id
-    assert found.omitted == 1
-    monkeypatch.setattr(home(PoolStatusMaker), "MAX_REQUESTS", 0)
-    assert (worker.status.make(6.0).requests, worker.status.make(6.0).omitted) == ([], 2)
-
-
 @pytest.mark.parametrize(("count", "seconds"), [(100, 100 * HOST_SECONDS), (1000, MAX_HOST_SECONDS)])
 def test_hosts(worker: PoolWorker, monkeypatch: Patch, count: int, seconds: float) -> None:
     """W-7, W-8, W-9: those with trouble come first, as the others may be cut; many are not asked for each time."""
@@ -139,6 +122,61 @@ def test_size() -> None:
 # -- launches of the last 15 minutes
 
 
+def test_errors_and_usual_times_of_launches() -> None:
+    """J-3, W-6: the last error of each of the last nodes; the median of the last launches of a label."""
+    clock = ManualClock()
+    log = LaunchLog(clock)
+    for number in range(MAX_ERRORS + 2):
+        log.failed(str(number), "small", "error.status", f"first of {number}")
+    log.failed("5", "small", "error.quota", "the last one")
+    assert [log.error_of(node) for node in ("5", "6", "0", "1")] == ["the last one", "first of 6", "", ""]
+    for seconds, usual in ((2.0, None), (100.0, None), (4.0, 4.0), *((9.0, ...),) * USUAL_OF):
+        log.ready("small", clock() - seconds)
+        assert usual is ... or log.usual("small") == usual
+    log.ready("large", clock() - 60.0)
+    assert (log.usual("small"), log.usual("large")) == (9.0, None)
+
+
+def test_lines(
+    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, caplog: Log
+) -> None:
+    """J-6: for each kind a line about the oldest, with ids, cause and origin; the next one after a minute."""
+    clock = monotonic_clock(monkeypatch, home(WaitingLines), now=1e6)
+    _, oldest, *_ = fill(launcher, worker, znodes, "small", "small", "small")
+    caplog.set_level(logging.INFO)
+
+    def lines(seconds: float) -> list[str]:
+        """What a pass logs, a while later."""
+        clock.pass_seconds(seconds)
+        caplog.clear()
+        launcher.settle()
+        worker.run_once()
+        return [text for text in caplog.messages if "Waiting" in text or "Pausing" in text]
+
+    assert lines(FIRST_SECONDS) == []
+    (first,) = lines(FIRST_SECONDS)
+    assert first.startswith(f"[e: e1] [node_request: {oldest}] Waiting for ")
+    assert first.endswith(" (small; job job, tenant tenant)")
+    assert lines(50) == []
+    assert ["Pausing for" in text for text in lines(10)].count(True) == 1
+
+
+def test_many(launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch) -> None:
+    """W-5, W-7: the kinds that are known for longest, and the last ones that were declined; the others are counted."""
+    fill(launcher, worker, znodes, "small", "small", "big")
+    declined = [znodes.submit(["gpu"]) for _ in range(3)]
+    launcher.passes(worker, "they are declined", lambda: all(map(worker.declined, declined)))
+    for name in ("MAX_KINDS", "MAX_DECLINED"):
+        monkeypatch.setattr(home(PoolStatusMaker), name, 1)
+    found = worker.status.make(5.0)
+    ((kind,), (last,)) = found.waiting, found.declined
+    assert (kind.labels, kind.count, kind.code, kind.tenant) == (("small",), 1, "wait.pool-paused", "tenant")
+    assert last.id == list(worker.desk.snapshot().declined)[-1].request_id
+    assert found.omitted == 1
+    monkeypatch.setattr(home(PoolStatusMaker), "MAX_REQUESTS", 0)
+    assert (worker.status.make(6.0).requests, worker.status.make(6.0).omitted) == ([], 2)
+
+
 def test_launch_log() -> None:
     """W-6: what is old is not counted; nothing is lost when the time is set back."""
     clock = ManualClock()
@@ -159,53 +197,3 @@ def test_launch_log() -> None:
     for _ in range(100):
         log.ready()
     assert log.status(0).ok_15m == 101
-
-
-def test_errors_and_usual_times_of_launches() -> None:
-    """J-3, W-6: the last error of each of the last nodes; the median of the last launches of a label."""
-    clock = ManualClock()
-    log = LaunchLog(clock)
-    for number in range(MAX_ERRORS + 2):
-        log.failed(str(number), "small", "error.status", f"first of {number}")
-    log.failed("5", "small", "error.quota", "the last one")
-    assert [log.error_of(node) for node in ("5", "6", "0", "1")] == ["the last one", "first of 6", "", ""]
-    for seconds, usual in ((2.0, None), (100.0, None), (4.0, 4.0), *((9.0, ...),) * USUAL_OF):
-        log.ready("small", clock() - seconds)
-        assert usual is ... or log.usual("small") == usual
-    log.ready("large", clock() - 60.0)
-    assert (log.usual("small"), log.usual("large")) == (9.0, None)
-
-
-# -- why requests wait
-
-
-def test_lines(
-    launcher: StillLauncher, worker: PoolWorker, znodes: PoolZnodes, monkeypatch: Patch, caplog: Log
-) -> None:
-    """J-6: for each kind a line about the oldest, with ids, age, cause and origin; the next one after a minute.
-
-    Hundreds of kinds are not hundreds of lines. The request that pauses the pool has a line of its own, later.
-    """
-    clock = monotonic_clock(monkeypatch, home(WaitingLines), now=1e6)
-    monkeypatch.setattr(home(WaitingLines), "MAX_LINES", 1)
-    _, oldest, *_ = fill(launcher, worker, znodes, "small", "small", "small", "big")
-    caplog.set_level(logging.INFO)
-
-    def lines(seconds: float) -> list[str]:
-        """What a pass logs, a while later."""
-        clock.pass_seconds(seconds)
-        caplog.clear()
-        launcher.settle()
-        worker.run_once()
-        return [text for text in caplog.messages if "Waiting" in text or "Pausing" in text]
-
-    assert lines(FIRST_SECONDS) == []
-    first, more = lines(FIRST_SECONDS)
-    assert first.startswith(f"[e: e1] [node_request: {oldest}] Waiting for ")
-    assert " with 1 later ones: the pool is paused: another request waits for room (" in first
-    assert first.endswith(" (small; job job, tenant tenant)")
-    assert more == "Waiting: requests of 1 more kinds"
-    assert lines(50) == []
-    found: list[Any] = lines(10)
-    assert ["Pausing for" in text for text in found].count(True) == 1
-    assert len(found) == 3

@@ -98,7 +98,6 @@ def test_hint(labels: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 OWN = Metric("own", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["own"])
 LIMIT = Metric("limit", MetricKind.GAUGE, (), "Of the launcher.", lambda: ["limit"])
-READY, SMALL = "nodepool.nodes.ready:{}|g", "nodepool.label.small.nodes.ready:{}|g"
 
 
 class Stats:
@@ -157,47 +156,36 @@ def stats() -> Iterator[Stats]:
         made.client.close()
 
 
-def test_gauges_of_the_system(stats: Stats) -> None:
-    """reference/metrics 1: at once, after changes but at most once a second, and once a minute. Zeros are sent once."""
-    assert {"own:7|g", "limit:3|g", READY.format(0)} <= set(stats.after(0))
-    assert stats.after(5) == ["limit:3|g"], "no change"
-    stats.add()
-    assert READY.format(1) in stats.after(5)
-    stats.add()
-    stats.add()
-    assert stats.after(0.5) == []
-    assert {READY.format(3), SMALL.format(3)} <= set(stats.after(0.5))
-    stats.nodes.clear()
-    for expected in (True, False):
-        stats.worker.changed()
-        assert (SMALL.format(0) in stats.after(1)) == expected
-    stats.after(20)
-    assert READY.format(0) in stats.after(60)
-    stats.add()
-    stats.worker.emit_once()
-    assert READY.format(1) in stats.server.drain()
+# -- gauges
 
 
-def test_leadership(stats: Stats) -> None:
-    """reference/metrics 1: who does not lead sends no gauges of nodes, and asks ZooKeeper every 10 s."""
-    stats.leader = False
-    for _ in range(10):
-        stats.add()
-        assert not [line for line in stats.after(0.9) if line.startswith("nodepool.nodes")]
-    assert stats.asked == 1
-    stats.leader = True
-    assert READY.format(10) in stats.after(10), "it takes over"
-    stats.leader = False
-    stats.nodes.clear()
-    stats.worker.changed()
-    assert stats.after(5) == ["limit:3|g"]
-    stats.leader = True
-    assert SMALL.format(0) not in stats.after(10), "gauges of before are forgotten"
+def test_gauges_of_the_system() -> None:
+    """reference/metrics 1: at once, after changes but at most once a second, and once a minute."""
+    clock, nodes = ManualClock(), list[Node]()
+    with StatsdServer() as server:
+        client = get_client(server.environ)
+        assert client is not None
+        worker = StatsWorker(
+            client,
+            Registry([StatsdSink(lambda: client)]),
+            is_leader=lambda: True,
+            nodes=lambda: nodes,
+            requests=list,
+            pools=list,
+            limits=dict,
+            internals=dict,
+            clock=clock,
+        )
 
+        def sent(seconds: float, *, more: int = 0) -> list[str]:
+            for _ in range(more):
+                nodes.append(Node("small"))
+                nodes[-1].state = "ready"
+                worker.changed()
+            clock.pass_seconds(seconds)
+            assert 0 <= worker.run_once() <= 1
+            return [line.split(":")[1] for line in server.drain() if line.startswith("nodepool.nodes.ready:")]
 
-@pytest.mark.parametrize(("failing", "others"), [(LIMIT, "own:7|g"), (OWN, "limit:3|g")])
-def test_each_group_is_on_its_own(stats: Stats, failing: Metric, others: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A mistake in one group of gauges, e.g. for a pool of a strange driver, must not end the others."""
-    stats.failing.add(failing)
-    assert {others, READY.format(0)} <= set(stats.after(0))
-    assert "broken on purpose" in caplog.text
+        assert (sent(0), sent(5), sent(5, more=1)) == (["0|g"], [], ["1|g"])
+        assert (sent(0.5, more=2), sent(0.5), sent(30), sent(30)) == ([], ["3|g"], [], ["3|g"])
+        client.close()

@@ -11,28 +11,16 @@ from nodepool.driver.fake.cloud import FakeCloud
 from nodepool.launcher.pool.worker import PoolWorker
 from nodepool.launcher.pool_registry import ABSENT_SECONDS, PoolRegistry
 from nodepool.model.component import PoolComponent
-from nodepool.plan.retries import Backoff
-from nodepool.runtime.providers import Providers
-from nodepool.runtime.reload import Configuration
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock
 from tests.support.pool_znodes import PoolZnodes
 from tests.support.still_launcher import StillLauncher
-from tests.support.wait import wait_for
-from tests.unit.launcher.conftest import Still, home
+from tests.unit.launcher.conftest import Still
 
 
 @pytest.fixture
 def launcher(still: Still, cloud_name: str, cloud: FakeCloud) -> StillLauncher:
     return still([fake_provider(name, cloud=cloud_name) for name in ("one", "two")])
-
-
-def rewrite(launcher: StillLauncher, **settings: Any) -> None:
-    """The changed settings, as the main loop takes them."""
-    launcher.local.settings.update({name.replace("_", "-"): value for name, value in settings.items()})
-    launcher.local.write(launcher.local.settings)
-    wait_for("the change is noticed", launcher.nodepool.configuration.source.changed)
-    launcher.nodepool.run_once()
 
 
 def test_dead_threads(launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,29 +49,6 @@ def test_dead_threads(launcher: StillLauncher, znodes: PoolZnodes, monkeypatch: 
         assert new is not old
         assert type(new) is type(old)
     assert len(znodes.pools()) == 2
-
-
-def test_reload_that_fails_half_way(launcher: StillLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G-8: the file is in effect when all of it is; until then the launcher says what is not, and tries again."""
-    nodepool, apply = launcher.nodepool, Providers.apply
-    before, errors = nodepool.configuration.current, [RuntimeError("no way")]
-
-    def fail_once(providers: Providers, configs: Any) -> None:
-        if errors:
-            raise errors.pop()
-        apply(providers, configs)
-
-    monkeypatch.setattr(Providers, "apply", fail_once)
-    monkeypatch.setattr(home(Configuration), "RETRY", Backoff(0.0, 0.0))
-    rewrite(launcher, max_hold_age=77)
-    failed = ["providers could not be changed: RuntimeError: no way", "changed: the connection, traces"]
-    last = nodepool.reload_events.last
-    assert last is not None
-    assert (nodepool.configuration.current, nodepool.reload_errors) == (before, failed)
-    assert (last.ok, last.text) == (False, "; ".join(failed))
-    nodepool.run_once()
-    assert (nodepool.configuration.current.max_hold_age, nodepool.reload_errors) == (77, [])
-    assert nodepool.configuration.current.digest != before.digest
 
 
 # -- the pools of all launchers

@@ -13,14 +13,13 @@ from nodepool.driver.fake.provider import FakeProvider
 from nodepool.exceptions import CloudUnavailableException, ZKConnectionError
 from nodepool.launcher.deletion import (
     LATER_SECONDS,
-    LOCK_DIR_SECONDS,
     LOST_SECONDS,
     SOON_SECONDS,
     SWEEP_SECONDS,
     CleanupWorker,
 )
 from nodepool.launcher.pool.intake import START_SECONDS
-from nodepool.plan.nodes import RESUME_SECONDS, STALLED_SECONDS
+from nodepool.plan.nodes import RESUME_SECONDS
 from nodepool.plan.triage import PoolInfo
 from tests.support.local_launcher import fake_provider
 from tests.support.manual_clock import ManualClock, monotonic_clock
@@ -99,46 +98,6 @@ def test_launches_that_a_pool_may_go_on_with(sweeps: Sweeps, monkeypatch: pytest
     assert sweeps.znodes.node(nodes[1]) == building
 
 
-@pytest.mark.parametrize(("held_after", "seconds", "free"), [(False, SWEEP_SECONDS, False), (True, 1.0, True)])
-def test_nodes_of_a_launcher_that_stalls(sweeps: Sweeps, held_after: bool, seconds: float, free: bool) -> None:
-    """C-4, C-10: old releases store a node before they lock it, and unlock it before the request is fulfilled.
-
-    A node that is older than the lock of the request is free after a while: the session of its launcher was lost.
-    """
-    served = sweeps.znodes.submit(["small"], state="pending")
-    with locked(sweeps.znodes, f"requests-lock/{served}"):
-        node_id = sweeps.znodes.add_node("ready", allocated_to=served)
-        sweeps.launcher.settle()
-        sweeps.worker.free_orphans()
-        sweeps.clock.pass_seconds(STALLED_SECONDS - 1 if held_after else seconds)
-        sweeps.worker.free_orphans()
-        assert sweeps.found(node_id) == [("ready", served)]
-        sweeps.clock.pass_seconds(1.0)
-        sweeps.worker.free_orphans()
-        assert sweeps.found(node_id) == [("ready", None if free else served)]
-    sweeps.worker.free_orphans()
-    assert sweeps.found(node_id) == [("ready", None)]
-
-
-def test_nodes_that_are_not_lost(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C-4: one that is locked, that Zuul is about to take, that changed, or whose request is fulfilled now."""
-    znodes = sweeps.znodes
-    served, fulfilled, ended = (znodes.submit(["small"], state=state) for state in ("pending", "fulfilled", "pending"))
-    nodes = [znodes.add_node("ready", allocated_to=owner) for owner in (served, fulfilled, served, ended)]
-    with locked(znodes, *(f"requests-lock/{i}" for i in (served, ended)), f"nodes/{nodes[0]}/lock"):
-        sweeps.launcher.settle()
-        sweeps.worker.free_orphans()
-        znodes.change_node(nodes[2], comment="about to be used")
-        requests = sweeps.launcher.nodepool.cache.requests
-        known = {request.id: request.copy() for request in requests.values()}
-        znodes.change_request(ended, state="fulfilled")
-        sweeps.launcher.settle()
-        monkeypatch.setattr(requests, "get", known.get)  # a moment behind
-        sweeps.clock.pass_seconds(SOON_SECONDS)
-        sweeps.worker.free_orphans()
-        assert [owner for _, owner in sweeps.found(*nodes)] == [served, fulfilled, served, ended]
-
-
 def test_tasks_are_independent(
     sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,32 +137,6 @@ def test_refused_by_all_that_are_left(sweeps: Sweeps, monkeypatch: pytest.Monkey
     assert look() == ["failed", "requested", "requested"]
 
 
-def test_what_is_left_of_locks(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C-8, C-2: empty nodes and directories of locks go, unless one is in it; those of requests after 8 h all the same.
-
-    Never a node with data, however bad, nor the directory of a request that is there.
-    """
-    znodes, root = sweeps.znodes, "/nodepool/requests-lock"
-    _, held, bad = (znodes.create_node(data) for data in (b"", b"", b"no json"))
-    request_id = znodes.submit(["small"])
-    for name in (request_id, "200-0000000090", "200-0000000092"):
-        znodes.kazoo.create(f"{root}/{name}")
-    with locked(znodes, f"nodes/{held}/lock", "requests-lock/200-0000000091"):
-        sweeps.run()
-        assert znodes.children("/nodepool/nodes") == sorted([held, bad])
-        assert znodes.children(root) == [request_id, "200-0000000091"]
-        late = lambda: time.time() + LOCK_DIR_SECONDS + 60  # noqa: E731
-        # The age of a directory is asked of the store, which has a clock of its own.
-        monkeypatch.setattr(sweeps.launcher.nodepool.zk.requests, "_clock", late)
-        sweeps.run(SWEEP_SECONDS)
-        assert znodes.children(root) == [request_id]
-    sweeps.run(SWEEP_SECONDS)
-    assert znodes.children("/nodepool/nodes") == [bad]
-
-
-# -- leaks
-
-
 def test_provider_that_hangs(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-1, C-3: a cloud that does not answer holds up neither the other sweeps nor the other providers."""
     called: list[str] = []
@@ -223,6 +156,9 @@ def test_provider_that_hangs(sweeps: Sweeps, monkeypatch: pytest.MonkeyPatch) ->
     assert not sweeps.znodes.kazoo.exists(f"/nodepool/nodes/{empty}")
     release.set()
     sweeps.worker.on_stop()
+
+
+# -- leaks
 
 
 def test_trouble_of_providers(

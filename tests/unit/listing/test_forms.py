@@ -6,8 +6,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,25 +15,17 @@ import yaml
 from hypothesis import strategies as st
 
 from nodepool.config.problems import Problem, Severity
-from nodepool.driver.framework.checks import CheckResult
-from nodepool.listing.overview import Overview, as_report, capacity_table, problem_line, sentence
-from nodepool.listing.problems import as_frame, as_github, as_json, print_checks, served_line
+from nodepool.listing.overview import sentence
+from nodepool.listing.problems import as_frame, as_github, as_json, served_line
 from nodepool.listing.problems import as_text as problem_text
 from nodepool.listing.records import event_line
 from nodepool.listing.table import (
-    BAD,
-    BLANK,
-    GOOD,
     ONLY_JSON,
     PEOPLE,
-    WAITING,
     Column,
-    Paragraph,
     Place,
-    Report,
     Table,
     UnknownColumn,
-    as_text,
     moment,
     percent,
     render,
@@ -45,7 +35,7 @@ from nodepool.listing.table import (
     until,
 )
 from nodepool.listing.table import state as state_style
-from nodepool.listing.terminal import ChangedRows, Display, cut, fit, follow, follow_report, hint, show, show_report
+from nodepool.listing.terminal import ChangedRows, Display, cut, fit, follow, show
 from nodepool.model.event import Event
 from nodepool.plan.attention import StatusProblem
 from nodepool.plan.config_diff import ServedConfig
@@ -237,66 +227,11 @@ def test_watched(resize: Resize, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [line.split()[1] for line in stream.lines] == ["STATE", "init", "building", "ready"]
 
 
-DOWN = Paragraph([("- ", ""), ("the cloud is [red]down[/red] for good", "red")])
-
-
-@pytest.mark.parametrize("form", ["table", "json"])
-def test_reports(resize: Resize, form: str) -> None:
-    """OV-6: no line of a picture is wider than the terminal; a program gets what has changed; an age is no change."""
-
-    def report(seconds: int, problems: int) -> Report:
-        return Report([DOWN, Paragraph([(f"for {seconds} s", "")]), BLANK, TABLE], {"problems": problems})
-
-    def watch(stream: io.TextIOBase, *reports: Report) -> None:
-        left = list(reports)
-
-        def wait(seconds: float) -> None:
-            assert 0 < seconds <= 2
-            if not left:
-                raise Stop
-
-        with pytest.raises(Stop):
-            follow_report(lambda: left.pop(0), wait, form, stream)  # type: ignore[arg-type]
-
-    reports = [report(1, 1), report(2, 1), report(3, 2)]
-    stream = io.StringIO()
-    watch(stream, *reports)
-    texts = (
-        ['{"problems": 1}', '{"problems": 2}'] if form == "json" else [as_text(reports[0]), f"\n{as_text(reports[2])}"]
-    )
-    assert stream.getvalue() == "".join(f"{text}\n" for text in texts)
-    assert as_text(reports[0]) == f"- the cloud is [red]down[/red] for good\nfor 1 s\n\n{render(TABLE)}"
-    elsewhere = io.StringIO()
-    show_report(reports[0], elsewhere)
-    assert elsewhere.getvalue() == f"{as_text(reports[0])}\n"
-    resize(20, 25)
-    terminal = TerminalStream()
-    show_report(reports[0], terminal)
-    # A line that is printed once is for the terminal to wrap.
-    assert terminal.lines == ["- the cloud is [red]down[/red] for good", "for 1 s", "", *drawn()]
-    assert "\x1b[31mthe cloud is" in terminal.raw_text
-    if form == "table":
-        resize(24, 25)
-        terminal = TerminalStream()
-        watch(terminal, reports[0], reports[0])
-        assert terminal.lines[:2] == ["- the cloud is ", "[red]down[/red] for good"]
-        assert is_drawn_again(terminal, len(drawn()) + 3)
-
-
-def test_hints_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    for stream in (io.StringIO(), TerminalStream()):
-        monkeypatch.setattr(sys, "stderr", stream)
-        hint("Start a launcher.")
-        text = stream.raw_text if isinstance(stream, TerminalStream) else stream.getvalue()
-        assert text == ("Start a launcher.\n" if stream.isatty() else "")
-
-
 GPU = LongWait(("gpu",), WaitCause("cloud-1/main", "room.cores", "cores 80 of 80"), 9, NOON - 900, ["200-1", "200-2"])
 ARM = LongWait(("arm",), WaitCause("cloud-2/main", "provider.circuit-open", "HTTP 503"), 3, NOON - 800, ["200-9"])
 ONE = LongWait(("a", "b"), WaitCause(text="no pool tells why"), 1, NOON, ["200-1"])
 LONG = LongWait(("a",), WaitCause(text="x" * 100), 1, NOON, ["200-1"])
 AWAY = StatusProblem("provider", "provider cloud-2 is unavailable: HTTP 503", NOON - 7200, NOON + 12, "explain cloud-2")
-PAUSE = StatusProblem("maintenance", "pool a/b is paused\x1b", None, NOON + 60)
 
 
 @pytest.mark.parametrize(
@@ -322,20 +257,6 @@ def test_the_sentence(waits: list[LongWait], problems: list[StatusProblem], youn
     found = sentence(waits, problems, young)
     assert found.endswith(text)
     assert "others" in text or "2 things" in text or found == text
-
-
-def test_overview() -> None:
-    """What keeps requests from being served is red; what an operator wanted so is not."""
-    line = f"- {AWAY.text}; since 10:00:00 (2 h); next try in 12 s; see: nodepool explain cloud-2"
-    assert [problem_line(one, NOON).text for one in (AWAY, PAUSE)] == [line, "- pool a/b is paused ; ends in 1 min"]
-    styles = [[style for _, style in problem_line(one, NOON).spans] for one in (AWAY, PAUSE)]
-    assert styles == [["", BAD, ""], ["", WAITING, ""]]
-    nothing = capacity_table([], {})
-    for problems, waits, style in (([], [], GOOD), ([AWAY], [], WAITING), ([AWAY], [GPU], BAD)):
-        first = as_report(Overview("The sentence.", problems, waits, nothing, NOON)).parts[0]
-        assert isinstance(first, Paragraph)
-        assert [one for _, one in first.spans] == [style]
-    assert as_text(as_report(Overview("The sentence.", [], [], nothing, NOON))) == "The sentence."
 
 
 ERROR = Problem("n.yaml", 3, "labels[0].min-redy", "unknown key", Severity.UNKNOWN_KEY, column=5)
@@ -380,16 +301,6 @@ def test_which_launchers_serve_a_file(found: dict[str, Any], line: str) -> None:
     """reference/commands 2: and what happens if it is another one. Times are seconds after noon."""
     times = {name: NOON + found[name] for name in ("loaded", "refused_at") if name in found}
     assert served_line(ServedConfig("l1", **(found | times)), NOON) == line
-
-
-def test_checks_on_a_terminal() -> None:
-    """Each text as a whole, below it the remedy, and nothing that could do more than be printed."""
-    stream = io.StringIO()
-    bad = CheckResult("host\x1b[2J", False, "cannot connect " * 30, "start it")
-    print_checks({"zookeeper": [CheckResult("connection", True, "connected")], "provider lab": [bad]}, stream)
-    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
-    assert [line.split() for line in text.splitlines()[:2]] == [["zookeeper"], ["ok", "connection:", "connected"]]
-    assert (text.count("cannot"), "-> start it" in text, "\x1b" in text) == (30, True, False)
 
 
 def test_moments(monkeypatch: pytest.MonkeyPatch) -> None:

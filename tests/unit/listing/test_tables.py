@@ -42,17 +42,12 @@ from nodepool.listing.requests import label_table
 from nodepool.listing.table import Place, Table, shown
 from nodepool.model import states
 from nodepool.model.event import Event
-from nodepool.model.image import BuildView
-from nodepool.model.maintenance import Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.request import NodeRequest
-from nodepool.model.status import BuilderStatus, HostStatus, LimitStatus
 from nodepool.plan.attention import Registered, registered_launchers
-from nodepool.plan.observed import NodeIndex, Observed
+from nodepool.plan.observed import NodeIndex
 from nodepool.plan.pool_summary import summarize
-from nodepool.web.snapshot import WebSnapshot
-from tests.support.image_records import build_view, image_view, images_view, upload
-from tests.support.observed import NOW, component, known, node, request
+from tests.support.observed import NOW, component, node, request
 from tests.support.tables import rows
 from tests.support.web_records import full
 
@@ -145,16 +140,6 @@ def test_parts_are_the_whole(values: dict[str, Any], limit: int, descending: boo
         assert same == sorted(same)
 
 
-def test_what_comes_and_goes() -> None:
-    """WP-21: the record before the cursor may be there no more."""
-    records: list[Record] = [(number, str(number)) for number in range(6)]
-    first = part_of(records, order(), 2, None)
-    left = [record for record in records if record not in first.records]
-    assert part_of([(-1, "new"), *left], order(), 9, first.cursor).records == left
-    assert part_of([], order(), 9, first.cursor).records == []
-    assert part_of(records[:2], order(), 2, None).cursor is None
-
-
 def encoded(value: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
@@ -176,124 +161,9 @@ def keys(table: Table) -> list[str]:
     return [column.key for column in table.columns]
 
 
-def cells(table: Table, number: int = 0) -> dict[str, Any]:
-    return dict(zip(keys(table), table.rows[number], strict=True))
-
-
-RELEASED = ["id", "provider", "label", "server_id", "public_ipv4", "ipv6", "state", "age", "locked"]
-PEOPLE = "id status age_seconds label provider tenant project job server_id public_ipv4 locked allocated_to hold_reason"
-DETAIL = "pool hostname private_ipv4 AZ username connection_port launcher allocated_to hold_job comment user_data"
-
-
-def test_nodes() -> None:
-    """reference/commands 2: the columns of 11.0.0 come first; the token of a pod is not shown."""
-    table = node_table([], NodeFacts(), NOW, detail=True)
-    assert keys(table)[:21] == [*RELEASED, *DETAIL.split(), "driver_data"]
-    assert len(keys(table)) == len(set(keys(table)))
-    assert keys(shown(node_table([], NodeFacts(), NOW), Place.TERMINAL)) == [*PEOPLE.split(), "hold_until"]
-    one = filled(node(7), external_id="host-1", public_ipv4="192.0.2.1", connection_port={"token": "secret"})
-    filled(one, allocated_to=request(1).id, user_data={"project_name": "p"})
-    facts = NodeFacts({one.key}, requests={"200-0000000001": request(1)}, lockers={one.key: "Zuul executor e1"})
-    table = node_table([one], facts, NOW, detail=True)
-    first = ["0000000007", "cloud-1", ["gpu"], "host-1", "192.0.2.1", None, "ready", "00:00:00:50", "locked"]
-    assert table.rows[0][:9] == first
-    assert shown(node_table([one], facts, NOW), Place.TABLE).rows == [first]
-    wanted = {"status": "allocated", "tenant": "t1", "project": "p", "pipeline": "check", "job": "unit"}
-    wanted |= {"event_id": "6c1e", "locked_by": "Zuul executor e1", "connection_port": "redacted"}
-    wanted |= {"created_time": NOW - 100, "state_time": NOW - 50, "age_seconds": 50.0}  # type: ignore[dict-item]
-    assert cells(table).items() >= wanted.items()
-    one = node(7)
-    one.hold(by="alice@desk", reason="bug 17", seconds=60)
-    one.state_time = NOW
-    expected = {"hold_by": "alice@desk", "hold_reason": "bug 17", "hold_until": NOW + 60, "locked": "unlocked"}
-    assert cells(node_table([one], NodeFacts(), NOW)).items() >= expected.items()
-    one.state, one.connection_port = states.USED, 22
-    row = cells(node_table([one], NodeFacts(), NOW, detail=True))
-    assert (row["hold_reason"], row["connection_port"]) == (None, 22)
-
-
-def site() -> tuple[WebSnapshot, Observed]:
-    """`full`, with more of what is odd."""
-    shown = full()
-    seen = shown.observed
-    cloud, _, lab = seen.statuses
-    old = LimitStatus("cloud", "cores", 1, 72, asked_at=NOW - 900)
-    statuses = [
-        *seen.statuses,
-        # Another launcher of the same pool, whose answer of the cloud is older.
-        replace(
-            cloud,
-            host="l2",
-            state="unavailable",
-            code="provider.circuit-open",
-            text="HTTP 503",
-            since=NOW - 20,
-            next=NOW + 9,
-        ),
-        replace(cloud, pool="idle", limits=(old, LimitStatus("cloud", "ram", None, 10)), waiting=()),
-        replace(lab, pool="side", hosts=(HostStatus("b", None),)),
-    ]
-    nodes = [
-        filled(Node("small", "11"), tenant_name="t1", resources={"instances": 1, "cores": 4.5}),
-        *(filled(Node("small", f"1{n}"), tenant_name="t4", resources={"odd": "x"} if n == 2 else None) for n in (2, 3)),
-        filled(Node("small", "14"), provider="cloud-1", pool="main", state=states.USED),
-    ]
-    requests = [request(4, "nobody"), request(5, "gpu", "gpu"), request(6, "arm", state=states.FULFILLED)]
-    requests[0].tenant_name, requests[2].tenant_name = "t2", "t5"
-    maintenance = [
-        *seen.maintenance,
-        Maintenance("host", "h7", Mode.QUARANTINE),
-        Maintenance("label", "x", Mode.PAUSE, until=NOW),
-    ]
-    seen = replace(
-        seen,
-        statuses=statuses,
-        maintenance=maintenance,
-        nodes=seen.nodes | known(*nodes),  # type: ignore[operator]
-        requests=seen.requests | {one.key: one for one in requests},  # type: ignore[operator]
-    )
-    return replace(shown, launchers=[replace(shown.launchers[0], leader=True), shown.launchers[1]], observed=seen), seen
-
-
-IMAGES = images_view(
-    image_view(
-        "deb-12",
-        build_view(
-            "deb-12", "b1", [upload("deb-12", "b1", "lab", state_time=30.0, format="raw")], duration=77.5, size=2048
-        ),
-        build_view(
-            "deb-12", "b2", [upload("deb-12", "b2", "lab", rolled_back=True, state_time=20.0)], state="building"
-        ),
-        build_view(
-            "deb-12", "b3", [upload("deb-12", "b3", "other", state="uploading", state_time=None)], duration="long"
-        ),
-        BuildView("bad", None),
-    ),
-    image_view(
-        "fed",
-        build_view("fed", "b4", state="building", formats="", state_time=None),
-        paused=True,
-        build_requested=0.0,
-        build_locked=True,
-    ),
-    image_view("new", build_requested=0.0),
-)
-#: Builders report now and then, so that they still report what has just ended.
-BUILDERS = BuilderStatus.of_records(
-    [
-        {
-            "builds": {f"deb-12/b{number}": {"step": "install", "estimate": 80} for number in (1, 2)},
-            "uploads": {
-                f"deb-12/{place}/0000000001": {"percent": 42.7, "bytes_per_second": 2048, "size": 4096}
-                for place in ("b1/lab", "b3/other")
-            },
-        }
-    ]
-)
-
-
 def tables() -> dict[str, Table]:
-    shown, seen = site()
+    shown = full()
+    seen, launchers = shown.observed, [replace(shown.launchers[0], leader=True), shown.launchers[1]]
     pools = summarize(seen.statuses)
     registered = [*registered_launchers(seen.registered), Registered("old", "11.0.0", "paused")]
     nodes, limits = list(seen.nodes.values()), {"t1": {"cores": 4}, "t3": {"instances": 1}, "t4": {"instances": 1}}
@@ -301,15 +171,15 @@ def tables() -> dict[str, Table]:
     return {
         "hosts": host_table(pools, NOW),
         "labels": label_overview(seen),
-        "launchers": launcher_table(shown.launchers, registered, NOW),
+        "launchers": launcher_table(launchers, registered, NOW),
         "maintenance": maintenance_table(seen.maintenance, NOW),
         "capacity": capacity_table(pools, NodeIndex.of(nodes).counts),
         "limits": limit_table(pools, NOW),
-        "providers": provider_table(pools, shown.launchers, NOW),
+        "providers": provider_table(pools, launchers, NOW),
         "tenants": tenant_table(limits, nodes, seen.requests.values()),
-        "builds": build_table(IMAGES, 60.0, BUILDERS, {"b1": ["0000000007"]}),
-        "status": image_status_table(IMAGES, 60.0),
-        "uploads": upload_table(IMAGES, 161.0, BUILDERS),
+        "builds": build_table(shown.images, NOW, shown.builders, {"f" * 32: ["0000000007"]}),
+        "status": image_status_table(shown.images, NOW),
+        "uploads": upload_table(shown.images, NOW, shown.builders),
         "aliens": alien_image_table([("lab", "deb-1", "id")]),
         "images": provider_image_table([("debian", "3", ["1", "2"])]),
         "servers": provider_node_table([filled(Node("small"), id="7", external_id="server")]),
@@ -343,3 +213,53 @@ def test_name_of_a_build(name: str, parts: tuple[str, str]) -> None:
     paths = ["/nodepool/images/deb/builds/b1/providers/lab/images/0000000001", "cloud-image", None]
     nodes = [filled(Node("small"), id=str(number), image_id=path) for number, path in enumerate(paths)]
     assert nodes_by_build(nodes) == {"b1": ["0"]}
+
+
+def test_what_comes_and_goes() -> None:
+    """WP-21: the record before the cursor may be there no more."""
+    records: list[Record] = [(number, str(number)) for number in range(6)]
+    first = part_of(records, order(), 2, None)
+    left = [record for record in records if record not in first.records]
+    assert part_of([(-1, "new"), *left], order(), 9, first.cursor).records == left
+    assert part_of([], order(), 9, first.cursor).records == []
+    assert part_of(records[:2], order(), 2, None).cursor is None
+
+
+def cells(table: Table, number: int = 0) -> dict[str, Any]:
+    return dict(zip(keys(table), table.rows[number], strict=True))
+
+
+RELEASED = ["id", "provider", "label", "server_id", "public_ipv4", "ipv6", "state", "age", "locked"]
+
+
+PEOPLE = "id status age_seconds label provider tenant project job server_id public_ipv4 locked allocated_to hold_reason"
+
+
+DETAIL = "pool hostname private_ipv4 AZ username connection_port launcher allocated_to hold_job comment user_data"
+
+
+def test_nodes() -> None:
+    """reference/commands 2: the columns of 11.0.0 come first; the token of a pod is not shown."""
+    table = node_table([], NodeFacts(), NOW, detail=True)
+    assert keys(table)[:21] == [*RELEASED, *DETAIL.split(), "driver_data"]
+    assert len(keys(table)) == len(set(keys(table)))
+    assert keys(shown(node_table([], NodeFacts(), NOW), Place.TERMINAL)) == [*PEOPLE.split(), "hold_until"]
+    one = filled(node(7), external_id="host-1", public_ipv4="192.0.2.1", connection_port={"token": "secret"})
+    filled(one, allocated_to=request(1).id, user_data={"project_name": "p"})
+    facts = NodeFacts({one.key}, requests={"200-0000000001": request(1)}, lockers={one.key: "Zuul executor e1"})
+    table = node_table([one], facts, NOW, detail=True)
+    first = ["0000000007", "cloud-1", ["gpu"], "host-1", "192.0.2.1", None, "ready", "00:00:00:50", "locked"]
+    assert table.rows[0][:9] == first
+    assert shown(node_table([one], facts, NOW), Place.TABLE).rows == [first]
+    wanted = {"status": "allocated", "tenant": "t1", "project": "p", "pipeline": "check", "job": "unit"}
+    wanted |= {"event_id": "6c1e", "locked_by": "Zuul executor e1", "connection_port": "redacted"}
+    wanted |= {"created_time": NOW - 100, "state_time": NOW - 50, "age_seconds": 50.0}  # type: ignore[dict-item]
+    assert cells(table).items() >= wanted.items()
+    one = node(7)
+    one.hold(by="alice@desk", reason="bug 17", seconds=60)
+    one.state_time = NOW
+    expected = {"hold_by": "alice@desk", "hold_reason": "bug 17", "hold_until": NOW + 60, "locked": "unlocked"}
+    assert cells(node_table([one], NodeFacts(), NOW)).items() >= expected.items()
+    one.state, one.connection_port = states.USED, 22
+    row = cells(node_table([one], NodeFacts(), NOW, detail=True))
+    assert (row["hold_reason"], row["connection_port"]) == (None, 22)

@@ -23,9 +23,7 @@ from prometheus_client.registry import Collector
 from nodepool.metrics.catalog import ALL, BUILD_DURATION, COMPUTED, LAUNCH, LEAKED, NODES, NODES_BY_LABEL
 from nodepool.metrics.prometheus import VIEWS, families, family_names
 from nodepool.metrics.registry import MAX_SERIES, Metric, MetricKind, Registry, Series, Value
-from nodepool.metrics.reports import limit_gauges, node_gauges, request_gauges
 from nodepool.metrics.statsd import statsd_names
-from nodepool.model.component import PoolComponent
 from tests.support.tables import rows
 
 ROOT = Path(__file__).parents[3]
@@ -95,29 +93,6 @@ def test_values() -> None:
     assert len([name for name in found if name.startswith("nodepool_launch_by_requestor ")]) == 1
 
 
-def test_any_text_as_a_label() -> None:
-    """WP-72: names come from other programs; Prometheus refuses all if a series is there twice; there is a bound."""
-    for text in ('a"b\\c\nd', "\ud800", "ü", "x" * 1000):
-        (((_, labels), value),) = samples({NODES_BY_LABEL.series(text, "ready"): 1.0}).items()
-        assert (value, len(dict(labels)["label"]) <= 200) == (1.0, True)
-    assert len(samples({NODES_BY_LABEL.series("x" * 500 + end, "ready"): 1.0 for end in "ab"})) == 1
-    many: dict[Series, Value] = {NODES_BY_LABEL.series(str(n), "ready"): 1.0 for n in range(MAX_SERIES + 10)}
-    assert sum(len(family.samples) for family in families(many)) == MAX_SERIES
-
-
-def test_counters_only_grow() -> None:
-    """WP-71: whatever is counted beside them, and although gauges of groups go."""
-    registry, before = Registry(), Found()
-    for number in range(20):
-        registry.time(LAUNCH.series("ready", f"p{number % 7}", f"az{number % 3}", f"r{number}"), float(number))
-        registry.count(LEAKED.series("p1", "ports"))
-        registry.replace("group", {NODES.series(str(number)): 1.0})
-        registry.forget("group")
-        after = samples(registry.snapshot())
-        assert all(after[key] >= value for key, value in before.items())
-        before = after
-
-
 @METRICS
 def test_each_metric(metric: Metric) -> None:
     """Under the names that queries use, in both formats."""
@@ -178,22 +153,6 @@ def test_query(query: str) -> None:
         assert set(re.findall(r"(\w+)(?:=~|!~|!=|=)", choice)) <= known[name]
     for group in re.findall(r"\bby \(([^)]*)\)", query):
         assert {label.strip() for label in group.split(",")} <= set().union(*(known[name] for name, _ in selectors))
-
-
-def test_dashboard() -> None:
-    """WP-78: legends name labels that the query leaves; variables are declared; each panel has a place of its own."""
-    for query, legend in targets():
-        groups = re.findall(r"^[^(]*\bby \(([^)]*)\)|\bby \(([^)]*)\)", query)
-        left = {label.strip() for pair in groups for group in pair for label in group.split(",") if group}
-        assert set(re.findall(r"{{(\w+)}}", legend)) <= (left or ADDED), query
-    found = dashboard()
-    used = set(re.findall(r"\$([a-z_]+)", json.dumps(found["panels"]).replace("$__rate_interval", "")))
-    assert used <= {variable["name"] for variable in found["templating"]["list"]} | {"datasource"}
-    for variable in found["templating"]["list"]:
-        match = re.fullmatch(r"label_values\((\w+), (\w+)\)", str(variable.get("definition", "")))
-        assert variable["type"] != "query" or (match is not None and match[2] in exported()[match[1]])
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in found["panels"]}
-    assert len(places) == len({panel["id"] for panel in found["panels"]}) == len(found["panels"])
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian: prometheus)")
@@ -257,9 +216,27 @@ def test_mapped_counters_and_timers(mappings: list[dict[str, Any]], kind: str, s
         assert found == (f"nodepool_task{suffix}", {"provider": provider, **outcome})
 
 
-def test_nothing_of_the_leader_is_dropped(mappings: list[dict[str, Any]]) -> None:
-    """WP-78: all gauges of nodes, requests and limits have a Prometheus name."""
-    pool = PoolComponent("host", "1")
-    pool.provider_name, pool.name, pool.supported_labels = "p1", "main", ["small"]
-    series = {**node_gauges([], [pool]), **request_gauges([], [pool]), **limit_gauges({"p1": [1]}, {"acme": {}})}
-    assert all(mapped(mappings, name) for one in series for name in statsd_names(one))
+def test_any_text_as_a_label() -> None:
+    """WP-72: names come from other programs; Prometheus refuses all if a series is there twice; there is a bound."""
+    for text in ('a"b\\c\nd', "\ud800", "ü", "x" * 1000):
+        (((_, labels), value),) = samples({NODES_BY_LABEL.series(text, "ready"): 1.0}).items()
+        assert (value, len(dict(labels)["label"]) <= 200) == (1.0, True)
+    assert len(samples({NODES_BY_LABEL.series("x" * 500 + end, "ready"): 1.0 for end in "ab"})) == 1
+    many: dict[Series, Value] = {NODES_BY_LABEL.series(str(n), "ready"): 1.0 for n in range(MAX_SERIES + 10)}
+    assert sum(len(family.samples) for family in families(many)) == MAX_SERIES
+
+
+def test_dashboard() -> None:
+    """WP-78: legends name labels that the query leaves; variables are declared; each panel has a place of its own."""
+    for query, legend in targets():
+        groups = re.findall(r"^[^(]*\bby \(([^)]*)\)|\bby \(([^)]*)\)", query)
+        left = {label.strip() for pair in groups for group in pair for label in group.split(",") if group}
+        assert set(re.findall(r"{{(\w+)}}", legend)) <= (left or ADDED), query
+    found = dashboard()
+    used = set(re.findall(r"\$([a-z_]+)", json.dumps(found["panels"]).replace("$__rate_interval", "")))
+    assert used <= {variable["name"] for variable in found["templating"]["list"]} | {"datasource"}
+    for variable in found["templating"]["list"]:
+        match = re.fullmatch(r"label_values\((\w+), (\w+)\)", str(variable.get("definition", "")))
+        assert variable["type"] != "query" or (match is not None and match[2] in exported()[match[1]])
+    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in found["panels"]}
+    assert len(places) == len({panel["id"] for panel in found["panels"]}) == len(found["panels"])

@@ -230,21 +230,6 @@ def test_registry() -> None:
         LEVEL.series()
 
 
-def test_groups() -> None:
-    """A gauge that went is 0 for the sinks, once, and is not kept; a forgotten group is not mentioned any more."""
-    sink = Recorder()
-    metrics = Registry([sink])
-    metrics.replace("group", {A: 1, B: 2, C: 0})
-    metrics.replace("group", {A: 5})
-    metrics.replace("group", {A: 5})
-    assert (sink.got, metrics.snapshot()) == ([{A: 1, B: 2, C: 0}, {B: 0, A: 5}, {A: 5}], {A: 5})
-    metrics.replace("other", {B: 1})
-    for _ in range(2):
-        metrics.forget("group")
-    metrics.replace("group", {})
-    assert (sink.got[3:], metrics.snapshot()) == ([{B: 1}, {}], {B: 1})
-
-
 def test_bounds(caplog: pytest.LogCaptureFixture) -> None:
     """Labels come from other programs: what is kept has a bound, and the log says so once; a group is kept whole."""
     metrics = Registry([])
@@ -325,3 +310,18 @@ def test_trouble_is_none_of_the_sender(monkeypatch: pytest.MonkeyPatch, caplog: 
     client.gauge("x", 1)
     client.close()
     assert len(caplog.records) == 1
+
+
+def test_groups() -> None:
+    """A gauge that went is 0 for the sinks, once, and is not kept; a forgotten group is not mentioned any more."""
+    sink = Recorder()
+    metrics = Registry([sink])
+    metrics.replace("group", {A: 1, B: 2, C: 0})
+    metrics.replace("group", {A: 5})
+    metrics.replace("group", {A: 5})
+    assert (sink.got, metrics.snapshot()) == ([{A: 1, B: 2, C: 0}, {B: 0, A: 5}, {A: 5}], {A: 5})
+    metrics.replace("other", {B: 1})
+    for _ in range(2):
+        metrics.forget("group")
+    metrics.replace("group", {})
+    assert (sink.got[3:], metrics.snapshot()) == ([{B: 1}, {}], {B: 1})

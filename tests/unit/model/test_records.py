@@ -107,14 +107,6 @@ def test_new_records() -> None:
     assert LauncherComponent("host", "12.0").to_dict()["kind"] == "launcher"
 
 
-def test_null_never_replaces_a_tenant() -> None:
-    """zookeeper 4.2: if the key is present Zuul takes it. Other data of a requestor comes back unchanged."""
-    assert "tenant_name" not in NodeRequest.from_dict({"state": "requested", "tenant_name": None}).to_dict(1.0)
-    for value in (None, 5, "x", [{"a": 1}], {"a": None}):
-        asked = NodeRequest.from_dict({**GOOD["request"], "requestor_data": value})
-        assert asked.to_dict(1.0)["requestor_data"] == value
-
-
 def test_state_time_moves_with_the_state_only() -> None:
     """zookeeper 1: a change sets state_time to now, loading restores the stored one."""
     node = Node.from_dict({"state": "ready", "state_time": 5.0, "provider": "p", "slot": 1, "extra_key": 1})
@@ -157,24 +149,6 @@ def test_hold() -> None:
         assert again.hold_until is None
 
 
-def test_for_released_drivers() -> None:
-    """Methods of 11.0.0."""
-    data = Node("small").to_dict(5.0)
-    node = Node.fromDict(data, "0000000001")
-    assert node.toDict() == data
-    node.updateFromDict({**data, "az": "z1"})
-    assert (node.id, node.az) == ("0000000001", "z1")
-    request = NodeRequest.fromDict({**NodeRequest().to_dict(5.0), "jenkins_label": "x"}, "500-1")
-    assert (request.toDict()["jenkins_label"], request.stat) == ("x", None)
-    request.updateFromDict({"state": "requested", "node_types": ["a", "b"], "requestor": "zuul", "tenant_name": "acme"})
-    assert (request.toDict()["created_time"], request.to_dict(7.0)["created_time"]) == (None, 7.0)
-    request.version, request.mzxid = 3, 99
-    assert request.stat == (3, 99)
-    safe = request.getSafeAttributes()
-    text = "{request.id} {request.labels} {request.requestor} {request.tenant_name} {request.event_id}"
-    assert text.format(request=safe) == "500-1 ['a', 'b'] zuul acme None"
-
-
 # -- moves between states (4.3, 5.2)
 
 
@@ -197,32 +171,6 @@ def test_only_moves_of_the_table(
         with pytest.raises(ImpossibleState, match=f"{kind.__name__} 0000000007: {before} cannot become {after}"):
             record.state = after
         assert record.state == before
-
-
-def test_moves_that_matter() -> None:
-    """X-1: a node that was used, or that is to go, is given to no request; every node can go; so can Zuul."""
-    never = ["ready building", "deleting ready", "deleting in-use", "used ready", "used in-use", "failed ready"]
-    never += ["hold ready", "deleted ready", "building init"]
-    assert not {tuple(move.split()) for move in never} & NODE_MOVES.keys()
-    assert {("ready", "in-use"), ("in-use", "used"), ("in-use", "hold")} <= NODE_MOVES.keys()
-    for after in ("deleting", "deleted"):
-        assert all(before == after or (before, after) in NODE_MOVES for before in NODE_STATES)
-
-
-def test_moves_begin_at_what_is_stored() -> None:
-    """What was set, but not written, is replaced; a new record may begin in any state; what others stored is read."""
-    node = Node("small", id="0000000007")
-    node.state = "used"
-    node.state = "ready"
-    node.load({"state": "building"})
-    node.version = 3
-    for state in ("ready", "aborted", "ready"):
-        node.state = state
-    node.to_dict(1.0)
-    with pytest.raises(ImpossibleState):
-        node.state = "building"
-    with pytest.raises(TypeError, match="'broken' is not a valid state"):
-        node.state = "broken"
 
 
 # -- for whom a request is (J-3)
@@ -263,3 +211,55 @@ def test_image_views() -> None:
     without = with_one.with_image("debian", None)
     assert (list(with_one.images), list(without.images), list(NO_IMAGES.images)) == (["debian"], [], [])
     assert without.image("fedora") == ImageView("fedora")
+
+
+def test_moves_that_matter() -> None:
+    """X-1: a node that was used, or that is to go, is given to no request; every node can go; so can Zuul."""
+    never = ["ready building", "deleting ready", "deleting in-use", "used ready", "used in-use", "failed ready"]
+    never += ["hold ready", "deleted ready", "building init"]
+    assert not {tuple(move.split()) for move in never} & NODE_MOVES.keys()
+    assert {("ready", "in-use"), ("in-use", "used"), ("in-use", "hold")} <= NODE_MOVES.keys()
+    for after in ("deleting", "deleted"):
+        assert all(before == after or (before, after) in NODE_MOVES for before in NODE_STATES)
+
+
+def test_null_never_replaces_a_tenant() -> None:
+    """zookeeper 4.2: if the key is present Zuul takes it. Other data of a requestor comes back unchanged."""
+    assert "tenant_name" not in NodeRequest.from_dict({"state": "requested", "tenant_name": None}).to_dict(1.0)
+    for value in (None, 5, "x", [{"a": 1}], {"a": None}):
+        asked = NodeRequest.from_dict({**GOOD["request"], "requestor_data": value})
+        assert asked.to_dict(1.0)["requestor_data"] == value
+
+
+def test_for_released_drivers() -> None:
+    """Methods of 11.0.0."""
+    data = Node("small").to_dict(5.0)
+    node = Node.fromDict(data, "0000000001")
+    assert node.toDict() == data
+    node.updateFromDict({**data, "az": "z1"})
+    assert (node.id, node.az) == ("0000000001", "z1")
+    request = NodeRequest.fromDict({**NodeRequest().to_dict(5.0), "jenkins_label": "x"}, "500-1")
+    assert (request.toDict()["jenkins_label"], request.stat) == ("x", None)
+    request.updateFromDict({"state": "requested", "node_types": ["a", "b"], "requestor": "zuul", "tenant_name": "acme"})
+    assert (request.toDict()["created_time"], request.to_dict(7.0)["created_time"]) == (None, 7.0)
+    request.version, request.mzxid = 3, 99
+    assert request.stat == (3, 99)
+    safe = request.getSafeAttributes()
+    text = "{request.id} {request.labels} {request.requestor} {request.tenant_name} {request.event_id}"
+    assert text.format(request=safe) == "500-1 ['a', 'b'] zuul acme None"
+
+
+def test_moves_begin_at_what_is_stored() -> None:
+    """What was set, but not written, is replaced; a new record may begin in any state; what others stored is read."""
+    node = Node("small", id="0000000007")
+    node.state = "used"
+    node.state = "ready"
+    node.load({"state": "building"})
+    node.version = 3
+    for state in ("ready", "aborted", "ready"):
+        node.state = state
+    node.to_dict(1.0)
+    with pytest.raises(ImpossibleState):
+        node.state = "building"
+    with pytest.raises(TypeError, match="'broken' is not a valid state"):
+        node.state = "broken"

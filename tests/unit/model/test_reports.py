@@ -30,9 +30,7 @@ from nodepool.model.config_keys import (
     Sections,
     did_you_mean,
     key,
-    keys_of,
     names_a_secret,
-    section_class,
     with_default,
 )
 from nodepool.model.event import MAX_TEXT, Event, clipped, clock, short
@@ -115,19 +113,6 @@ def test_reports_are_written_and_read(kind: str, data: dict[str, Any]) -> None:
     first = next(name for name, value in record.to_dict().items() if isinstance(value, int | float))
     with pytest.raises(InvalidRecord, match=f"{first} is a list"):
         KINDS[kind].of_record({first: []})
-
-
-def test_documentation_has_each_key() -> None:
-    """reference/zookeeper 9.1 and 9.2."""
-    page = (REFERENCE / "zookeeper.rst").read_text(encoding="utf-8")
-    pool, launcher = page[page.index("9.1 Pool") :].split("9.2 Launcher")
-    parts = (LimitStatus, LabelStatus, WaitingStatus, RequestStatus, LaunchesStatus, FailedLaunch, HostStatus)
-    for text, kinds in (
-        (pool, (PoolStatus, *parts)),
-        (launcher, (LauncherStatus, ReloadStatus, AbsentProvider, Event)),
-    ):
-        named = set(re.findall(r"``(\w+)``", text))
-        assert all(named >= {field.name for field in fields(kind)} for kind in kinds)
 
 
 def test_builders() -> None:
@@ -291,19 +276,6 @@ def test_reasons(make: str, given: list[Any], numbers: dict[str, float], code: s
     assert "CAUSE" not in given or found.numbers in (CAUSE.numbers, {"place": given[0], "total": given[1]})
 
 
-def test_texts_of_drivers() -> None:
-    """J-3: texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
-    assert reasons.reason_of(ReasonText(reasons.POOL_DISABLED)) is reasons.POOL_DISABLED
-    assert reasons.reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
-    two = reasons.joined([reasons.IMAGE_MISSING, reasons.POOL_DISABLED])
-    assert (two.code, two.text) == (
-        reasons.IMAGE_MISSING.code,
-        f"{reasons.IMAGE_MISSING.text}; {reasons.POOL_DISABLED.text}",
-    )
-    assert reasons.joined([reasons.IMAGE_MISSING]) is reasons.IMAGE_MISSING
-    assert reasons.joined([]).code is ReasonCode.DRIVER_DECLINED
-
-
 # -- declarations of configuration keys
 
 
@@ -340,25 +312,27 @@ def section(**data: Any) -> Section:
     return made
 
 
-DEFAULTS = {"name": "s", "wait": 2.0, "meta": {}, "listen": 80, "tags": set[str]()}
+def test_documentation_has_each_key() -> None:
+    """reference/zookeeper 9.1 and 9.2."""
+    page = (REFERENCE / "zookeeper.rst").read_text(encoding="utf-8")
+    pool, launcher = page[page.index("9.1 Pool") :].split("9.2 Launcher")
+    parts = (LimitStatus, LabelStatus, WaitingStatus, RequestStatus, LaunchesStatus, FailedLaunch, HostStatus)
+    for text, kinds in (
+        (pool, (PoolStatus, *parts)),
+        (launcher, (LauncherStatus, ReloadStatus, AbsentProvider, Event)),
+    ):
+        named = set(re.findall(r"``(\w+)``", text))
+        assert all(named >= {field.name for field in fields(kind)} for kind in kinds)
 
 
-@rows(__file__, "keys_that_are_read")
-def test_keys_that_are_read(data: dict[str, Any], changes: dict[str, Any]) -> None:
-    """G-4: what is not given has its default; what a key sets counts for equality, and nothing else."""
-    found = section(name="s", **data)
-    expected = {**DEFAULTS, **changes, "tags": set(changes.get("tags", ()))}
-    assert (vars(found), found.cleared, type(found.wait)) == (expected, "fixed", float)
-    assert (found == section(name="s")) is not bool(changes)
-    found.meta["new"] = 1
-    assert (section(name="s").meta, Section().meta, Section().wait, Base().wait) == ({}, {}, 2.0, 1.0)
-
-
-def test_names_of_keys() -> None:
-    """Those of base classes first, then of other sections that stand here too."""
-    expected = ["name", "wait", "cleared", "meta", "web.port", "tags", "old", "items", "zones"]
-    assert [item.name for item in keys_of(Section)] == expected
-    assert [item.name for item in keys_of(Base)] == ["name", "max-servers", "wait", "cleared"]
-    assert section_class(Section, "items") is Item
-    with pytest.raises(TypeError, match="tags of Section is no list of sections"):
-        section_class(Section, "tags")
+def test_texts_of_drivers() -> None:
+    """J-3: texts of `getDeclinedReasons` may carry their reason (reference/driver 3)."""
+    assert reasons.reason_of(ReasonText(reasons.POOL_DISABLED)) is reasons.POOL_DISABLED
+    assert reasons.reason_of("no such flavor") == Reason(ReasonCode.DRIVER_DECLINED, "no such flavor")
+    two = reasons.joined([reasons.IMAGE_MISSING, reasons.POOL_DISABLED])
+    assert (two.code, two.text) == (
+        reasons.IMAGE_MISSING.code,
+        f"{reasons.IMAGE_MISSING.text}; {reasons.POOL_DISABLED.text}",
+    )
+    assert reasons.joined([reasons.IMAGE_MISSING]) is reasons.IMAGE_MISSING
+    assert reasons.joined([]).code is ReasonCode.DRIVER_DECLINED

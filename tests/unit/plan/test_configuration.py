@@ -17,7 +17,7 @@ from nodepool.model.maintenance import MODES, Maintenance, Mode
 from nodepool.model.node import Node
 from nodepool.model.reasons import ReasonCode
 from nodepool.plan import maintenance
-from nodepool.plan.config_diff import MAX_DETAILS, Change, compare, config_changes, reload_effects
+from nodepool.plan.config_diff import MAX_DETAILS, Change, config_changes, reload_effects
 from nodepool.plan.maintenance import UnclearSubject, find, reason
 from tests.support.tables import rows
 
@@ -112,12 +112,6 @@ def test_bounds() -> None:
     assert (len(change.details), change.text.endswith(f"; and {50 - MAX_DETAILS} more")) == (50, True)
 
 
-def test_every_provider_once() -> None:
-    """G-4, G-5, G-6: kept, changed, removed, added."""
-    plan = compare({"a": 1, "b": 1, "c": 1}, {"d": 1, "c": 2, "a": 1})
-    assert (plan.added, plan.removed, plan.changed, plan.kept) == (("d",), ("b",), ("c",), ("a",))
-
-
 # -- maintenance
 
 NODE = Node("big")
@@ -166,12 +160,3 @@ def test_subjects(name: str, kinds: list[str], known: dict[str, list[str]], expe
         find(name, kinds, known)
     assert str(caught.value).startswith(expected)
     assert caught.value.unknown is not expected.endswith("say which")
-
-
-def test_what_is_not_paused_does_exist() -> None:
-    """``resume`` knows only what is paused."""
-    kinds, known = ("provider", "pool", "label", "launcher"), {"provider": {"cloud-1"}}
-    with pytest.raises(UnclearSubject, match=r"^no provider, pool, label or launcher 'cloud-2' is paused or drained"):
-        find("cloud-2", kinds, known, "paused or drained")
-    with pytest.raises(UnclearSubject, match=r"^no pool is paused or drained$"):
-        find("main", ["pool"], known, "paused or drained")

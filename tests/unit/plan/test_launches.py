@@ -15,10 +15,8 @@ from nodepool.exceptions import CapacityException, QuotaException
 from nodepool.model.status import LaunchStatus
 from nodepool.plan.attention import described, is_slow, slow, summary
 from nodepool.plan.launch import (
-    PACE,
     TABLE,
     Failure,
-    LearnedLimit,
     after_failure,
     answer_was_lost,
     classify,
@@ -26,21 +24,13 @@ from nodepool.plan.launch import (
     may_be_retried,
     may_have_made_an_instance,
     meaning,
-    pace,
     search_after,
     zone_of_next_attempt,
 )
-from nodepool.plan.launch import PROBE as LIMIT_PROBE
 from nodepool.plan.retries import PROBE, TRIP_FAILURES, TRIP_SECONDS, Backoff, CircuitBreaker
 from tests.support.tables import rows
 
 NOW = 1763809000.0
-
-
-class NoSubnet(CapacityException):
-    """A driver may name its own statistics key."""
-
-    statsd_key = "error.subnet"
 
 
 @rows(__file__, "failures")
@@ -49,14 +39,6 @@ def test_failures(error: str, key: str | None, kind: str | None) -> None:
     raised = (getattr(exceptions, error, None) or getattr(builtins, error))()
     assert key is None or launch_outcome(raised) == ("failed", key)
     assert kind is None or classify(raised) is Failure(kind)
-
-
-def test_outcomes_that_are_no_failures() -> None:
-    """L-7: a quota that is used up is not an attempt that failed. L-9: the key of a driver."""
-    assert launch_outcome(None) == ("ready", "ready")
-    assert launch_outcome(QuotaException("full")) == ("aborted", "error.quota")
-    assert classify(QuotaException()) is Failure.QUOTA
-    assert (launch_outcome(NoSubnet())[1], classify(NoSubnet())) == ("error.subnet", Failure.CAPACITY)
 
 
 def test_table_of_failures() -> None:
@@ -74,14 +56,6 @@ def test_table_of_failures() -> None:
 def test_what_follows(kind: str, attempt: int, circuit_open: bool, expected: str) -> None:
     """L-4, L-7, L-9, Q-14, F-5"""
     assert type(after_failure(Failure(kind), attempt, 3, circuit_open=circuit_open)).__name__ == expected
-
-
-def test_pace() -> None:
-    """G-2: looks are frequent at first, then rarer, never rarer than once a second; a machine may know better."""
-    waits = [pace(turn, None) for turn in range(20)]
-    assert waits == sorted(waits)
-    assert (waits[0] <= 0.1, waits[-1]) == (True, PACE.longest_seconds)
-    assert [pace(0, 30.0), pace(100, 0.05), pace(0, -1.0)] == [30.0, 0.05, 0.0]
 
 
 @rows(__file__, "search_after")
@@ -150,19 +124,6 @@ def test_any_number_of_failures(first: float, times: float, factor: float, failu
     assert Backoff(first, math.inf, 1.5).pause(10**9) > 1e99
 
 
-def test_what_opens_a_circuit() -> None:
-    """Many failures in a row, over some time: a hundred calls that fail together are one event."""
-    breaker = CircuitBreaker()
-    for number in range(50):
-        assert not breaker.failed(float(number), "error")
-        if number % (TRIP_FAILURES - 1) == TRIP_FAILURES - 2:
-            assert not breaker.worked(), "it was closed"
-    assert (breaker.is_open, breaker.probe_due(50.0)) == (False, None)
-    together = CircuitBreaker()
-    assert not any(together.failed(5.0, "error") for _ in range(100))
-    assert together.failed(5.0 + TRIP_SECONDS, "error")
-
-
 def test_probes_of_an_open_circuit() -> None:
     """The pause grows with each probe that fails, up to a limit; a late answer changes nothing; one success ends it."""
     breaker = CircuitBreaker()
@@ -185,12 +146,28 @@ def test_probes_of_an_open_circuit() -> None:
     assert not breaker.is_open
 
 
-def test_limit_that_a_cloud_does_not_report() -> None:
-    """L-7: a node that goes makes room at once; the launches under way at a refusal are one trouble; one probe."""
-    limit = LearnedLimit()
-    for others in (23, 22, 21, 20):
-        limit.refused(0.0, others)
-    assert limit.nodes == 20
-    assert [limit.allows(0.1, 20), limit.allows(0.2, 19), limit.allows(0.3, 20)] == [False, True, False]
-    first = LIMIT_PROBE.first_seconds
-    assert [limit.allows(first, 20), limit.allows(first + 0.1, 21)] == [True, False]
+class NoSubnet(CapacityException):
+    """A driver may name its own statistics key."""
+
+    statsd_key = "error.subnet"
+
+
+def test_outcomes_that_are_no_failures() -> None:
+    """L-7: a quota that is used up is not an attempt that failed. L-9: the key of a driver."""
+    assert launch_outcome(None) == ("ready", "ready")
+    assert launch_outcome(QuotaException("full")) == ("aborted", "error.quota")
+    assert classify(QuotaException()) is Failure.QUOTA
+    assert (launch_outcome(NoSubnet())[1], classify(NoSubnet())) == ("error.subnet", Failure.CAPACITY)
+
+
+def test_what_opens_a_circuit() -> None:
+    """Many failures in a row, over some time: a hundred calls that fail together are one event."""
+    breaker = CircuitBreaker()
+    for number in range(50):
+        assert not breaker.failed(float(number), "error")
+        if number % (TRIP_FAILURES - 1) == TRIP_FAILURES - 2:
+            assert not breaker.worked(), "it was closed"
+    assert (breaker.is_open, breaker.probe_due(50.0)) == (False, None)
+    together = CircuitBreaker()
+    assert not any(together.failed(5.0, "error") for _ in range(100))
+    assert together.failed(5.0 + TRIP_SECONDS, "error")

@@ -20,7 +20,6 @@ from nodepool.plan.nodes import (
     judge_age,
     judge_unlocked,
     missing,
-    missing_labels,
     reset_lost_request,
 )
 from nodepool.plan.observed import FollowedNodes, NodeIndex, Observed
@@ -57,40 +56,6 @@ def test_choice(nodes: dict[int, str], wanted: str, az: str | None, expected: di
     """N-1, N-5, N-7"""
     ready = filled(*(made(str(number), *text.split("@")) for number, text in nodes.items()))
     assert {position: int(one.key) for position, one in ready.choose(wanted, az).items()} == expected
-
-
-def test_newer_record() -> None:
-    """It takes the place of the older one, with any change of its labels."""
-    ready = filled(made("1", "a b"))
-    assert [ready.could_serve(wanted) for wanted in ("b", "ab", "ac", "")] == [True, False, False, True]
-    newer = made("1", "b c")
-    ready.put(newer)
-    assert (len(ready), ready.choose("a"), ready.choose("b")) == (1, {}, {0: newer})
-    assert [ready.count(label) for label in "abc"] == [0, 1, 1]
-    same = made("1", "b c", comment="x")
-    ready.put(same)
-    assert ready.choose("b")[0] is same
-    for _ in range(2):
-        ready.discard("1")
-    assert ("1" in ready, ready.could_serve("b"), ready.count("b")) == (False, False, 0)
-
-
-def test_what_is_left() -> None:
-    """Q-8: the oldest unused ready node goes first."""
-    ready = filled(made("1", "a a", state_time=7.0), made("2", "b", state_time=3.0), made("3", state_time=9.0))
-    oldest = ready.oldest()
-    assert oldest is not None
-    assert oldest.id == "2"
-    ready.discard("1")
-    assert ("3" in ready, ready.count("a")) == (True, 1)
-    ready.clear()
-    assert (len(ready), ready.oldest(), ready.choose("a"), ready.could_serve("")) == (0, None, {}, True)
-
-
-def test_large_set() -> None:
-    """No recursion: a request may want more nodes than Python's stack is deep."""
-    ready = filled(*(made(str(index), "a b") for index in range(1500)))
-    assert len(ready.choose(["a", "b"] * 750)) == 1500
 
 
 # -- min-ready
@@ -168,32 +133,12 @@ def test_in_the_way(mine: list[str], pool: str, goes: list[str]) -> None:
     assert len(in_the_way(request(1, "a", "a", reuse=False), first, nodes)) == min(1, len(mine))
 
 
-def test_missing_labels() -> None:
-    """Q-10, Q-12."""
-    assert missing_labels(request(1, "a", "a", "b"), [made("1")]) == {"a": 1, "b": 1}
-    assert missing_labels(request(1, "a", "b"), [made("1", "x b"), made("2", "b a")]) == {}
-
-
 # -- what is asked of all nodes
 
 
 def facts(index: NodeIndex) -> tuple[object, ...]:
     requests = [f"200-{number}" for number in range(6)]
     return dict(index.counts), index.deleting, index.held, dict(index.allocated), index.allocated_to(requests)
-
-
-def test_index() -> None:
-    """One pass; it is made once for all times of the same nodes."""
-    states = (("ready", None), ("ready", "200-1"), ("deleting", None), ("hold", None))
-    nodes = {f"000{number}": made(f"000{number}", state=s, allocated_to=a) for number, (s, a) in enumerate(states)}
-    seen = Observed(1.0, nodes=nodes)
-    index = seen.node_index
-    assert index.counts == {("cloud-1", "main", state): 1 + (state == "ready") for state, _ in states}
-    assert (index.deleting, index.held) == ([nodes["0002"]], [nodes["0003"]])
-    assert index.allocated_to(["200-1", "200-2"]) == {"0001": nodes["0001"]}
-    later = seen.at(3.0)
-    assert (later.now, later.node_index is index, later.nodes) == (3.0, True, seen.nodes)
-    assert facts(NodeIndex.of([])) == ({}, [], [], {}, {})
 
 
 def check(followed: FollowedNodes, nodes: Mapping[str, Node], noted: frozenset[str] = frozenset()) -> None:
@@ -251,3 +196,23 @@ def test_seconds_between_looks() -> None:
     assert [seen.look("a", now) for now in (10.0, 11.0, 11.9)] == [set()] * 3
     assert [seen.look(found, now) for found, now in (("ab", 12.0), ("b", 13.0), ("ab", 14.5))] == [{"a"}, set(), {"b"}]
     assert [seen.seen_for(key, 16.0) for key in "ab"] == [1.5, 4.0]
+
+
+def test_large_set() -> None:
+    """No recursion: a request may want more nodes than Python's stack is deep."""
+    ready = filled(*(made(str(index), "a b") for index in range(1500)))
+    assert len(ready.choose(["a", "b"] * 750)) == 1500
+
+
+def test_index() -> None:
+    """One pass; it is made once for all times of the same nodes."""
+    states = (("ready", None), ("ready", "200-1"), ("deleting", None), ("hold", None))
+    nodes = {f"000{number}": made(f"000{number}", state=s, allocated_to=a) for number, (s, a) in enumerate(states)}
+    seen = Observed(1.0, nodes=nodes)
+    index = seen.node_index
+    assert index.counts == {("cloud-1", "main", state): 1 + (state == "ready") for state, _ in states}
+    assert (index.deleting, index.held) == ([nodes["0002"]], [nodes["0003"]])
+    assert index.allocated_to(["200-1", "200-2"]) == {"0001": nodes["0001"]}
+    later = seen.at(3.0)
+    assert (later.now, later.node_index is index, later.nodes) == (3.0, True, seen.nodes)
+    assert facts(NodeIndex.of([])) == ({}, [], [], {}, {})

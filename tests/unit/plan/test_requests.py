@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +12,9 @@ import pytest
 from nodepool.model import reasons
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.nodes import ReadyNodes
-from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind, RequestQueue
-from nodepool.plan.request_stage import ENDED, LOCKED, MOVES, STORY_MOVES, ImpossibleMove, Progress, Stage
-from nodepool.plan.retries import GAP_SECONDS, TOLD, Reminders, next_reminder
+from nodepool.plan.queue import MIN_READY_REQUESTOR, RequestKind
+from nodepool.plan.request_stage import MOVES, STORY_MOVES, ImpossibleMove, Progress, Stage
+from nodepool.plan.retries import GAP_SECONDS, Reminders, next_reminder
 from nodepool.plan.triage import (
     MAX_REASONS,
     MAX_TEXT,
@@ -25,7 +24,6 @@ from nodepool.plan.triage import (
     Leave,
     PoolInfo,
     declined_state,
-    first_choice,
     screen,
     triage,
     triage_kind,
@@ -43,40 +41,6 @@ def kind(labels: str = "small", **fields: Any) -> RequestKind:
 
 def pool(id: str, labels: str = "small large", **changes: Any) -> PoolInfo:
     return replace(ME, id=id, labels=frozenset(labels.split()), **changes)
-
-
-# -- the queue (A-1)
-
-
-def test_kinds_and_their_marks() -> None:
-    """E-1: a kind holds what a pool judges by; its mark is the same in each process."""
-    first = kind("a b")
-    assert kind("b a", relative_priority=4, event_id="e") == first
-    marked: list[dict[str, Any]] = [
-        *({"declined_by": ["x"]}, {"declined_by": ["x", "y"]}, {"reuse": False}),
-        {"requestor": MIN_READY_REQUESTOR},
-    ]
-    changes: list[dict[str, Any]] = [{"provider": "p"}, {"tenant_name": "t"}, {"labels": "a a"}]
-    assert all(kind(**{"labels": "a b", **change}) != first for change in [*changes, *marked])
-    marks = [first.mark, *(kind(**fields).mark for fields in marked)]
-    assert (len(set(marks)), marks[0]) == (len(marks), "9b9cecbe")
-
-
-def test_order_in_a_bucket() -> None:
-    """A-1: PPP as text, relative priority, sequence. W-5: the oldest has the lowest sequence, whatever its priority."""
-    queue = RequestQueue()
-    for priority, number, relative in ((300, 1, 0), (100, 9, 3), (100, 8, 3), (100, 7, 11), (99, 5, 9)):
-        queue.put(request(number, priority=f"{priority:03}", relative_priority=relative))
-    [bucket] = queue.buckets()
-    ids = [f"{key[:-1]}{int(key[-1]):010}" for key in ("099-5", "100-8", "100-9", "100-7", "300-1")]
-    assert list(bucket) == ids
-    assert (bucket.head, bucket.head_key, len(bucket)) == (ids[0], ("099", 9, ids[0][4:]), 5)
-    assert queue.oldest(bucket.kind) == ids[4]
-    queue.discard(ids[4])
-    assert queue.oldest(bucket.kind) == ids[0]
-    for request_id in bucket:
-        queue.discard(request_id)
-    assert (len(queue), queue.buckets(), queue.oldest(bucket.kind), bucket.oldest()) == (0, [], None, None)
 
 
 # -- may a pool serve a kind (A-2 to A-6, A-15, A-20)
@@ -107,24 +71,6 @@ def test_label_of_a_pool_that_went_a_moment_ago() -> None:
     assert isinstance(screen(kind("gpu", declined_by=["restarted"]), ME, [ME], absent), Decline)
     assert isinstance(screen(kind("gpu huge"), ME, [ME], absent), Decline)
     assert screen(kind("small"), ME, [ME], absent) == Consider()
-
-
-def test_first_choice() -> None:
-    """The order of the registry does not matter; shares are even; of a pool that goes only its own are moved."""
-    pools = [pool(f"pool-{number}") for number in range(5)]
-
-    def chosen(request_id: str, pools: list[PoolInfo]) -> str:
-        found = first_choice(request_id, pools)
-        assert found is not None
-        return found.id
-
-    requests = [f"200-{number:010}" for number in range(2000)]
-    found = {request: chosen(request, pools) for request in requests}
-    assert found == {request: chosen(request, pools[::-1]) for request in requests}
-    counts = Counter(found.values())
-    assert min(counts[one.id] for one in pools) > 0.8 * len(requests) / len(pools)
-    assert all(before in (chosen(request, pools[1:]), "pool-0") for request, before in found.items())
-    assert first_choice("200-0000000000", []) is None
 
 
 # -- what a pool does with a waiting request
@@ -243,32 +189,7 @@ def test_reminders(looks: list[tuple[int, int, str]], expected: list[list[Any]],
     assert (reminders.next_due, GAP_SECONDS) == (next_due, 60.0)
 
 
-def test_reasons_that_are_logged_again() -> None:
-    """J-6: those of room, limits, pauses and broken providers; not those of other pools."""
-    assert {ReasonCode.ROOM_CORES, ReasonCode.WAIT_POOL_PAUSED, ReasonCode.WAIT_READY_NODE} <= TOLD
-    assert {ReasonCode.PROVIDER_CIRCUIT_OPEN, ReasonCode.ROOM_TENANT, ReasonCode.QUOTA_UNKNOWN} <= TOLD
-    assert not {ReasonCode.TURN_OF_LABEL, ReasonCode.WAIT_ORDER, ReasonCode.REQUEST_LOCKED} & TOLD
-
-
 # -- its stages
-
-
-def reachable(start: Stage) -> set[Stage]:
-    found: set[Stage] = set()
-    more = {start}
-    while more:
-        found |= more
-        more = {target for origin, target in MOVES if origin in found} - found
-    return found
-
-
-def test_moves_of_the_table() -> None:
-    """Every stage is reached, and ends; the lock is held from the answer to the end."""
-    assert reachable(Stage.WAITING) == set(Stage)
-    assert all(Stage.DONE in reachable(stage) for stage in Stage)
-    assert not [target for origin, target in MOVES if origin is Stage.DONE]
-    assert {origin for origin, target in MOVES if target in LOCKED and origin not in LOCKED} == {Stage.LOCKING}
-    assert {target for origin, target in MOVES if origin in LOCKED and target not in LOCKED} == ENDED
 
 
 @pytest.mark.parametrize("origin", Stage)
@@ -303,3 +224,17 @@ def test_story() -> None:
         turning.move(Stage.DEFERRED, turn)
         turning.move(Stage.WAITING, turn)
     assert len(turning.moves) == STORY_MOVES
+
+
+def test_kinds_and_their_marks() -> None:
+    """E-1: a kind holds what a pool judges by; its mark is the same in each process."""
+    first = kind("a b")
+    assert kind("b a", relative_priority=4, event_id="e") == first
+    marked: list[dict[str, Any]] = [
+        *({"declined_by": ["x"]}, {"declined_by": ["x", "y"]}, {"reuse": False}),
+        {"requestor": MIN_READY_REQUESTOR},
+    ]
+    changes: list[dict[str, Any]] = [{"provider": "p"}, {"tenant_name": "t"}, {"labels": "a a"}]
+    assert all(kind(**{"labels": "a b", **change}) != first for change in [*changes, *marked])
+    marks = [first.mark, *(kind(**fields).mark for fields in marked)]
+    assert (len(set(marks)), marks[0]) == (len(marks), "9b9cecbe")

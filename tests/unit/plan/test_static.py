@@ -13,29 +13,22 @@ from nodepool.model.reasons import ReasonCode
 from nodepool.model.states import NODE_STATES
 from nodepool.plan.static import (
     FLAP_SECONDS,
-    QUARANTINED,
     HostFacts,
     HostHealth,
     HostId,
     HostSpec,
     LabelSlots,
     SlotGroup,
-    SlotId,
     StaticPlan,
     after_failure,
     after_success,
-    by_claim,
     changed_by_scan,
     decide,
     is_our_network,
-    is_parked,
     is_quarantined_by,
     missing_keys,
     new_node,
     quarantine_pause,
-    replacement,
-    slot_of,
-    successor,
     too_few_slots,
     waits_for,
 )
@@ -45,8 +38,6 @@ KEYS = ("ssh-ed25519 AAAA", "ssh-rsa BBBB")
 FACTS = HostFacts(KEYS, "192.0.2.1", "2001:db8::1")
 ID = HostId("h1", "zuul", 22)
 WHY = "alice: the disk"
-#: Never contacted: a node that is returned is replaced at once.
-BLIND: dict[str, Any] = {"check": False, "keys_wanted": False}
 
 
 def host(**fields: Any) -> HostSpec:
@@ -95,66 +86,6 @@ def test_plan(host_: dict[str, Any] | None, nodes: dict[int, dict[str, Any]], ex
 def test_nothing_happens_to_a_slot_while_a_node_is_there(state: str) -> None:
     """S-10: in any other state."""
     assert plan(host(), node(state=state, type=["x"])) == StaticPlan()
-
-
-@pytest.mark.parametrize("new", [("h2", "zuul", 22), ("h1", "root", 22), ("h1", "zuul", 2222), ("h1", None, 22)])
-def test_another_identity_is_another_host(new: tuple[str, str | None, int]) -> None:
-    """S-6: a changed name, user name or port is a new host; the old one is deregistered."""
-    free = node()
-    found = plan(replace(host(), id=HostId(*new)), free)
-    assert (found.register, [one for one, _ in found.deregister]) == ({HostId(*new): [0]}, [free])
-
-
-def test_claim_to_a_slot() -> None:
-    """S-10: nodes in use first, locked ones too, then older ones."""
-    older, younger = node(), node(0, 2)
-    assert by_claim([younger, older], lambda _: False) == [older, younger]
-    assert by_claim([older, younger], lambda one: one is younger) == [younger, older]
-    younger.state = "in-use"
-    assert by_claim([older, younger], lambda _: False) == [younger, older]
-    odd = Node()
-    odd.external_id, odd.connection_port, odd.username = "h9", {"host": "x"}, None
-    assert slot_of(odd) == SlotId(HostId("h9", None, 0), 0), "records of other programs are read without an error"
-
-
-def test_what_a_check_found() -> None:
-    """S-6: only what differs is updated. S-3: every configured key must be among the scanned ones."""
-    assert changed_by_scan(host(), node(), FACTS) == {}
-    changes = {"host_keys": ["ssh-rsa CCCC"], "public_ipv4": "192.0.2.9", "public_ipv6": None}
-    assert changed_by_scan(host(), node(), HostFacts(("ssh-rsa CCCC",), "192.0.2.9", None)) == changes
-    assert missing_keys(host(host_keys=KEYS), [*KEYS, "x"]) == []
-    assert missing_keys(host(host_keys=KEYS), KEYS[:1]) == ["ssh-rsa BBBB"]
-
-
-def test_replacement() -> None:
-    """S-5, S-7, S-8, S-10: at once only if no scan is due, and the slot is known, configured and free."""
-    spec = host(**BLIND, host_keys=KEYS, slots=2)
-    old = node(1, 1, spec, state="used", comment="x", allocated_to="r", tenant_name="t", user_data={"a": 1})
-    new = replacement("lab", {ID: spec}, old)
-    assert new is not None
-    assert (new.to_dict(1.0), new.id) == (node(1, 1, spec).to_dict(1.0), None)
-    for hosts in ({ID: replace(spec, slots=1)}, {ID: replace(spec, check=True)}, {}):
-        assert replacement("lab", hosts, old) is None
-    assert replacement("lab", {ID: spec}, node(None, 1, spec)) is None
-    others = [node(1, 2, spec)]
-    assert successor("lab", spec, old, others, FACTS) is replacement("lab", {ID: spec}, old, others) is None
-    next_one = successor("lab", spec, old, [], FACTS)
-    assert next_one is not None
-    assert slot_of(next_one) == slot_of(old)
-
-
-@pytest.mark.parametrize("check", [True, False])
-def test_a_returned_node_is_followed_by_one_on_hold(check: bool) -> None:
-    """S-17, S-8: in the same write, whether the host is checked or not, with what is known of it."""
-    spec = host(check=check, slots=2)
-    used = node(1, 1, spec, state="used", allocated_to="200-1", user_data="zuul's")
-    new = replacement("lab", {ID: spec}, used, (), WHY)
-    assert new is not None
-    assert (new.state, new.comment, new.slot, new.allocated_to) == ("hold", QUARANTINED + WHY, 1, None)
-    assert (new.host_keys, new.public_ipv4, is_parked(new)) == (used.host_keys, used.public_ipv4, True)
-    assert replacement("lab", {ID: spec}, used, [node(1, 2, spec)], WHY) is None
-    assert successor("lab", spec, node(), (), None) is None, "a failed check has no successor"
-    assert successor("lab", spec, node(), (), None, WHY) is not None
 
 
 # -- the health of a host (S-4, S-16)
@@ -238,3 +169,20 @@ def test_what_a_request_waits_for(
     if len(slots) == 1:
         assert (reason.numbers["needed"], reason.numbers["slots"]) == (len(labels), known["a"].total)
     assert SlotGroup().plus("h1", 2).plus("h2", 1) == SlotGroup(3, ("h1", "h2"))
+
+
+@pytest.mark.parametrize("new", [("h2", "zuul", 22), ("h1", "root", 22), ("h1", "zuul", 2222), ("h1", None, 22)])
+def test_another_identity_is_another_host(new: tuple[str, str | None, int]) -> None:
+    """S-6: a changed name, user name or port is a new host; the old one is deregistered."""
+    free = node()
+    found = plan(replace(host(), id=HostId(*new)), free)
+    assert (found.register, [one for one, _ in found.deregister]) == ({HostId(*new): [0]}, [free])
+
+
+def test_what_a_check_found() -> None:
+    """S-6: only what differs is updated. S-3: every configured key must be among the scanned ones."""
+    assert changed_by_scan(host(), node(), FACTS) == {}
+    changes = {"host_keys": ["ssh-rsa CCCC"], "public_ipv4": "192.0.2.9", "public_ipv6": None}
+    assert changed_by_scan(host(), node(), HostFacts(("ssh-rsa CCCC",), "192.0.2.9", None)) == changes
+    assert missing_keys(host(host_keys=KEYS), [*KEYS, "x"]) == []
+    assert missing_keys(host(host_keys=KEYS), KEYS[:1]) == ["ssh-rsa BBBB"]

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from kazoo.exceptions import ConnectionLoss
 
 from nodepool.clock import monotonic
 from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
@@ -24,21 +21,15 @@ from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.metrics.catalog import RELOADS
-from nodepool.model.component import LauncherComponent
-from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration, FileWatch, MainLoop, Tracing, make_client
+from nodepool.runtime.daemon import ConnectedDaemon, FileWatch, MainLoop, make_client
 from nodepool.runtime.daemon import follow as follow_servers
-from nodepool.runtime.reload import MAX_CHANGES, Configuration, keep_usable
+from nodepool.runtime.reload import Configuration, keep_usable
 from nodepool.runtime.worker import Worker
-from nodepool.tracing.sending import HTTP, OtlpSettings
-from nodepool.tracing.spans import Trace, enabled, record
 from nodepool.version import release_string
 from nodepool.zk.client import ZooKeeperClient
 from tests.support.counted import Counted
 from tests.support.manual_clock import ManualClock
-from tests.support.otlp_receiver import http_receiver
-from tests.support.pool_znodes import PoolZnodes
 from tests.support.wait import DEADLINE_SECONDS, wait_for
-from tests.support.zookeeper import ZooKeeperServer as RealZooKeeper
 
 LOG = logging.getLogger("test.daemon")
 ERRORS = [None, ZKConnectionError("away"), RuntimeError("no way"), SystemExit(3)]
@@ -345,21 +336,6 @@ def test_refused_while_another_one_is_half_in_effect(daemon: Daemon) -> None:
     assert (daemon.outcomes[-1], daemon.configuration.trouble) == ((False, ["line 3"]), ["line 3"])
 
 
-@pytest.mark.parametrize("labels", [0, 1, MAX_CHANGES + 7])
-def test_what_changed_is_logged(daemon: Daemon, caplog: pytest.LogCaptureFixture, labels: int) -> None:
-    """J-1: each change is a line with its subject, up to a bound."""
-    new = Config()
-    new.labels = {f"l{number}": Label(f"l{number}") for number in range(labels)}
-    with caplog.at_level(logging.INFO, LOG.name):
-        daemon.follow(new)
-    lines = [line.removeprefix("Configuration changed: ") for line in caplog.messages]
-    first, last = {0: ("no key has another value",) * 2, 1: ("label l0 added",) * 2}.get(
-        labels, (lines[0], "7 more changes")
-    )
-    assert (lines[0], lines[-1], len(lines)) == (first, last, min(max(labels, 1), MAX_CHANGES + 1))
-    assert labels == 0 or vars(caplog.records[0])["label"] == "l0"
-
-
 GOOD: dict[str, Any] = {"name": "a", "pools": [{"name": "p", "labels": [{"name": "small"}]}]}
 BAD: dict[str, Any] = {"name": "a"}
 
@@ -377,41 +353,6 @@ def config(*sections: dict[str, Any], labels: tuple[str, ...] = ("small",)) -> C
     return made
 
 
-def test_section_that_cannot_be_used(daemon: Daemon) -> None:
-    """G-8: a running provider runs on with its old section, until it is mended; whether it ever was good or not."""
-    first, second = config(GOOD), config(BAD, {**GOOD, "name": "b"})
-    daemon.follow(first)
-    daemon.follow(second)
-    assert second.providers["a"] is first.providers["a"]
-    assert [pool.provider.name for pool in second.labels["small"].pools] == ["b", "a"]
-    assert daemon.phases[-1] == "serving; sections that cannot be used: a"
-    assert daemon.outcomes[-1] == (False, ["provider a runs on with its old section: f.yaml:3: no pools"])
-    for before in (GOOD, BAD):
-        daemon.follow(config(before))
-        daemon.follow(config(BAD))
-        mended = config({**GOOD, "priority": 3})
-        daemon.follow(mended)
-        assert daemon.configuration.current.providers["a"] is mended.providers["a"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "kept"),
-    [
-        (config(BAD), config(BAD), []),
-        (config(), config(BAD), []),
-        (config(GOOD), config(), []),
-        (config({"name": "0"}, GOOD), config({"name": "n"}, {"name": "0"}, BAD, labels=()), ["a"]),
-    ],
-    ids=["never good", "new", "removed", "without its label"],
-)
-def test_sections_that_are_kept(old: Config, new: Config, kept: list[str]) -> None:
-    """G-8: only of providers that ran and are still in the file."""
-    labels = dict(new.labels)
-    assert list(keep_usable(old, new)) == kept
-    assert [name for name, one in new.providers.items() if not isinstance(one, UnavailableProviderConfig)] == kept
-    assert new.labels == labels
-
-
 def test_formats_of_images_that_are_kept() -> None:
     """G-8: an image is still built in the format that the provider needs."""
     old, new = config(GOOD), config(BAD)
@@ -426,104 +367,6 @@ def test_formats_of_images_that_are_kept() -> None:
     keep_usable(old, new)
     found = {name: (image.image_types, image.conversions) for name, image in new.diskimages.items()}
     assert found == {"mine": ({"qcow2", "raw"}, {"vhd": conversion}), "other": (set(), {})}
-
-
-# -- its life (J-9); with ZooKeeper: the tests of launcher and builder
-
-BASE = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
-
-
-class Noted(ConnectedDaemon):
-    """Notes what is asked of it."""
-
-    log = LOG
-    kind = "daemon"
-    stop_seconds = 30.0
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.calls: list[str] = []
-
-    def check(self, config: Config) -> None:
-        self.calls.append("check")
-        if config.max_hold_age == 13:
-            raise ConfigError("not thirteen")
-
-    def build(self, client: Any) -> None:
-        self.calls.append("build")
-        self.client = client
-
-    def begin(self) -> None:
-        self.calls.append("begin")
-
-    def run_once(self) -> None:
-        self.calls.append("turn")
-        self.loop.stop()
-
-    def apply(self, config: Config) -> None:
-        self.calls.append("apply")
-
-    def end(self) -> None:
-        self.calls.append("end")
-
-
-@pytest.mark.parametrize(
-    ("error", "stopped", "calls"),
-    [
-        (None, False, "check build begin turn end apply apply"),
-        (None, True, "check build end apply apply"),
-        (ZKConnectionError("away"), True, "check build end apply apply"),
-        (ZKConnectionError("away"), False, "check build end apply apply"),
-    ],
-)
-def test_life(
-    file: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    error: Exception | None,
-    stopped: bool,
-    calls: str,
-) -> None:
-    """J-9: version, file, servers and what is served, again when it changes; what it has begun is ended."""
-    caplog.set_level(logging.INFO, LOG.name)
-    ends: list[str] = []
-    client = SimpleNamespace(connected=error is None, hosts="localhost:2281", tls_files=("c", "k", "a"))
-
-    def connect(*_: object) -> None:
-        if stopped:
-            running.loop.stop()
-        throw(error)()
-
-    client.connect, client.look_after, client.disconnect = connect, lambda: None, lambda: ends.append("closed")
-    # It makes its client itself.
-    monkeypatch.setattr(sys.modules[make_client.__module__], "make_client", lambda config: client)
-    file.write_text(f"{BASE}max-hold-age: 13\n")
-    with pytest.raises(ConfigError, match="thirteen"):
-        Noted(file).start()
-    file.write_text(f"{BASE}max-hold-age: 12\n")
-    caplog.clear()
-    running = Noted(file)
-    assert not running.connected
-    running.start()
-    if stopped and error is None:
-        running.stop()
-    if error is not None and not stopped:
-        with pytest.raises(ZKConnectionError):
-            running.run()
-    else:
-        running.run()
-    running.join()
-    running.stop()
-    for labels in ("[{name: small}]", "[{name: small, min-ready: 1}]"):
-        file.write_text(f"{BASE}labels: {labels}\n")
-        running.configuration.follow()
-    assert [call for call in running.calls if call != "check"] == calls.split()[1:]
-    lines = [line for line in caplog.messages if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
-    assert lines[:2] == [
-        f"Nodepool daemon {release_string()} starting",
-        f"Configuration: {file}; ZooKeeper: localhost:2281",
-    ]
-    assert lines[-1] == "Serving no provider. no label. 1 label without a pool: small"
 
 
 # -- its connection and its traces
@@ -554,61 +397,46 @@ def test_servers(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
         make_client(settings)
 
 
-def test_traces(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """TR-1, TR-7: what waits is sent before spans go elsewhere, and at the end; a missing file stops no daemon."""
-    tracing = Tracing(LOG)
-
-    def follow(settings: OtlpSettings | None) -> bool:
-        tracing.follow(cast(Any, SimpleNamespace(tracing_settings=lambda: settings)))
-        return enabled()
-
-    with http_receiver() as first, http_receiver() as second:
-        assert (follow(None), follow(OtlpSettings(HTTP, first.endpoint))) == (False, True)
-        record(Trace(1), "a", (), 1.0, 2.0)
-        assert follow(OtlpSettings(HTTP, first.endpoint))
-        assert follow(OtlpSettings(HTTP, second.endpoint))
-        record(Trace(1), "b", (), 1.0, 2.0)
-        assert not follow(None)
-        assert [[span.name for span in one.spans] for one in (first, second)] == [["a"], ["b"]]
-    assert not follow(OtlpSettings(HTTP, tls_ca=str(tmp_path / "none.pem")))
-    assert "No traces are recorded" in caplog.text
-    tracing.stop()
+# -- its life; with ZooKeeper: the tests of launcher and builder as processes
 
 
-# -- the entry in the component registry
+class Still(ConnectedDaemon):
+    """Ends after a turn."""
+
+    log, kind, stop_seconds = LOG, "daemon", 30.0
+
+    def build(self, client: Any) -> None:
+        self.client, self.calls = client, ["build"]
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+
+    def run_once(self) -> None:
+        self.loop.stop()
+
+    def apply(self, config: Config) -> None:
+        self.calls.append("apply")
+
+    def end(self) -> None:
+        self.calls.append("end")
 
 
-def test_entry_of_a_daemon(
-    zookeeper: RealZooKeeper,
-    chroot: str,
-    znodes: PoolZnodes,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """reference/zookeeper 7: which daemon runs where. What goes wrong at the end is no reason not to end: the entry
-    ends with the session.
-    """
-    files = zookeeper.certificates
-    cert, key, authority = str(files.client_cert), str(files.client_key), str(files.ca)
-    client = ZooKeeperClient(zookeeper.tls_hosts(chroot), tls_cert=cert, tls_key=key, tls_ca=authority)
-    client.connect(20)
-    place = "/nodepool/components/launcher"
-    try:
-        mine = DaemonRegistration(client, LauncherComponent, "1.2.3")
-        for _ in range(2):
-            mine.keep()
-            (name,) = znodes.children(place)
-            one = json.loads(znodes.kazoo.get(f"{place}/{name}")[0])
-            assert (one["hostname"], one["version"], one["state"]) == (socket.gethostname(), "1.2.3", "running")
-        with monkeypatch.context() as patch:
-            patch.setattr(client.kazoo, "delete", throw(ConnectionLoss()))
-            mine.remove()
-        assert [text for text in caplog.messages if text.startswith("Unregistering: ")]
-        caplog.clear()
-        mine.keep()
-        mine.remove()
-        assert znodes.children(place) == []
-    finally:
-        client.disconnect()
-    mine.remove()
-    assert "Unregistering" not in caplog.text
+def test_life(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """J-9: version, file, servers and what is served, again when it changes; what it has begun is ended."""
+    caplog.set_level(logging.INFO, LOG.name)
+    client = SimpleNamespace(connected=True, hosts="localhost:2281", tls_files=("c", "k", "a"))
+    client.connect = client.look_after = lambda: None
+    # It makes its client itself.
+    monkeypatch.setattr(sys.modules[make_client.__module__], "make_client", lambda config: client)
+    head = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
+    file.write_text(head)
+    daemon = Still(str(file))
+    daemon.start()
+    daemon.run()
+    file.write_text(f"{head}labels: [{{name: small}}]\n")
+    daemon.configuration.follow()
+    assert daemon.calls == ["build", "begin", "end", "apply"]
+    lines = [line for line in caplog.messages if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
+    place = f"Configuration: {file}; ZooKeeper: localhost:2281"
+    assert lines[:2] == [f"Nodepool daemon {release_string()} starting", place]
+    assert lines[-1] == "Serving no provider. no label. 1 label without a pool: small"

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,18 +13,15 @@ from unittest.mock import create_autospec
 import pytest
 
 from nodepool.compat.released_zookeeper import ReleasedZooKeeper
-from nodepool.driver.framework.checks import CheckResult
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.driver.interface import Provider
 from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.plan.retries import Backoff
-from nodepool.runtime.providers import Providers, ProviderStart, check_providers
+from nodepool.runtime.providers import Providers, ProviderStart
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.wait import DEADLINE_SECONDS, wait_for
-
-GOOD = CheckResult("cloud", True, "login works")
 
 
 class Driver:
@@ -99,19 +95,6 @@ def until(providers: Providers, *names: str) -> None:
     wait_for(f"{names} run", lambda: turn(providers) and set(providers.running) == set(names))
 
 
-def test_only_what_changed(providers: Providers, driver: Driver) -> None:
-    """G-4, G-5, G-6: equal ones stay; changed: old idle, new start, old stop; removed: stopped."""
-    providers.apply(configs(a={}, b={"priority": 1}, c={}))
-    until(providers, "a", "b", "c")
-    kept = providers.running["a"]
-    driver.calls.clear()
-    providers.apply(configs(a={}, b={"priority": 2}, d={}))
-    until(providers, "a", "b", "d")
-    assert providers.running["a"] is kept
-    assert [call for call in driver.calls if call[0] == "b"] == ["b1.idle", "b2.start", "b1.idle", "b1.stop"]
-    assert (driver.of("a"), driver.of("c"), driver.of("d")) == ([], ["idle", "stop"], ["start"])
-
-
 def test_sections_that_cannot_be_compared(providers: Providers, driver: Driver) -> None:
     """G-5, G-8: a driver whose classes raise there is started anew, and the others follow their sections."""
 
@@ -162,25 +145,6 @@ def test_start_that_fails(
     assert (providers.absent, driver.of("c")[-2:]) == ({}, ["idle", "stop"])
 
 
-def test_no_more_threads(providers: Providers, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G-5, G-9: the machine has no room for another thread: every provider is started when there is one again."""
-    providers.apply(configs(a={"priority": 1}))
-    until(providers, "a")
-
-    def no_thread(thread: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", no_thread)
-        providers.apply(configs(a={"priority": 2}, b={}))
-    assert (dict(providers.running), set(providers.absent), driver.of("a1").count("stop")) == ({}, {"a", "b"}, 1)
-    until(providers, "a", "b")
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", no_thread)
-        providers.stop(1.0)
-    assert {"a2.stop", "a2.join", "b.stop", "b.join"} <= set(driver.calls)
-
-
 def test_driver_that_is_not_installed(providers: Providers, driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
     """G-9: a clear line without a traceback, no retries; the others start; one that ran under the name ends."""
     providers.apply(configs(a={}))
@@ -188,7 +152,8 @@ def test_driver_that_is_not_installed(providers: Providers, driver: Driver, capl
     text = "the driver 'x' is not part of this installation"
     providers.apply({"a": UnavailableProviderConfig({"name": "a"}, text), **configs(b={})})
     until(providers, "b")
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    # A machine that is busy may also say that a start takes long.
+    (record,) = [record for record in caplog.records if "not served" in record.getMessage()]
     assert (record.getMessage(), record.exc_info) == (f"Provider a is not served: {text}", None)
     assert (providers.absent["a"].text, providers.absent["a"].next) == (text, None)
     assert driver.of("a")[-2:] == ["idle", "stop"]
@@ -243,17 +208,6 @@ def test_start_that_is_not_waited_for(providers: Providers, driver: Driver, what
     assert (set(providers.running), "a3.stop" in driver.calls) == ({"a"} if what == "changed" else set(), False)
 
 
-@pytest.mark.parametrize("what", ["idle", "stop"])
-def test_end_that_hangs(providers: Providers, driver: Driver, what: str) -> None:
-    """G-5: the successor serves all the same."""
-    providers.apply(configs(a={"hangs": what}, b={}))
-    until(providers, "a", "b")
-    old = providers.running["a"]
-    providers.apply(configs(a={"priority": 1}, b={}))
-    until(providers, "a", "b")
-    assert providers.running["a"] is not old
-
-
 @pytest.mark.parametrize("name", [None, "", "its own"])
 def test_what_a_driver_forgot(driver: Driver, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
     """C-3: a provider without a name would end every loop over them. An extra driver gets what 11.0.0 had."""
@@ -266,45 +220,3 @@ def test_what_a_driver_forgot(driver: Driver, monkeypatch: pytest.MonkeyPatch, n
         provider: Any = start.result()
         assert (provider.name, provider.provider) == (name or "cloud", config)
         assert isinstance(provider.zk, ReleasedZooKeeper) if extra else provider.zk is zk
-
-
-def test_start_that_is_forgotten(driver: Driver) -> None:
-    """G-5: it is stopped as soon as it has started; the main thread does not hang with it."""
-    (config,) = configs(a={"hangs": "start"}).values()
-    start = ProviderStart(config, cast(Any, object()))
-    wait_for("it hangs", lambda: driver.calls == ["a.start"])
-    assert not start.wait(0.0)
-    with pytest.raises(RuntimeError, match="still being started"):
-        start.result()
-    start.forget()
-    assert driver.calls == ["a.start"]
-    driver.released.set()
-    wait_for("it is stopped", lambda: driver.calls == ["a.start", "a.stop"])
-
-
-# -- checks: no provider is started
-
-
-@pytest.mark.parametrize(
-    ("section", "expected"),
-    [
-        ({"finds": [GOOD, CheckResult("label", False, "no flavor")]}, ["ok login works", "failed no flavor"]),
-        ({}, ["ok the section is in order; the driver openstack has no live checks"]),
-        ({"fails": "preflight"}, ["failed preflight fails"]),
-        ({"wrong": ValueError("no clouds.yaml")}, ["failed no clouds.yaml"]),
-        ({"hangs": "preflight"}, ["failed its check has not ended within 1 s"]),
-    ],
-)
-def test_checks(driver: Driver, section: Any, expected: list[str]) -> None:
-    """What a provider finds, or its error; the others are checked beside it; a mute one is given up."""
-    made = configs(a=section, b={"finds": [GOOD]})
-    bad = UnavailableProviderConfig({"name": "bad", "driver": "static"}, "f.yaml:3: no such label; correct it")
-    found = check_providers([*made.values(), bad], cast(Any, object()), 1.0)
-    assert [f"{result.status} {result.text}" for result in found["a"]] == expected
-    assert found["b"] == [GOOD]
-    assert found["bad"] == [CheckResult("provider bad", False, "f.yaml:3: no such label", "correct it")]
-    assert "start" not in [*driver.of("a"), *driver.of("b")]
-    driver.released.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("Check-"):
-            thread.join(30)

@@ -30,7 +30,6 @@ from nodepool.tracing.spans import (
     upload_ended,
     use,
 )
-from nodepool.zk.paths import decode, encode
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.counted import Counted
 from tests.support.otlp_receiver import Received, grpc_receiver, http_receiver
@@ -51,15 +50,6 @@ SPAN = Span("nodepool.launch", 2**127 + 1, 2**63 + 2, 3, 1.5, 2.5, {"a": "b", "c
 def request(info: Any = None, **fields: Any) -> NodeRequest:
     data = {"state": "requested", "node_types": ["small"], "requestor_data": {"span_info": info}, "created_time": 5.0}
     return NodeRequest.from_dict({**data, **fields}, "200-0000000001")
-
-
-def test_continues_the_trace_of_zuul() -> None:
-    """TR-2, S-1: though orjson knows no number beyond 64 bits; without the flag it is not recorded."""
-    again = NodeRequest.from_dict(decode(encode(request(SPAN_INFO).to_dict(10.0))), "200-0000000001")
-    trace = trace_of(again)
-    assert (trace.trace_id, trace.parent_id, trace.sampled) == (2**127 + 12345, 2**63 + 7, True)
-    assert trace.text == f"{2**127 + 12345:032x}"
-    assert not trace_of(request({**SPAN_INFO, "trace_flags": 0})).sampled
 
 
 @pytest.mark.parametrize(
@@ -188,18 +178,6 @@ def test_spans_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_the_end_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """TR-7: what waits is lost then, and logged."""
-    collector = Collector("closed")
-    collector.may_answer.clear()
-    exporter = begun(collector)
-    exporter.record(SPAN)
-    assert collector.asked.wait(60)
-    exporter.record(SPAN)
-    assert not exporter.stop(0.1)
-    assert "Spans that were not sent to there before the end" in caplog.text or "Spans cannot be sent" in caplog.text
-
-
 # -- the protocol
 
 Receiver = Callable[[Certificates | None], AbstractContextManager[Received]]
@@ -258,3 +236,15 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
         assert missing_module(protocol) is None
         with pytest.raises(FileNotFoundError):
             OtlpTarget(OtlpSettings(protocol, tls_ca=str(tmp_path / "none.pem")))
+
+
+def test_the_end_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """TR-7: what waits is lost then, and logged."""
+    collector = Collector("closed")
+    collector.may_answer.clear()
+    exporter = begun(collector)
+    exporter.record(SPAN)
+    assert collector.asked.wait(60)
+    exporter.record(SPAN)
+    assert not exporter.stop(0.1)
+    assert "Spans that were not sent to there before the end" in caplog.text or "Spans cannot be sent" in caplog.text

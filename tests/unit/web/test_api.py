@@ -253,9 +253,6 @@ def test_description_of_changes() -> None:
         assert there[path] - methods <= {"post"}
 
 
-NODE = "/nodes/0000000002"
-
-
 @rows(__file__, "test_answers_to_changes")
 def test_answers_to_changes(method: str, path: str, place: str, body: dict[str, Any], status: int) -> None:
     """WP-27"""

@@ -3,24 +3,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-from dataclasses import replace
 from typing import Any
 from urllib.parse import urljoin
 
 import pytest
-from starlette.requests import Request
 
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.web.answers import ApiProblem
 from nodepool.web.logins import COOKIE
 from nodepool.web.pages.details import MOST_SUBJECTS, of_subject, of_subjects
 from nodepool.web.pages.frame import NAVIGATION
-from nodepool.web.writes import read_body
 from tests.support.tables import rows
-from tests.support.web_records import HOSTILE, NOW, full
+from tests.support.web_records import full
 from tests.support.web_site import WebSite
 from tests.support.web_tokens import token, viewer_token
 from tests.unit.web.rig import BASE, HOLD, ORIGIN, PART, GuardedSite, bearer
@@ -181,25 +175,6 @@ def test_forms(site: GuardedSite) -> None:
     assert site.actions.held[0][2] == "a b [31m c"
 
 
-@pytest.mark.parametrize("complete", [True, False])
-def test_body_in_pieces(complete: bool) -> None:
-    """WP-92: half of a body, whose client went away, is none, and no error of ours."""
-    last = {"type": "http.request", "body": b': "why"}'} if complete else {"type": "http.disconnect"}
-    messages = iter([{"type": "http.request", "body": b'{"reason"', "more_body": True}, last])
-
-    async def receive() -> dict[str, Any]:
-        return next(messages)
-
-    headers = [(b"content-type", b"application/json; charset=utf-8")]
-    request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
-    if complete:
-        assert asyncio.run(read_body(request)) == {"reason": "why"}
-    else:
-        with pytest.raises(ApiProblem, match="not complete") as caught:
-            asyncio.run(read_body(request))
-        assert caught.value.status == 400
-
-
 @rows(__file__, "test_confirmation")
 def test_confirmation(site: GuardedSite, path: str, sent: dict[str, dict[str, str]], status: int) -> None:
     """WP-98: the server looks, whatever a browser does."""
@@ -229,13 +204,6 @@ def test_buttons(path: str, expected: list[str]) -> None:
 SEEN = full().observed
 
 
-def test_names_that_no_address_can_have() -> None:
-    """WP-97, WP-43: there are no forms for them; the page is shown."""
-    assert "maintenance/launcher/l2" in targets("/launchers", token(), HOSTILE)
-    assert targets("/hosts", token(), HOSTILE) != []
-    assert of_subject("launcher", HOSTILE, SEEN) == []
-
-
 @rows(__file__, "test_modes")
 def test_modes(kind: str, names: list[str]) -> None:
     """WP-97, WP-98: what cannot be taken back at once must be confirmed. Each subject has its buttons once."""
@@ -245,12 +213,3 @@ def test_modes(kind: str, names: list[str]) -> None:
     subjects = [f"l{number}" for number in range(2 * MOST_SUBJECTS)]
     assert len(of_subjects(kind, [*subjects, *subjects], SEEN)) == MOST_SUBJECTS * len(names)
     assert of_subjects(kind, ["l1", "l1"], SEEN) == of_subject(kind, "l1", SEEN)
-
-
-@pytest.mark.parametrize("name", ["zuul@node8:22", "node8"])
-def test_end_of_a_quarantine(name: str) -> None:
-    """WP-97: also when the record has the host's name alone."""
-    seen = replace(SEEN, maintenance=[Maintenance("host", name, Mode.QUARANTINE, "disk", "alice", NOW)])
-    (action,) = of_subject("host", "zuul@node8:22", seen)
-    assert (action.name, action.target.endswith("/end")) == ("Release", True)
-    assert name.partition("@")[0] in action.target

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -16,87 +16,20 @@ from starlette.testclient import TestClient
 from nodepool.metrics.catalog import LEAKED, NODES
 from nodepool.metrics.registry import Registry
 from nodepool.model import states
-from nodepool.model.image import BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
-from nodepool.model.maintenance import Maintenance, Mode
-from nodepool.model.status import (
-    AbsentProvider,
-    HostStatus,
-    LabelStatus,
-    LauncherStatus,
-    LaunchesStatus,
-    LimitStatus,
-    ReloadStatus,
-)
 from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.web.metrics import routes
-from nodepool.web.pages.overview import CHARTS, MOST_SAMPLES, OLDEST_SECONDS, History, Sample, charts_of, sample_of
+from nodepool.web.pages.overview import CHARTS, OLDEST_SECONDS, Sample, charts_of, sample_of
 from nodepool.web.pages.overview import WAITING as WAITING_KEY
 from nodepool.web.snapshot import WebSnapshot
-from tests.support.observed import NOW, component, known, node, request, seen, status
+from tests.support.observed import NOW, component, request, seen
 from tests.support.tables import rows, table
-from tests.support.wait import wait_for
 from tests.support.web_records import full
 from tests.support.web_site import WebSite
-
-LIMITS = (
-    LimitStatus("pool", "instances", 20, 18),
-    LimitStatus("pool", "cores", None, 30),
-    LimitStatus("cloud", "cores", 80, 72, 8, asked_at=5.0),
-    LimitStatus("tenant:acme", "cores", 40, 4),
-)
-HOSTS = (
-    HostStatus("a", True, pool="rack"),
-    HostStatus("b", False, pool="rack"),
-    HostStatus("c", None, pool="rack"),
-    HostStatus("d", True, pool="rack", quarantine="fails"),
-)
-
-
-def site_with_all() -> WebSnapshot:
-    young = request(2)
-    young.created_time = NOW - 10
-    newer = [LimitStatus("cloud", "cores", 90, 70, 8, asked_at=6.0)]
-    trouble = {"gpu": LabelStatus("label.broken", "no flavor")}
-    away: dict[str, Any] = {
-        "state": "unavailable",
-        "code": "provider.unavailable",
-        "launches": LaunchesStatus(running=2),
-    }
-    build, upload = ImageBuild("debian", "1"), ImageUpload("debian", "1", "p", "1")
-    build.state, build.state_time = states.READY, 100.0
-    upload.state, upload.state_time = states.READY, 200.0
-    view = BuildView("1", build, uploads={"p": (UploadView("1", upload),)})
-    return WebSnapshot(
-        0,
-        seen(
-            *(request(1, state=states.PENDING), young, request(3, "none", "gpu")),
-            nodes=known(node(1), node(2, state=states.IN_USE)),
-            registered=[component("cloud-1", "gpu", "arm")],
-            statuses=[
-                status("p", limits=LIMITS, **away),
-                status("p", host="l2", limits=newer, launches=LaunchesStatus(running=3)),
-                status("lab", pool="rack", hosts=HOSTS, labels=trouble),
-            ],
-            maintenance=[Maintenance("pool", "p/main", Mode.PAUSE), Maintenance("label", "x", Mode.PAUSE, until=NOW)],
-        ),
-        launchers=[
-            LauncherStatus(
-                host="l1",
-                version="12.0",
-                config="9f3c",
-                since=5.0,
-                reload=ReloadStatus(7.0, False, "bad"),
-                tenant_limits={"acme": {"cores": 40}},
-            ),
-            LauncherStatus(host="l2", version="12.0", config="9f3c", absent=[AbsentProvider("p2")]),
-        ],
-        images=ImagesView({"debian": ImageView("debian", builds={"1": view, "2": BuildView("2", None)})}),
-    )
 
 
 def exposition() -> list[str]:
     """What the snapshot alone causes, without states in which nothing is."""
-    site = WebSite(site_with_all())
+    site = WebSite(full())
     daemon = cast("ConnectedDaemon", site.daemon)
     app = Starlette(routes=routes(daemon, "1.2.3", None, site.snapshots, Registry()))
     text = TestClient(app).get("/metrics").text
@@ -164,13 +97,6 @@ def test_parts_of_metrics(site: WebSite, caplog: pytest.LogCaptureFixture) -> No
     assert "broken snapshot" in caplog.text
 
 
-def test_builder(site: WebSite) -> None:
-    """WP-76: without caches; what it counts of builds and uploads."""
-    app = Starlette(routes=routes(cast("ConnectedDaemon", site.daemon), "1.2.3", None, None))
-    found = sums(TestClient(app).get("/metrics").text)
-    assert (found["nodepool_build_info"], "nodepool_nodes" in found) == (1, False)
-
-
 def test_charts() -> None:
     """WP-48: each curve has a value for each time; the page has a place for each chart."""
     sample = sample_of(full())
@@ -192,13 +118,3 @@ def test_charts() -> None:
     assert re.findall(r"<figcaption>(.*?)</figcaption>", empty.get("/").text) == [title for title, _ in CHARTS]
     answer = empty.get("/charts.json").json()
     assert (answer["times"], len(answer["charts"])) == ([], len(CHARTS))
-
-
-def test_samples() -> None:
-    """WP-48: they are taken while the server runs; old ones are dropped."""
-    history = History()
-    for number in range(MOST_SAMPLES + 10):
-        history.add(Sample(number, {}))
-    assert [sample.at for sample in history.samples()] == list(range(10, MOST_SAMPLES + 10))
-    with WebSite(full()).client as client:
-        wait_for("a sample", lambda: client.get("/charts.json").json()["times"] == [NOW])

@@ -6,12 +6,10 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import re
 import tomllib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import httpx2 as httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -19,16 +17,13 @@ from starlette.testclient import TestClient
 import nodepool.web
 from nodepool.clock import monotonic
 from nodepool.model import states
-from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.web import served
 from nodepool.web.answers import StaticFiles
-from nodepool.web.served import MOST_ANSWERS, MOST_BYTES, STUCK_SECONDS, Question, RecentAnswers, prefers_json
+from nodepool.web.served import STUCK_SECONDS
 from nodepool.web.snapshot import WebSnapshot
 from tests.support import image_views, observed
-from tests.support.manual_clock import ManualClock
 from tests.support.tables import rows
 from tests.support.web_site import WebSite
-from tests.unit.web.rig import SECONDS, serving
 
 JSON = {"Accept": "application/json"}
 NODE, OTHER = f"{1:010}", f"{2:010}"
@@ -72,61 +67,6 @@ def test_what_the_released_launcher_has_not(site: WebSite) -> None:
     assert site.client.get("/node-list?fields=state,nothing").text.count("|") == 6
     for path in ("/label-list/", "/LABEL-LIST", "/nothing"):
         assert site.client.get(path, follow_redirects=False).status_code == 404
-
-
-def test_caching(site: WebSite) -> None:
-    """WP-6: for a second the same answer, with headers that say so; conditional requests; answers are bounded."""
-    clock = ManualClock(1_000_000_000.5)
-    client = TestClient(Starlette(routes=served.listings(cast("ConnectedDaemon", site.daemon), site.snapshots, clock)))
-    first = client.get("/label-list")
-    expected = {
-        "access-control-allow-origin": "*",
-        "cache-control": "max-age=1, public",
-        "last-modified": "Sun, 09 Sep 2001 01:46:40 GMT",
-        "expires": "Sun, 09 Sep 2001 01:46:41 GMT",
-    }
-    assert {name: first.headers[name] for name in expected} == expected
-
-    def code(moment: str) -> int:
-        answer = client.get("/label-list", headers={"If-Modified-Since": moment})
-        assert bool(answer.content) == (answer.status_code == 200)
-        return answer.status_code
-
-    made = first.headers["last-modified"]
-    moments = (made, "Sat, 01 Jan 2050 00:00:00 GMT", "Sat, 01 Jan 2000 00:00:00 GMT", "yesterday")
-    assert [code(moment) for moment in moments] == [304, 304, 200, 200]
-    site.snapshots.snapshot = dataclasses.replace(snapshot(), observed=observed.seen())
-    clock.pass_seconds(0.9)
-    assert client.get("/label-list").content == first.content
-    assert listed(client, "/label-list") == []
-    clock.pass_seconds(0.2)
-    assert client.get("/label-list").content != first.content
-    assert code(made) == 200
-    recent = RecentAnswers(clock)
-    questions = [Question(as_json=False, node_id=str(number)) for number in range(3 * MOST_ANSWERS)]
-    for question in questions:
-        recent.get("/node-list", question, lambda: b"x")
-    asked = [recent.get("/node-list", question, lambda: b"y").body for question in questions]
-    assert asked.count(b"x") == MOST_ANSWERS
-    clock.pass_seconds(2)
-    recent.get("/node-list", Question(as_json=True), lambda: b"x" * (MOST_BYTES + 1))
-    assert recent.get("/node-list", Question(as_json=True), lambda: b"new").body == b"new"
-
-
-def test_ready(site: WebSite) -> None:
-    """WP-7"""
-    answer = site.client.get("/ready")
-    assert (answer.status_code, answer.text, answer.headers["cache-control"]) == (200, "OK", "max-age=1, public")
-    assert site.client.get("/ready", headers=JSON).headers["content-type"] == "application/json"
-    site.daemon.ready.clear()
-    answer = site.client.get("/ready")
-    assert (answer.status_code, answer.headers.get("cache-control")) == (503, None)
-
-
-@rows(__file__, "test_preferred_form")
-def test_preferred_form(header: str | None, expected: bool) -> None:
-    """WP-2: what Nodepool 11.0.0 answers to each header was looked at."""
-    assert prefers_json(header and re.sub(r"\bJ\b", "application/json", header)) == expected
 
 
 @rows(__file__, "test_health")
@@ -197,24 +137,3 @@ def test_build_logs(log: Path) -> None:
         assert answer.headers["x-content-type-options"] == "nosniff"
         for name in ("nothing", "passwd", f"none-{'0' * 32}", "%2e%2e%2fpasswd", f"..%2Fdebian-{'0' * 32}", "%00", "."):
             assert client.get(f"/logs/{name}").status_code == 404
-
-
-@pytest.mark.parametrize("end", ["of the build", "of the server"])
-def test_log_of_a_running_build(log: Path, end: str) -> None:
-    """WP-49: what is written meanwhile follows, until the build ends, or the server."""
-    log.write_text("old\n")
-    running = {"0" * 32}
-    with (
-        serving(lambda: served_logs(log.parent, running)) as server,
-        httpx.stream("GET", f"http://127.0.0.1:{server.port}/logs/{log.stem}", timeout=SECONDS) as answer,
-    ):
-        lines = answer.iter_lines()
-        assert next(lines) == "old"
-        with log.open("a") as file:
-            file.write("new\n")
-        assert next(lines) == "new"
-        if end == "of the build":
-            running.clear()
-        else:
-            server.stop()
-        assert list(lines) == []

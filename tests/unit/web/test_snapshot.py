@@ -139,18 +139,6 @@ def test_shows_what_the_caches_have(place: Place) -> None:
     assert seen.now == 1_000.0
 
 
-def test_counts_follow_the_nodes(place: Place) -> None:
-    """A record that is replaced, one that is changed in place, and more of them than are noted one by one."""
-    nodes = [place.put_node(f"{number:010}") for number in range(MOST_IDS + 5)]
-    assert sum(place.maker.latest().observed.node_index.counts.values()) == len(nodes)
-    for changed in (nodes[:1], nodes):
-        for node in changed:
-            node.state = states.HOLD
-            place.nodes.tell(node.key)
-        place.clock.now += LIFETIME_SECONDS
-        assert place.maker.latest().observed.node_index.held == changed
-
-
 def test_is_made_anew_once_in_its_lifetime(place: Place) -> None:
     first = place.maker.latest()
     assert place.maker.latest() is first
@@ -187,56 +175,6 @@ def test_not_complete(place: Place) -> None:
     assert (place.maker.complete, place.nodes.refreshed) == (True, 1)
     place.status.ready.clear()
     assert not place.maker.complete
-
-
-def test_changes_come_with_the_snapshot_that_shows_them(place: Place) -> None:
-    place.maker.latest()
-    place.maker.take_changes()
-    place.put_node("0000000001")
-    place.status.hosts.append("launcher-1")
-    place.status.tell()
-    place.maintenance.tell()
-    place.maker.latest()
-    assert not place.maker.take_changes(), "the snapshot is older"
-    place.clock.now += LIFETIME_SECONDS
-    place.maker.latest()
-    nodes = {RecordKind.NODES: {"0000000001"}}
-    assert place.maker.take_changes() == {**nodes, RecordKind.LAUNCHERS: {""}, RecordKind.PROVIDERS: {""}}
-    assert not place.maker.take_changes()
-
-
-def test_changes_that_are_not_taken(place: Place) -> None:
-    """They stay small, although there is no viewer for weeks."""
-    for number in range(2 * MOST_IDS):
-        place.put_node(str(number))
-        place.clock.now += LIFETIME_SECONDS
-        place.maker.latest()
-        place.nodes.records.clear()
-    assert place.maker.take_changes()[RecordKind.NODES] == {""}
-    changes = ChangedRecords()
-    for number in range(2 * MOST_IDS):
-        changes.note(RecordKind.NODES, str(number))
-    assert len(changes.take()[RecordKind.NODES]) == MOST_IDS
-
-
-def test_error_and_change_while_it_is_made(place: Place) -> None:
-    """The next one is made anew, of everything."""
-    place.maker.latest()
-    node = place.put_node("0000000001")
-    place.clock.now += LIFETIME_SECONDS
-
-    def fail() -> None:
-        raise MemoryError
-
-    place.requests.before = fail
-    with pytest.raises(MemoryError):
-        place.maker.latest()
-    place.clock.now += LIFETIME_SECONDS
-    place.requests.before = lambda: place.nodes.tell("0000000002")
-    second = place.maker.latest()
-    assert second.observed.nodes == {"0000000001": node}
-    place.clock.now += LIFETIME_SECONDS
-    assert place.maker.latest().number == second.number + 1
 
 
 class Owners:
@@ -299,12 +237,6 @@ def waits_of(*requests: NodeRequest | None) -> WaitTimes:
     return waits
 
 
-@rows(__file__, "test_percentile")
-def test_percentile(values: list[float], percent: int, found: float | None) -> None:
-    """WP-99: a wait that there was, no mean of two."""
-    assert percentile(values, percent) == found
-
-
 def test_waits_of_a_label() -> None:
     """WP-99: once for each label; a record that is read again does not count again; clocks may differ."""
     waits = waits_of(*(ended(number, float(number)) for number in range(1, 101)))
@@ -316,30 +248,29 @@ def test_waits_of_a_label() -> None:
     assert waits_of(*[ended(1, -2.0)] * 3).of_label("gpu", NOW) == WaitSummary(1, 0, 0.0, 0.0)
 
 
+def test_changes_that_are_not_taken(place: Place) -> None:
+    """They stay small, although there is no viewer for weeks."""
+    for number in range(2 * MOST_IDS):
+        place.put_node(str(number))
+        place.clock.now += LIFETIME_SECONDS
+        place.maker.latest()
+        place.nodes.records.clear()
+    assert place.maker.take_changes()[RecordKind.NODES] == {""}
+    changes = ChangedRecords()
+    for number in range(2 * MOST_IDS):
+        changes.note(RecordKind.NODES, str(number))
+    assert len(changes.take()[RecordKind.NODES]) == MOST_IDS
+
+
+@rows(__file__, "test_percentile")
+def test_percentile(values: list[float], percent: int, found: float | None) -> None:
+    """WP-99: a wait that there was, no mean of two."""
+    assert percentile(values, percent) == found
+
+
 def test_waits_that_do_not_count() -> None:
     """WP-99"""
     failed, of_min_ready, without_time = ended(1, 5.0), ended(2, 5.0), ended(3, 5.0)
     failed.state, of_min_ready.requestor, without_time.created_time = states.FAILED, MIN_READY_REQUESTOR, None
     waits = waits_of(failed, of_min_ready, without_time, ended(4, 5.0, ago=4000.0), None)
     assert waits.of_label("gpu", NOW).count == 0
-
-
-def test_waits_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """WP-99: by labels, whose names come from other programs; of each the last ones, which may be less than an hour."""
-    set_constants(monkeypatch, WaitTimes, MOST_LABELS=2, MOST_WAITS=3)
-    waits = waits_of(*(ended(number, 1.0, label) for number, label in enumerate("abac")))
-    assert [waits.of_label(label, NOW).count for label in "abc"] == [2, 0, 1]
-    waits = waits_of(*(ended(number, 1.0, ago=600.0 - 60.0 * number) for number in range(1, 3)))
-    assert waits.of_label("gpu", NOW).covered_seconds == 3600.0
-    waits = waits_of(*(ended(number, 1.0, ago=600.0 - 60.0 * number) for number in range(1, 9)))
-    assert waits.of_label("gpu", NOW) == WaitSummary(3, 0, 1.0, 1.0, 240.0)
-
-
-def test_waits_of_the_cache(place: Place) -> None:
-    """WP-99"""
-    request = observed.request(1, "gpu", state=states.FULFILLED)
-    request.created_time, request.state_time = 900.0, 940.0
-    place.requests.records[request.key] = request
-    for changed in (request.key, request.key, "", "200-0000000009"):
-        place.requests.tell(changed)
-    assert place.maker.latest().waits.of_label("gpu", 1_000.0) == WaitSummary(1, 0, 40.0, 40.0)

@@ -31,7 +31,6 @@ from nodepool.web.stream import (
     Message,
     NewEvents,
     Viewer,
-    running,
 )
 from nodepool.web.tokens import Tokens
 from tests.support.manual_clock import ManualClock
@@ -134,45 +133,6 @@ def names(messages: Sequence[Message]) -> list[tuple[str, Mapping[str, Any]]]:
     return [(message.name, message.data) for message in messages]
 
 
-def test_changes_are_joined() -> None:
-    """WP-61: messages of changes have a least distance; nothing is lost meanwhile."""
-
-    async def scenario(place: Place) -> None:
-        viewer, _ = await place.hub.join(None)
-        await place.change("1")
-        place.snapshots.changed = {RecordKind.NODES: frozenset({"2"})}
-        place.clock.pass_seconds(CHANGES_SECONDS / 2)
-        await place.hub.look()
-        assert await place.received(viewer, 1) == [("nodes", ["1"])]
-        place.clock.pass_seconds(CHANGES_SECONDS)
-        await place.hub.look()
-        assert await place.received(viewer, 1) == [("nodes", ["2"])]
-
-    with_hub(scenario)
-
-
-def test_a_viewer_comes_back() -> None:
-    """WP-63: it gets what it missed, also of the time without viewers. A new viewer does not."""
-
-    async def scenario(place: Place) -> None:
-        viewer, _ = await place.hub.join(None)
-        await place.change("1")
-        await place.change("2")
-        place.hub.leave(viewer)
-        place.note("3")
-        back, first = await place.hub.join(f"{place.hub.boot}-1")
-        assert names(first) == [("hello", {**HELLO[1], "seq": 1})]
-        assert await place.received(back, 2) == [("nodes", ["2"]), ("nodes", ["3"])]
-        place.hub.leave(back)
-        place.note("4")
-        new, first = await place.hub.join(None)
-        assert names(first) == [("hello", {**HELLO[1], "seq": 4})]
-        await place.change("debian", kind=RecordKind.IMAGES)
-        assert await place.received(new, 1) == [("images", ["debian"])]
-
-    with_hub(scenario)
-
-
 @pytest.mark.parametrize(
     "last_id", ["", "x", "{boot}-", "{boot}-x", "{boot}-²", "{boot}-9", "{boot}--1", "0-1", "9" * 99]
 )
@@ -201,41 +161,6 @@ def test_missed_too_much(missed: int, expected: list[str]) -> None:
         assert await place.received(viewer, 1) == [("reset", {"seq": viewer.seq})]
 
     with_hub(scenario)
-
-
-def test_looks_while_there_are_viewers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """WP-61, WP-65: locked nodes are read before each look; an error ends nothing; without viewers it sleeps."""
-    set_constants(monkeypatch, EventHub, LOOK_SECONDS=0.0, READ_SECONDS=0.0, LOOK_AGAIN_SECONDS=0.0)
-
-    errors, looks = [ValueError("first"), ValueError("second")], 0
-
-    async def scenario(place: Place) -> None:
-        def latest(lifetime: float) -> WebSnapshot:
-            nonlocal looks
-            looks += 1
-            if errors:
-                raise errors.pop(0)
-            return place.snapshots.snapshot
-
-        place.snapshots.latest = latest  # type: ignore[method-assign, assignment]
-        place.snapshots.refresh = lambda: place.note("1")  # type: ignore[method-assign]
-        async with running(place.hub):
-            viewer, _ = await place.hub.join(None)
-            assert await place.received(viewer, 1) == [("nodes", ["1"])]
-            place.hub.leave(viewer)
-            # The look that was under way ends, then the task waits for a viewer.
-            await place.hub.look()
-            for _ in range(100):
-                await asyncio.sleep(0)
-            before = looks
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert looks == before
-
-    with caplog.at_level(logging.ERROR, "nodepool.web"):
-        with_hub(scenario)
-    assert "first" in caplog.text
-    assert "second" in caplog.text
 
 
 class Reader:
@@ -380,8 +305,18 @@ def test_slow_viewer(stops: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytes
     assert not [record for record in own if record.levelno >= logging.WARNING]
 
 
-def test_without_a_stream() -> None:
-    """HEAD has none to end; nor has an application without a server."""
-    client = WebSite().client
-    assert (client.head(PATH).status_code, client.head(PATH).text) == (200, "")
-    assert client.get(PATH).status_code == 503
+def test_changes_are_joined() -> None:
+    """WP-61: messages of changes have a least distance; nothing is lost meanwhile."""
+
+    async def scenario(place: Place) -> None:
+        viewer, _ = await place.hub.join(None)
+        await place.change("1")
+        place.snapshots.changed = {RecordKind.NODES: frozenset({"2"})}
+        place.clock.pass_seconds(CHANGES_SECONDS / 2)
+        await place.hub.look()
+        assert await place.received(viewer, 1) == [("nodes", ["1"])]
+        place.clock.pass_seconds(CHANGES_SECONDS)
+        await place.hub.look()
+        assert await place.received(viewer, 1) == [("nodes", ["2"])]
+
+    with_hub(scenario)

@@ -323,17 +323,6 @@ def test_token_that_no_cookie_can_have(site: LoginSite, provider: OidcProvider) 
     assert "too long for a cookie" in site.finish().text
 
 
-def test_audience(provider: OidcProvider) -> None:
-    """WP-102: with ``audience`` the access token is the session; the id token is verified all the same."""
-    site = LoginSite(provider, audience="pages")
-    provider.token_answer = {"access_token": provider.signed(claims(iss=provider.issuer, aud="pages"))}
-    assert site.finish().status_code == 303
-    provider.signing_key = new_key()
-    answer = site.finish()
-    assert answer.status_code == 403
-    assert "the id_token of keycloak is not accepted: Signature" in answer.text
-
-
 @rows(__file__, "test_bad_configuration")
 def test_bad_configuration(site: LoginSite, provider: OidcProvider, configuration: dict[str, Any], words: str) -> None:
     """WP-102: the page says so; the next attempt asks again."""

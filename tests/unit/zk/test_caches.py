@@ -43,7 +43,6 @@ from tests.support.event_server import EventServer
 
 CONTENDER = f"a{CONTENDER_MARK}0000000001"
 PROVIDER = maintenance("provider", "cloud-1")
-Server = Any
 
 
 def travel(server: EventServer, rng: random.Random) -> None:
@@ -141,28 +140,6 @@ def test_free_lock_beside_a_build_that_has_ended(seed: int) -> None:
     assert ((False, "building") in seen, (False, "ready") in seen) == (False, True)
 
 
-def test_what_is_known_without_a_connection() -> None:
-    """Nothing before all was read; later what was read; an error in the thread of the connection is not raised."""
-    server = EventServer(IMAGES)
-    server.put(pause("debian"))
-    cache = ImageCache(cast(ZooKeeperClient, server))
-    server.serve()
-    assert (cache.complete, cache.ready.is_set(), cache.wait_ready(0.0)) == (False, False, False)
-    server.settle()
-    assert (cache.complete, cache.ready.is_set()) == (True, True)
-
-    def closed(*_: Any) -> None:
-        raise ZKConnectionError("closing")
-
-    server.kazoo.call = closed
-    server.put(build("debian", "b1"), state="ready")
-    server.settle()
-    server.tell_session("suspended")
-    assert (cache.complete, cache.ready.is_set()) == (True, False)
-    view = cache.snapshot().image("debian")
-    assert (view.paused, view.builds) == (True, {})
-
-
 # -- maintenance
 
 
@@ -199,38 +176,6 @@ def test_maintenance_in_any_order(seed: int) -> None:
     assert (cache.wait_ready(0), cache.pending_reads) == (True, 0)
     assert {name: reason for name, (_, reason) in plain(cache.snapshot()).items()} == stored
     assert last[-1] == plain(cache.snapshot())
-
-
-def test_listeners(caplog: pytest.LogCaptureFixture) -> None:
-    """MT-10: not called for what is as before; one that raises keeps no other from it; a bad record is logged once."""
-    server = EventServer(MAINTENANCE)
-    cache = MaintenanceCache(cast(ZooKeeperClient, server))
-    heard: list[int] = []
-
-    def broken() -> None:
-        raise RuntimeError("a bug")
-
-    def listener() -> None:
-        heard.append(len(cache.snapshot()))
-
-    cache.add_listener(broken)
-    cache.add_listener(listener)
-    server.settle()
-    server.put(maintenance("label", "gpu"), mode="quarantine")
-    for what in ("put", "put", "delete"):
-        server.delete(PROVIDER) if what == "delete" else server.put(PROVIDER, mode="pause")
-        server.settle()
-    assert (heard, caplog.text.count("/nodepool/maintenance/label/gpu")) == ([0, 1, 0], 1)
-    assert "Error in a listener" in caplog.text
-    cache.remove_listener(listener)
-    server.put(PROVIDER, mode="pause")
-    server.settle()
-    assert len(heard) == 3
-    cache.stop()
-    server.delete(PROVIDER)
-    server.lose_connection()
-    server.settle()
-    assert (plain(cache.snapshot()), cache.ready.is_set()) == ({"provider cloud-1": (Mode.PAUSE, "")}, False)
 
 
 # -- connections that keep what is sent until the test answers

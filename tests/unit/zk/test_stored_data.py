@@ -73,7 +73,7 @@ from nodepool.zk.paths import (
 )
 from nodepool.zk.paths import node as node_path
 from nodepool.zk.paths import request as request_path
-from tests.support.odd_json import TRAPS, records, values
+from tests.support.odd_json import TRAPS, records
 from tests.support.terminal import TerminalStream
 
 NOW = 1_800_000_000.0
@@ -194,19 +194,6 @@ def test_registrations(data: bytes) -> None:
     shown(label_table([pool]))
 
 
-@fuzz
-@given(
-    st.lists(st.tuples(st.sampled_from(["owner", "label", "slots", "launched", "nodes", "idle_since", "x"]), values))
-)
-def test_user_data_of_backing_nodes(pairs: list[tuple[str, str]]) -> None:
-    """Zookeeper 5.6: a JSON text within JSON."""
-    found = BackingData.decode("{" + ",".join(f'"{key}":{value}' for key, value in [("owner", '"o"'), *pairs]) + "}")
-    if found is not None:
-        assert BackingData.decode(found.encode()) == found
-        assert 1 <= found.slots == len(found.nodes)
-        assert math.isfinite(found.launched)
-
-
 IDS = ("b1", "b2", "b3")
 WANTED = WantedImages(
     {"debian": WantedImage("debian", frozenset({"raw"}), delete_after_upload=True)},
@@ -268,13 +255,6 @@ def test_any_bytes(value: bytes) -> None:
     assert decode(encode(data)) == data
 
 
-@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap[:12])
-def test_traps(trap: str) -> None:
-    """None of the odd values gets past the decoder as something that cannot be written."""
-    for text in (trap, f'{{"a": {trap}}}', f'{{"a": [{trap}, {{"b": {trap}}}]}}'):
-        test_any_bytes.hypothesis.inner_test(text.encode())  # type: ignore[attr-defined]
-
-
 def test_json() -> None:
     """C-8: no data is no record; numbers that older releases wrote for no bound are none, and never written."""
     for nothing in (b"", None):
@@ -333,20 +313,6 @@ def test_image_paths() -> None:
     assert {path: kind(parts(path)) for path in found} == found
 
 
-def test_other_paths() -> None:
-    """Zookeeper 2: a name that comes out of JSON is one that ZooKeeper takes, on one level."""
-    assert (node_path("1"), node_lock("1")) == ("/nodepool/nodes/1", "/nodepool/nodes/1/lock")
-    assert (request_path("2"), request_lock("2")) == ("/nodepool/requests/2", "/nodepool/requests-lock/2")
-    assert election("stats") == "/nodepool/elections/stats"
-    assert static_mutex("site/lab") == "/nodepool/elections/static-site_lab"
-    assert all(map(is_name, ["0000000001", "a b", "ü", "..."]))
-    assert not any(map(is_name, ["", ".", "..", "a/b", "a\x00", "a\n", "\ud800", "a\x85b"]))
-    for number, name in (("0000000007", "x__lock__0000000007"), ("-2147483648", "x__lock__-2147483648")):
-        assert contender_sequence(name) == number
-    odd = ["x__lock__7", "x0000000007", "x__lock__0000000007x", "x__lock__00000000001"]
-    assert [contender_sequence(name) for name in odd] == [None] * len(odd)
-
-
 # -- what may be imported (zookeeper 6.4)
 
 RECORD = json.dumps({"state": "ready", "state_time": 1.0})
@@ -383,3 +349,17 @@ def test_whole_backup() -> None:
     check({B1: RECORD})
     with pytest.raises(Unusable, match=f"{B1}: .*, and 1 more"):
         check({B1: "", "/x": RECORD})
+
+
+def test_other_paths() -> None:
+    """Zookeeper 2: a name that comes out of JSON is one that ZooKeeper takes, on one level."""
+    assert (node_path("1"), node_lock("1")) == ("/nodepool/nodes/1", "/nodepool/nodes/1/lock")
+    assert (request_path("2"), request_lock("2")) == ("/nodepool/requests/2", "/nodepool/requests-lock/2")
+    assert election("stats") == "/nodepool/elections/stats"
+    assert static_mutex("site/lab") == "/nodepool/elections/static-site_lab"
+    assert all(map(is_name, ["0000000001", "a b", "ü", "..."]))
+    assert not any(map(is_name, ["", ".", "..", "a/b", "a\x00", "a\n", "\ud800", "a\x85b"]))
+    for number, name in (("0000000007", "x__lock__0000000007"), ("-2147483648", "x__lock__-2147483648")):
+        assert contender_sequence(name) == number
+    odd = ["x__lock__7", "x0000000007", "x__lock__0000000007x", "x__lock__00000000001"]
+    assert [contender_sequence(name) for name in odd] == [None] * len(odd)

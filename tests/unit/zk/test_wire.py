@@ -179,14 +179,6 @@ def test_connects_again(server: Server, client: WatchedClient, connection: socke
         wait_for("it is connected again", lambda: client.connected)
 
 
-def test_session_without_a_password(server: Server, client: WatchedClient, other_end: ThreadPoolExecutor) -> None:
-    """It could never be used again."""
-    refused = other_end.submit(server.welcome, session(password=None))
-    client.start_async()
-    with refused.result(), server.welcome():
-        wait_for("there is a session", lambda: client.connected)
-
-
 def test_call_that_cannot_be_sent(client: WatchedClient, connection: socket.socket) -> None:
     """Its caller has an error, and the connection stays."""
     for request, error in [
@@ -253,3 +245,11 @@ def test_server_that_only_reads(
         assert [other.result() for other in others] == [None, None]
     with writes.welcome():
         wait_for("it is connected again", lambda: client.connected)
+
+
+def test_session_without_a_password(server: Server, client: WatchedClient, other_end: ThreadPoolExecutor) -> None:
+    """It could never be used again."""
+    refused = other_end.submit(server.welcome, session(password=None))
+    client.start_async()
+    with refused.result(), server.welcome():
+        wait_for("there is a session", lambda: client.connected)
