@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -143,7 +144,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def program() -> int:
     """Entry point of a process that ends with the command; returns the exit status."""
     with app.in_a_command():
-        return main()
+        status = main()
+    if status == app.INTERRUPTED:
+        # A thread may be in the middle of a handshake. The end of the interpreter could crash it, and then the process.
+        os._exit(status)
+    return status
 
 
 def _complete(options: argparse.Namespace) -> int:

@@ -125,3 +125,15 @@ def test_footer(disk: int, size: int, at: int, changed: str, anew: bool, problem
     found = footer_problem(footer, size)
     assert found is None if problem is None else problem in str(found)
     assert "it is no VHD" in str(footer_problem(footer[:100], 100))
+
+
+def test_upload_that_did_not_end(here: Here) -> None:
+    """AZ-12, AZ-13, D-3: its disk is found by its tags, and deleted although it may still be written to."""
+    with here.simulator.cloud() as cloud:
+        disk = cloud.add_disk("fedora-1", METADATA)
+        disk.properties["diskState"] = "ActiveUpload"
+    (listed,) = [image for image in here.adapter.listImages() if not image.usable]
+    assert (listed.id, dict(listed.metadata)) == ("fedora-1", METADATA)
+    found = [resource for resource in here.adapter.listResources() if resource.type == "disk"]
+    here.adapter.deleteResource(found[0])
+    assert left(here) == (0, 0)

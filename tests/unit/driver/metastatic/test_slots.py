@@ -120,3 +120,36 @@ def test_lost(make_site: MakeSite, zk: MemoryZooKeeper) -> None:
     assert place(other)[0] != lost
     site.delete(idle, used)
     wait_for("it is released", lambda: zk.getNode(lost) is None)
+
+
+@pytest.mark.parametrize(
+    ("state", "user_data", "allocated_to"),
+    [
+        (states.READY, None, "100-0000009999"),
+        (states.IN_USE, "{broken", None),
+        (states.USED, "as it was", None),
+        (states.DELETING, "as it was", None),
+    ],
+)
+def test_lock_left_behind(
+    make_site: MakeSite, zk: MemoryZooKeeper, state: str, user_data: str | None, allocated_to: str | None
+) -> None:
+    """T-12: a launcher was killed between two writes, or the node was changed: it is unlocked when it is empty, at the
+    second look.
+    """
+    site = make_site()
+    (user,) = site.serve()
+    ((backing_id, _),) = site.backing().items()
+    node = zk.getNode(backing_id)
+    assert node is not None
+    given = node.user_data if user_data == "as it was" else user_data
+    node.load({**node.to_dict(0), "state": state, "allocated_to": allocated_to, "user_data": given})
+    zk.storeNode(node)
+    for _ in range(2):
+        site.pass_now(sweep=True)
+    assert zk.isNodeLocked(node), "a node is on it"
+    site.delete(user)
+    site.pass_now(sweep=True)
+    assert zk.isNodeLocked(node), "one look is not enough"
+    site.pass_now(sweep=True)
+    wait_for("it is unlocked", lambda: not zk.isNodeLocked(node))

@@ -7,6 +7,7 @@ import json
 import socket
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +18,16 @@ from openstack.proxy import Proxy
 
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.framework.http.connections import QuickAnswer
-from nodepool.driver.openstack.clouds import StatsdPlace
+from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
 from nodepool.driver.openstack.service_client import (
+    ENDPOINT_SECONDS,
     TEMPLATE_SECONDS,
     StatsdCounts,
     operation_name,
 )
+from nodepool.driver.openstack.transport import close, make_http_client
 from nodepool.exceptions import LaunchStatusException
+from simulators.openstack import CLOUD_NAME, OpenStackSimulator
 from tests.support.manual_clock import ManualClock
 from tests.support.recording_server import OK, Sent
 from tests.support.tables import driver_table
@@ -225,3 +229,28 @@ def test_statsd_server_whose_name_is_not_known_at_first(monkeypatch: pytest.Monk
         counts.count("compute", "GET", "/servers", "200", 0.1)
         clock.pass_seconds(2.0)
     assert len(tries) == 1 + 3
+
+
+def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """O-21: looked up once in a while; one without a version is not used: all that is asked for there seems absent."""
+    with OpenStackSimulator() as simulator:
+        simulator.write_clouds_yaml(clouds_yaml)
+        client: Any = make_http_client(Clouds().region(CLOUD_NAME, None), "image")
+        right = str(client.get_endpoint())
+        bare = right.split("/v2")[0]
+        found = [bare, bare, bare, right, right, bare]
+        monkeypatch.setattr(client, "get_endpoint", lambda: found.pop(0))
+        with pytest.raises(exceptions.DiscoveryFailure, match=f"the image service at {bare}/* reports no version"):
+            client.request("/images", "GET", raise_exc=False)
+        # The error says what the service answers.
+        for kind, text in (("503", "503"), ("404", r"reports no version \(.*404")):
+            simulator.change(errors=[{"operation": "image.versions", "kind": kind}])
+            with pytest.raises((exceptions.DiscoveryFailure, exceptions.HttpError), match=text):
+                client.request("/images", "GET", raise_exc=False)
+        simulator.change(errors=[])
+        # Looked up again at once, then after a while; the one that is known stays.
+        for left in (2, 2, 1, 1, 0):
+            assert client.request("/images", "GET", params={"limit": "1"}).status_code == 200
+            assert len(found) == left
+            clock.pass_seconds(0.6 * ENDPOINT_SECONDS)
+        close(client)

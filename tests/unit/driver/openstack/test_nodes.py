@@ -332,3 +332,23 @@ def test_quota(adapter: MakeAdapter, transport: StubTransport) -> None:
     label.flavor_name = "nope"
     with pytest.raises(RuntimeConfigurationException, match="the cloud has no flavor named 'nope'; correct"):
         made.getQuotaForLabel(label)
+
+
+def test_images(cloud: StubCloud) -> None:
+    """O-7, O-10: a name may be an id; one that is missing is asked for every 300 s, and before a launch fails."""
+    facts, label, image = cloud.facts, only_label(cloud.config), cloud.config.cloud_images["debian"]
+    assert facts.image_id(image) == "i1"
+    image.image_name = "uuid-1"
+    cloud.stub.answers["GET", "/images/uuid-1"] = {"id": "uuid-1", "status": "active"}
+    assert facts.image_of(label) == "uuid-1"
+    image.image_name = "nope"
+    cloud.stub.answers["GET", "/images/nope"] = {"id": "nope", "status": "queued"}
+    cloud.stub.calls.clear()
+    for seconds, asked in ((0.0, 1), (299.0, 1), (2.0, 2)):
+        cloud.clock.pass_seconds(seconds)
+        assert facts.image_id(image) is None
+        assert cloud.stub.count("GET", "/images") == asked
+    cloud.clock.pass_seconds(11.0)
+    with pytest.raises(LaunchNodepoolException, match="label small: the cloud has no usable image 'nope'; correct"):
+        facts.image_of(label)
+    assert cloud.stub.count("GET", "/images") == 3
