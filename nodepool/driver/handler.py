@@ -389,6 +389,8 @@ class NodeRequestHandler(HandlerHooks):
             else:
                 node.lock = None
         self.zk.requests.finish(self.request, nodes, nodes_too=True)
+        # It was not withdrawn: for this launcher it is given back, whatever was stored.
+        self.request.state = states.REQUESTED
         self.move(Stage.DONE)
 
     def _let_go(self, stage: Stage, reason: Reason | None) -> None:

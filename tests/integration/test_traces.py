@@ -124,7 +124,8 @@ def test_a_launcher_that_takes_over(place: Place, collector: Received) -> None:
     place.launcher.stop()
     (first,) = collector.named("nodepool.service")
     assert (first.trace_id, collector.named("nodepool.request")) == (TRACE, [])
-    place.simulator.change(boots=[])
+    with place.simulator.cloud() as cloud:
+        cloud.compute.release_stuck()
     place.launch()
     place.fulfilled(request)
     whole = one(collector, "nodepool.request")
