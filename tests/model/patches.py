@@ -19,7 +19,7 @@ import pytest
 
 from nodepool.driver.framework.fact import Patience
 from nodepool.driver.metastatic import MetastaticDriver
-from nodepool.driver.statemachine import instance_cloud
+from nodepool.driver.statemachine import cloud as statemachine_cloud
 from nodepool.driver.statemachine import provider as statemachine
 from nodepool.driver.statemachine import provider as statemachine_provider
 from nodepool.driver.statemachine.inventory import Inventory
