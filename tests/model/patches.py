@@ -61,7 +61,7 @@ def take_over(world: World, patch: pytest.MonkeyPatch) -> None:
     # A third of the time of a run, and nothing looks at them.
     patch.setattr(CallMetrics, "publish", lambda metrics: None)
     patch.setattr(statemachine, "Scheduler", ModelScheduler)
-    for module in (statemachine_provider, instance_cloud):
+    for module in (statemachine_provider, statemachine_cloud):
         patch.setattr(module, "SharedThreads", ModelSharedThreads)
     patch.setattr(Inventory, "_start", lambda inventory: ModelLister(inventory))
     patch.setattr(checks, "ThreadPoolExecutor", ModelExecutor)
