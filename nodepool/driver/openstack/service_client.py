@@ -29,7 +29,6 @@ from nodepool.driver.framework.http.connections import (
     BoundedAdapter,
     Bounds,
     KeptConnections,
-    KeptResponse,
     QuickAnswer,
 )
 from nodepool.driver.framework.rate import RateLimiter, held_up
@@ -280,7 +279,8 @@ class QuickCalls:
 
     def learn(self, path: str, response: Any) -> None:
         """keystoneauth has made a call. :param path: as it was given, below the endpoint."""
-        if not isinstance(response, KeptResponse) or not 200 <= response.status_code < 300:
+        pool = getattr(response, "kept", None)
+        if pool is None or not 200 <= response.status_code < 300:
             return
         if "Set-Cookie" in response.headers:
             return
@@ -303,7 +303,7 @@ class QuickCalls:
             return
         head = "\r\n".join(lines).encode()
         url = f"{place.scheme}://{place.netloc}{prefix}"
-        self._template = _Template(response.pool, url, prefix, head, self._clock() + TEMPLATE_SECONDS)
+        self._template = _Template(pool, url, prefix, head, self._clock() + TEMPLATE_SECONDS)
 
     def call(self, method: str, path: str, arguments: Mapping[str, Any]) -> QuickAnswer | None:
         """Make a call, if it is a usual one; blocks. None = nothing was done that counts: keystoneauth is to make it.
