@@ -553,9 +553,13 @@ class QuickExchange:
         """requests has made a call: what it used is used by the next ones, if it went over a connection of its own."""
         if not isinstance(response, KeptResponse):
             return
-        found = _PLAIN_URL.fullmatch(response.url)
+        self.use(response.url, response.pool)
+
+    def use(self, url: str, pool: KeptConnections) -> None:
+        """Calls to the host of a URL go over these connections, for as long as another one keeps the pool."""
+        found = _PLAIN_URL.fullmatch(url)
         if found is not None:
-            self._pools[found[1]] = response.pool
+            self._pools[found[1]] = pool
 
     def call(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, seconds: float

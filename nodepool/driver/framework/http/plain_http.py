@@ -10,11 +10,12 @@ Imported when a provider is made, because requests takes long to import.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import http.cookiejar
 import logging
 import socket
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeGuard
 
 import requests
@@ -28,8 +29,11 @@ from nodepool.version import release_string
 
 #: Time-out of a call that names none, in seconds: for each wait for bytes. The whole answer has twice as long.
 DEFAULT_SECONDS: Final = 60.0
-#: Reasons of urllib3 for a call that never left this machine.
-_NOT_SENT: Final = (u.NewConnectionError, u.ConnectTimeoutError, u.SSLError, u.ProxyError)
+#: Errors of a call that never left this machine.
+_NOT_SENT: Final = (
+    *(u.NewConnectionError, u.ConnectTimeoutError, u.SSLError, u.ProxyError, ValueError),
+    *(requests.ConnectTimeout, requests.exceptions.SSLError, requests.exceptions.ProxyError),
+)
 _KEEP_ALIVE: Final = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)]
 
 #: A body: bytes, or pieces of one that is too long for the memory.
@@ -110,20 +114,13 @@ class PlainHttp:
         """
         if query:
             url = f"{url}{'&' if '?' in url else '?'}{urllib.parse.urlencode(query)}"
-        try:
+        with answered(url):
             answer = self._quick.call(method, url, headers, body, seconds) if _is_whole(body) else None
             if answer is not None:
                 return HttpAnswer(answer.status_code, answer.headers, answer.content)
             response = self._session.request(
                 method, url, headers=dict(headers), data=body, timeout=seconds, allow_redirects=False
             )
-        except requests.RequestException as error:
-            text = no_answer(without_login(str(error))) or f"no answer from {_host(url)}: {_cause(error)}"
-            raise NoAnswer(text, not _surely_not_sent(error)) from error
-        except (u.HTTPError, OSError, ValueError) as error:
-            # Of a connection that another thread closes, and of a URL or header that is none.
-            sent = not isinstance(error, ValueError)
-            raise NoAnswer(f"no answer from {_host(url)}: {_cause(error)}", sent) from error
         self._quick.learn(response)
         return HttpAnswer(response.status_code, response.headers, response.content)
 
@@ -132,19 +129,22 @@ def _is_whole(body: Body) -> TypeGuard[bytes | None]:
     return body is None or isinstance(body, bytes)
 
 
-def _surely_not_sent(error: requests.RequestException) -> bool:
+@contextlib.contextmanager
+def answered(url: str) -> Iterator[None]:
+    """For a call of requests or urllib3.
+
+    :raises NoAnswer: in place of their errors, of those of a connection that another thread closes, and of those of a
+        URL or header that is none.
+    """
+    try:
+        yield
+    except (requests.RequestException, u.HTTPError, OSError, ValueError) as error:
+        place = without_login(url).partition("?")[0]
+        cause = f"no answer from {place}: {type(error).__name__}: {one_line(str(error))}"
+        raise NoAnswer(no_answer(without_login(str(error))) or cause, not _surely_not_sent(error)) from error
+
+
+def _surely_not_sent(error: Exception) -> bool:
     """Did the call never leave this machine?"""
-    if isinstance(error, requests.ConnectTimeout | requests.exceptions.SSLError | requests.exceptions.ProxyError):
-        return True
-    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.MissingSchema):
-        return True
     inner = error.args[0] if error.args else None
-    return isinstance(getattr(inner, "reason", inner), _NOT_SENT)
-
-
-def _cause(error: Exception) -> str:
-    return f"{type(error).__name__}: {one_line(str(error))}"
-
-
-def _host(url: str) -> str:
-    return without_login(url).partition("?")[0]
+    return isinstance(error, _NOT_SENT) or isinstance(getattr(inner, "reason", inner), _NOT_SENT)
