@@ -182,7 +182,8 @@ class FakeCloud(_Service):
     def knobs(self) -> FakeKnobs:
         """A copy of the current ones."""
         with self._changed:
-            return dataclasses.replace(self._knobs, limits=dict(self._knobs.limits))
+            knobs: FakeKnobs = dataclasses.replace(self._knobs, limits=dict(self._knobs.limits))
+            return knobs
 
     # -- the interface of the cloud --
 

@@ -191,7 +191,7 @@ class RightsCheck:
             "spec": {"resourceAttributes": {key: value for key, value in about.items() if value}},
         }
         # It is answered, and not kept.
-        return bool((self._client.call("POST", REVIEWS, body).get("status") or {}).get("allowed"))
+        return bool((self._client.ask("POST", REVIEWS, body).get("status") or {}).get("allowed"))
 
     def missing(self, wanted: Iterable[Right]) -> list[Right]:
         """Those that we do not have."""
@@ -202,7 +202,7 @@ def reach(provider: str, client: KubeClient, context: str | None) -> CheckResult
     """Does the cluster answer, and does it know us?"""
     subject = f"cluster {context or 'of the launcher'}"
     try:
-        version = client.call("GET", "/version").get("gitVersion", "of an unknown version")
+        version = client.ask("GET", "/version").get("gitVersion", "of an unknown version")
         host = client.connection.access().host
         # Anybody may ask for the version.
         RightsCheck(client).may(LAUNCHES[0])

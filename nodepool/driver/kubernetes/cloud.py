@@ -21,7 +21,8 @@ from nodepool.driver.framework.fact import Fact
 from nodepool.driver.framework.rate import HeldTime, HeldTogether, held_work
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.client import CONNECT_SECONDS, READ_SECONDS, KubeClient, OtherOfTheName, core
+from nodepool.driver.kubernetes.client import KubeClient, OtherOfTheName, core
+from nodepool.driver.kubernetes.connection import CONNECT_SECONDS, READ_SECONDS
 from nodepool.driver.kubernetes.objects import DEFAULT_ACCOUNT
 from nodepool.driver.kubernetes.records import (
     PLACE,
@@ -422,7 +423,7 @@ class SharedRoles:
     def _gives_others(self, name: str, role: kubernetes_client.Object) -> bool:
         """Does one that is there give other rights than ours? If we may not read it, nobody knows: it is used."""
         try:
-            found = self._client.call("GET", f"{kubernetes_client.CLUSTER_ROLES}/{name}")
+            found = self._client.ask("GET", f"{kubernetes_client.CLUSTER_ROLES}/{name}")
         except CloudRefused:
             return False
         return bool(_rights(found.get("rules") or []) != _rights(role["rules"]))

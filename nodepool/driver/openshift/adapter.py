@@ -364,7 +364,7 @@ def _project(pool: Any, client: KubeClient) -> list[CheckResult]:
         return found
     if check.may(Right("get", "namespaces")):
         # Rights can be there before the project is.
-        client.call("GET", f"{NAMESPACES}/{pool.name}")
+        client.ask("GET", f"{NAMESPACES}/{pool.name}")
     if check.may(Right("list", "resourcequotas")):
         found += quotas(client, pool.name, pool.max_servers)
     return found

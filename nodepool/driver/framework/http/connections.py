@@ -3,33 +3,29 @@
 
 The time-out of urllib3 is for each read of the socket, so that a server that sends a byte now and then would keep a
 thread for ever. Here an answer, from the first byte of its head to the last of its body, has `ANSWER_TIMES` times as
-long. First calls that are there as bytes, then TLS, then the bounds, for urllib3 and for libraries that call requests.
+long. First TLS, then the bounds, for urllib3 and for libraries that call requests.
 Imported when a provider is made, because requests takes long to import.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import http.client
 import io
 import os
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-import httptools
 import requests
 from requests.adapters import HTTPAdapter
 from requests.exceptions import ContentDecodingError
-from requests.structures import CaseInsensitiveDict
 from requests.utils import get_auth_from_url, select_proxy
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ClosedPoolError, ConnectTimeoutError, SSLError
+from urllib3.exceptions import ConnectTimeoutError, SSLError
 from urllib3.util.ssl_ import ALPN_PROTOCOLS, create_urllib3_context, resolve_cert_reqs
 
-from nodepool import fast_json
 from nodepool.clock import monotonic
 from nodepool.guard import OnError
 
@@ -45,48 +41,6 @@ def was_closed(error: BaseException) -> bool:
     while error.args and isinstance(error.args[-1], Exception):
         error = error.args[-1]
     return isinstance(error, ConnectionError)
-
-
-class KeptConnections(HTTPConnectionPool):
-    """For a pool of connections to one host."""
-
-    def exchange_bytes(self, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:
-        """Make one call that is there as bytes, over a connection that is open; blocks. Not for HEAD.
-
-        What urllib3 prepares for each call costs more than the call.
-
-        :param timeout: seconds for each wait.
-        :return: None = make it over a new connection: none is open, and nothing was sent; or the call only reads, and
-            the cloud closed the connection before it answered (O-19).
-        :raises OSError: there is no answer. TimeoutError if there is none in time.
-        """
-        try:
-            connection: Any = self._get_conn()
-        except ClosedPoolError:
-            return None
-        try:
-            with OnError(lambda _: connection.close()):
-                return None if connection.is_closed else _exchange_bytes(connection, method, message, timeout, bounds)
-        finally:
-            self._put_conn(connection)
-
-
-def _exchange_bytes(connection: Any, method: str, message: bytes, timeout: float, bounds: Bounds) -> QuickAnswer | None:
-    sock = connection.sock
-    sock.settimeout(timeout)
-    try:
-        # Who does not want to read it all may have answered all the same.
-        with contextlib.suppress(BrokenPipeError):
-            sock.sendall(message)
-        answer = read_answer(sock, bounds)
-    except ConnectionError as error:
-        if method not in READS or isinstance(error, BrokenAnswer):
-            raise
-        connection.close()
-        return None
-    if not answer.keep:
-        connection.close()
-    return answer
 
 
 # `TrustingConnection`: connections with TLS that read the certificates of authorities once.
@@ -222,11 +176,11 @@ class _HttpsConnection(TrustingConnection):
     response_class = _Response
 
 
-class _HttpPool(KeptConnections):
+class _HttpPool(HTTPConnectionPool):
     ConnectionCls = _HttpConnection
 
 
-class _HttpsPool(KeptConnections, HTTPSConnectionPool):
+class _HttpsPool(HTTPSConnectionPool):
     ConnectionCls = _HttpsConnection
 
 
@@ -317,150 +271,3 @@ def log_in_as_told(request: Any) -> Any:
         found = get_auth_from_url(request.url)
         return requests.auth.HTTPBasicAuth(*found)(request) if any(found) else request
     return request
-
-
-# `read_answer`: one HTTP answer from a socket, read with httptools: a tenth of what http.client costs.
-
-_READ_BYTES: Final = 64 * 1024
-
-
-class ClosedBefore(ConnectionError):
-    """The connection was closed before the answer began."""
-
-
-class BrokenAnswer(ConnectionError):
-    """The answer ends in the middle, or is no HTTP."""
-
-
-class Bounds(NamedTuple):
-    """Of an answer.
-
-    :param most_bytes: of head and body. ``most_seconds``: for the whole, from when it is waited for.
-    """
-
-    most_bytes: int
-    most_seconds: float
-
-
-class QuickAnswer(NamedTuple):
-    """What is used of `requests.Response`.
-
-    :param keep: may another call go over the connection?
-    """
-
-    status_code: int
-    headers: CaseInsensitiveDict[str]
-    content: bytes
-    keep: bool
-
-    def json(self) -> Any:
-        """The value in the content. Raises ValueError, RecursionError."""
-        return fast_json.loads_any(self.content)
-
-
-class _Message:
-    """What the parser finds. httptools calls its methods."""
-
-    def __init__(self) -> None:
-        self.headers: list[tuple[bytes, bytes]] = []
-        self.body: list[bytes] = []
-        self.parser = httptools.HttpResponseParser(self)
-        self.begun = False
-        self.head_done = False
-        self.status = 0
-        self._done = False
-        #: There is more than one answer.
-        self.more = False
-        self.keep = False
-
-    def on_message_begin(self) -> None:
-        # It belongs to no call: nothing of it may get into this answer.
-        self.more = self._done
-        self.begun = True
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._done:
-            self.headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        if not self._done:
-            self.head_done, self.status = True, self.parser.get_status_code()
-
-    def on_body(self, data: bytes) -> None:
-        if not self._done:
-            self.body.append(data)
-
-    def on_message_complete(self) -> None:
-        if self._done:
-            return
-        if self.status < 200:
-            # 100 or 103: the answer follows.
-            self.headers.clear()
-            self.head_done = False
-            return
-        self._done = True
-        self.keep = self.parser.should_keep_alive()
-
-    def complete(self) -> bool:
-        """Is all of the answer there?"""
-        return self._done
-
-    @property
-    def ends_with_the_connection(self) -> bool:
-        """Has the answer no length of its own?"""
-        names = {name.lower() for name, _ in self.headers}
-        return self.head_done and not names & {b"content-length", b"transfer-encoding"}
-
-
-def read_answer(sock: Any, bounds: Bounds) -> QuickAnswer:
-    """Read one answer, but not one to HEAD; blocks.
-
-    :param sock: its time-out is that of each read. It is changed towards the end of the whole time.
-    :raises ClosedBefore: the connection was closed or reset before the first byte.
-    :raises BrokenAnswer: it makes no sense, ends in the middle, or is too long.
-    :raises TimeoutError: nothing came for the time-out, or it took too long.
-    """
-    message, left = _Message(), bounds.most_bytes
-    deadline = monotonic() + bounds.most_seconds
-    usual = sock.gettimeout() or bounds.most_seconds
-    while not message.complete():
-        data = _receive(sock, message.begun, usual, deadline)
-        left -= len(data)
-        if left < 0:
-            raise BrokenAnswer(f"the answer has more than {bounds.most_bytes >> 20} MiB")
-        if not data:
-            if not message.ends_with_the_connection:
-                raise BrokenAnswer("the connection was closed in the middle of the answer")
-            break
-        try:
-            message.parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            # What follows an answer is of no interest, but the connection is not to be used again.
-            if not message.complete():
-                raise BrokenAnswer(f"the answer is no HTTP: {error}") from error
-            message.more = True
-    headers: CaseInsensitiveDict[str] = CaseInsensitiveDict()
-    for name, value in message.headers:
-        text = value.decode("latin-1")
-        key = name.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    keep = message.complete() and message.keep and not message.more
-    return QuickAnswer(message.status, headers, b"".join(message.body), keep)
-
-
-def _receive(sock: Any, begun: bool, usual: float, deadline: float) -> bytes:
-    """The next bytes; empty = the connection was closed after the answer had begun."""
-    left = deadline - monotonic()
-    if left <= 0:
-        raise TimeoutError("the answer takes too long")
-    if left < usual:
-        sock.settimeout(left)
-    try:
-        data: bytes = sock.recv(_READ_BYTES)
-    except ConnectionError as error:
-        if begun:
-            raise
-        raise ClosedBefore(str(error)) from error
-    if not data and not begun:
-        raise ClosedBefore("the connection was closed before the answer")
-    return data

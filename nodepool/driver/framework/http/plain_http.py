@@ -10,13 +10,15 @@ Imported when a provider is made, because requests takes long to import.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import logging
 import os
 import socket
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+import urllib3 as u3
 from requests.utils import (
     DEFAULT_CA_BUNDLE_PATH,
     get_auth_from_url,
@@ -24,7 +26,6 @@ from requests.utils import (
     prepend_scheme_if_needed,
     select_proxy,
 )
-from urllib3 import HTTPHeaderDict, make_headers
 from urllib3 import exceptions as u
 from urllib3.connection import HTTPConnection
 
@@ -62,12 +63,64 @@ class HttpAnswer(NamedTuple):
     headers: Mapping[str, str]
     content: bytes
 
+    @property
+    def status_code(self) -> int:
+        """As requests calls it."""
+        return self.status
+
     def json(self) -> Any:
         """The value in the content, without a byte order mark; None = there is no content. Raises ValueError."""
         content = self.content.removeprefix(codecs.BOM_UTF8)
         if not content:
             return None
         return fast_json.loads_any(content)
+
+
+@contextlib.contextmanager
+def answered(url: str) -> Iterator[None]:
+    """For a call of urllib3.
+
+    :raises NoAnswer: in place of its errors, of those of a connection that another thread closes, and of those of a URL
+        or header that is none.
+    """
+    try:
+        yield
+    except (u.HTTPError, OSError, ValueError) as error:
+        cause = f"no answer from {_place(url)}: {type(error).__name__}: {one_line(str(error))}"
+        text = no_answer(without_login(str(error)), _address(url)) or cause
+        raise NoAnswer(text, not isinstance(error, _NOT_SENT)) from error
+
+
+def exchange(
+    connections: Any, method: str, url: str, headers: Mapping[str, str], body: Body, seconds: float | u3.Timeout
+) -> HttpAnswer:
+    """One call of urllib3. Blocks; raises its errors. Redirects are not followed.
+
+    One that only reads is sent again if it was sent over a kept connection that the server had closed (O-19).
+
+    :param connections: a pool, or a manager of pools, with the classes of `nodepool.driver.framework.http.connections`.
+    :param url: of a pool: path and query.
+    :param seconds: for each wait.
+    """
+    lines = u3.HTTPHeaderDict({"Accept-Encoding": "gzip"})
+    lines.update(headers)
+    length = None if isinstance(body, bytes) else getattr(body, "__len__", None)
+    if length is not None:
+        lines["Content-Length"] = str(length())
+    given: dict[str, Any] = {"body": body, "headers": lines, "timeout": seconds, "retries": False, "redirect": False}
+    try:
+        response = connections.urlopen(method, url, **given, preload_content=False)
+    except u.ProtocolError as error:
+        if method not in READS or not was_closed(error):
+            raise
+        response = connections.urlopen(method, url, **given, preload_content=False)
+    try:
+        content = bounded(response.headers, response.stream(CHUNK_BYTES))
+        response.release_conn()
+    finally:
+        # Does nothing to a connection that was given back.
+        response.close()
+    return HttpAnswer(response.status, response.headers, content)
 
 
 class PlainHttp:
@@ -80,7 +133,7 @@ class PlainHttp:
         # At DEBUG it writes whole addresses, and some are as good as a password.
         talkative = logging.getLogger("urllib3")
         talkative.setLevel(max(talkative.level, logging.INFO))
-        self._usual = {"User-Agent": f"nodepool/{release_string()}", "Accept": "*/*", "Accept-Encoding": "gzip"}
+        self._usual = {"User-Agent": f"nodepool/{release_string()}", "Accept": "*/*"}
         # Idle connections are probed, so that a firewall does not forget them.
         sockets = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
         trusted = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
@@ -106,44 +159,17 @@ class PlainHttp:
     ) -> HttpAnswer:
         """Make one call.
 
-        A call that only reads is sent again by itself if it was sent over a kept connection that the server had closed.
-
         :param seconds: for each wait; the answer as a whole may take twice as long.
         :raises NoAnswer: there is none.
         """
         if query:
             url = f"{url}{'&' if '?' in url else '?'}{urllib.parse.urlencode(query)}"
-        try:
-            try:
-                return self._exchange(method, url, headers, body, seconds)
-            except u.ProtocolError as error:
-                if method not in READS or not was_closed(error):
-                    raise
-                return self._exchange(method, url, headers, body, seconds)
-        except (u.HTTPError, OSError, ValueError) as error:
-            # OSError: of a connection that another thread closes.
-            cause = f"{type(error).__name__}: {one_line(str(error))}"
-            text = no_answer(without_login(str(error)), _address(url)) or f"no answer from {_place(url)}: {cause}"
-            raise NoAnswer(text, not isinstance(error, _NOT_SENT)) from error
-
-    def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: Body, seconds: float) -> HttpAnswer:
-        lines = HTTPHeaderDict(self._usual)
+        lines = u3.HTTPHeaderDict(self._usual)
         lines.update(headers)
-        if any(login := get_auth_from_url(url)):
-            lines.update(make_headers(basic_auth=":".join(login)))
-        length = None if isinstance(body, bytes) else getattr(body, "__len__", None)
-        if length is not None:
-            lines["Content-Length"] = str(length())
-        response = self._manager(url).urlopen(
-            method, url, body=body, headers=lines, timeout=seconds, retries=False, redirect=False, preload_content=False
-        )
-        try:
-            content = bounded(response.headers, response.stream(CHUNK_BYTES))
-            response.release_conn()
-        finally:
-            # Does nothing to a connection that was given back.
-            response.close()
-        return HttpAnswer(response.status, response.headers, content)
+        with answered(url):
+            if any(login := get_auth_from_url(url)):
+                lines.update(u3.make_headers(basic_auth=":".join(login)))
+            return exchange(self._manager(url), method, url, lines, body, seconds)
 
     def _manager(self, url: str) -> Any:
         """What the environment says of a host is asked for at the first call to it."""

@@ -34,7 +34,7 @@ from nodepool.driver.framework.rate import BucketSize, Call, RateClasses, RateLi
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer, PlainHttp
+    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer
 
 log = logging.getLogger("nodepool.driver.framework.RestCalls")
 
@@ -97,6 +97,24 @@ class RestLogin(Protocol):
         """A call was answered with 401: what `headers` gave for it is not valid any more."""
 
 
+class HttpCalls(Protocol):
+    """How calls are made: to any server, or to one that a file describes. Any thread."""
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Body = None,
+        query: Mapping[str, str] | None = None,
+        seconds: float = ...,
+    ) -> HttpAnswer:
+        """See `PlainHttp.send`."""
+
+    def close(self) -> None:
+        """Close the connections that are idle."""
+
+
 class RestApi(abc.ABC):
     """What the answers of a cloud mean. Pure."""
 
@@ -127,7 +145,7 @@ class RestCalls:
     def __init__(
         self,
         provider: str,
-        http: PlainHttp,
+        http: HttpCalls,
         api: RestApi,
         login: RestLogin,
         sizes: Mapping[str, BucketSize],
@@ -140,8 +158,8 @@ class RestCalls:
         self._http = http
         self._api = api
         self._login = login
-        self._classes = RateClasses(sizes, default, clock, self._sleep)
-        self._ceiling = RateLimiter(provider, ceiling, clock, self._sleep)
+        self._classes = RateClasses(sizes, default, clock, self.sleep)
+        self._ceiling = RateLimiter(provider, ceiling, clock, self.sleep)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -161,6 +179,7 @@ class RestCalls:
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
         permit: Callable[[], None] = lambda: None,
+        name: str | None = None,
     ) -> RestAnswer:
         """Make one call.
 
@@ -169,6 +188,7 @@ class RestCalls:
         :param body: sent as JSON; or ``content``: sent as it is. Pieces can be sent once only.
         :param seconds: time-out of each wait; None = the default.
         :param permit: asked when the turn has come, each time; raises an error if the call must not be made any more.
+        :param name: of calls that take about equally long; None = ``what``.
         :raises CloudAway: no answer, trouble of the cloud, or an answer that is not JSON.
         :raises Exception: what `RestApi.error` returns.
         """
@@ -177,10 +197,12 @@ class RestCalls:
             content = json.dumps(body).encode()
             given.setdefault("Content-Type", "application/json")
         again = content is None or isinstance(content, bytes)
+        # How long data take says nothing of the cloud.
+        name = (name or what) if content is None or "json" in given.get("Content-Type", "") else ""
         attempts = READ_ATTEMPTS if method in _READS else 1
         for attempt in range(1, attempts + 1):
             try:
-                answer = self._send(kind, method, url, what, given, content, query, seconds, permit, again)
+                answer = self._send(kind, name, method, url, what, given, content, query, seconds, permit, again)
                 if answer.status in _OF_PROXIES and not (method == "PUT" and answer.status in _OF_UPLOADS):
                     self._check_no_page(answer, what, method)
                 if answer.status >= 400:
@@ -190,7 +212,7 @@ class RestCalls:
                 if attempt == attempts or not error.maybe_done:
                     raise
                 log.debug("Provider %s: %s, trying again", self.provider, error)
-                self._sleep(READ_AGAIN.pause(attempt))
+                self.sleep(READ_AGAIN.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     def read(self, what: str, of: Callable[[Any], T], data: Any) -> T:
@@ -210,13 +232,19 @@ class RestCalls:
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
         if seconds > 0:
-            self._sleep(seconds)
+            self.sleep(seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """The same, also for no time at all."""
+        if self.stopped.wait(seconds):
+            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
 
     # -- inside --
 
     def _send(
         self,
         kind: str,
+        name: str,
         method: str,
         url: str,
         what: str,
@@ -229,8 +257,6 @@ class RestCalls:
     ) -> HttpAnswer:
         """One call with an answer of any status but those of throttling and of an old login."""
         renewed = False
-        # How long data take says nothing of the cloud.
-        name = what if content is None or "json" in headers.get("Content-Type", "") else ""
         for attempt in range(1, THROTTLED_ATTEMPTS + 1):
             with self._turn(kind, what, name) as turn:
                 login = self._login.headers()
@@ -312,10 +338,6 @@ class RestCalls:
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
         return self._classes.call(kind, name)
-
-    def _sleep(self, seconds: float) -> None:
-        if self.stopped.wait(seconds):
-            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
 
 
 def is_page(answer: HttpAnswer) -> bool:

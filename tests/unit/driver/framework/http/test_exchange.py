@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import re
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,14 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from nodepool.driver.framework.http.connections import (
-    BoundedAdapter,
-    Bounds,
-    BrokenAnswer,
-    QuickAnswer,
-    mount,
-    read_answer,
-)
+from nodepool.driver.framework.http.connections import BoundedAdapter, mount
 from nodepool.driver.framework.http.plain_http import NoAnswer, PlainHttp
 from nodepool.driver.framework.uploads import CountingFile
 from tests.support.ports import free_ports
@@ -30,93 +22,9 @@ from tests.support.recording_server import OK, RecordingServer
 from tests.support.slow_server import Pieces, SlowServer, drip
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-WHOLE = HEAD + b'Content-Length: 8\r\n\r\n{"a": 1}'
 FIRST = HEAD + b"Content-Length: 2\r\n\r\n{}"
-LAST = HEAD + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}"
-CHUNKS = HEAD + b'Transfer-Encoding: chunked\r\n\r\n4\r\n{"a"\r\n4\r\n: 1}\r\n0\r\n\r\n'
 #: Far below what a server would need for its answer, and far above what one read takes.
 SHORT_SECONDS = 0.25
-Sockets = tuple[socket.socket, socket.socket]
-
-
-# -- one answer from a socket --
-
-
-@pytest.fixture
-def pair() -> Iterator[Sockets]:
-    near, far = socket.socketpair()
-    near.settimeout(60.0)
-    with near, far:
-        yield near, far
-
-
-def answered(pair: Sockets, data: bytes, end: bool, most_bytes: int = 1 << 20) -> QuickAnswer:
-    near, far = pair
-    far.sendall(data)
-    if end:
-        far.shutdown(socket.SHUT_WR)
-    return read_answer(near, Bounds(most_bytes, 120.0))
-
-
-@pytest.mark.parametrize(
-    ("data", "end", "keep"),
-    [
-        (WHOLE, False, True),
-        (CHUNKS, False, True),
-        (b"HTTP/1.1 100 Continue\r\nX: y\r\n\r\n" + WHOLE, False, True),
-        (HEAD + b'Connection: close\r\nContent-Length: 8\r\n\r\n{"a": 1}', False, False),
-        (b'HTTP/1.0 200 OK\r\nContent-Length: 8\r\n\r\n{"a": 1}', False, False),
-        (HEAD + b'\r\n{"a": 1}', True, False),
-        # More than was asked for: status, head and content are those of the first answer.
-        (WHOLE + b"HTTP/1.1 500 No\r\nX: y\r\nContent-Length: 3\r\n\r\nbad", False, False),
-        (WHOLE + b"garbage", False, False),
-    ],
-)
-def test_answers(pair: Sockets, data: bytes, end: bool, keep: bool) -> None:
-    found = answered(pair, data, end)
-    assert (found.status_code, found.json(), found.keep) == (200, {"a": 1}, keep)
-    assert "X" not in found.headers
-
-
-@pytest.mark.parametrize(
-    ("data", "end"),
-    [
-        (b"SSH-2.0-OpenSSH_9.2\r\n", False),
-        (HEAD + b"Content-Length: 9\r\n\r\n{", True),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n4\r\n{", True),
-        (b"HTTP/1.1 200", True),
-        (HEAD + b"Content-Length: -1\r\n\r\n", False),
-        (HEAD + b"Content-Length: 99999999999999999999999\r\n\r\n", False),
-        (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", False),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", False),
-        (HEAD + b"X: " + b"x" * 70_000, True),
-        (WHOLE.replace(b" 8\r\n", b" 200\r\n") + b" " * 192, False),
-    ],
-)
-def test_no_answer(pair: Sockets, data: bytes, end: bool) -> None:
-    """Garbage, an end in the middle, and what is longer than it may be."""
-    with pytest.raises(BrokenAnswer):
-        answered(pair, data, end, most_bytes=200 if len(data) < 1000 else 1 << 20)
-
-
-def test_time_of_an_answer(pair: Sockets) -> None:
-    """It is that of the whole answer, however often a byte comes; no wait is longer than what is left of it."""
-
-    waits = [60.0]
-
-    class Drips:
-        pieces = drip(HEAD + b"\r\nx")
-        gettimeout = staticmethod(lambda: 60.0)
-        settimeout = staticmethod(waits.append)
-
-        def recv(self, _: int) -> bytes:
-            return next(self.pieces)
-
-    with pytest.raises(TimeoutError, match="takes too long"):
-        read_answer(Drips(), Bounds(1 << 20, 0.05))
-    assert max(waits[1:]) <= 0.05
-    with pytest.raises(TimeoutError):
-        read_answer(pair[0], Bounds(1 << 20, 0.05))
 
 
 # -- calls, over new connections and over those that are open --
