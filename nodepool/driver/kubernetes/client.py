@@ -90,9 +90,9 @@ class KubeClient(RestCalls):
 
         :param permit: asked when its turn has come, each time; raises an error if the call is not to be made any more.
         """
-        what, name = f"{method} {path}", _name_of(method, path, query)
+        what = f"{method} {path}"
         given: dict[str, Any] = {"body": body, "query": query, "seconds": READ_SECONDS, "permit": permit}
-        found = self.call(_CLASS, method, path, what, name=name, **given).data
+        found = self.call(_CLASS, method, path, what, **given).data
         if found is not None and not isinstance(found, dict):
             raise CloudAway(f"{self._head(what)}: the answer is no object")
         return found or {}
@@ -159,14 +159,14 @@ class KubeClient(RestCalls):
         from nodepool.driver.framework.http.plain_http import NoAnswer
 
         what = f"WATCH {path}"
-        with self._turn(_CLASS, what, "") as turn:
-            headers = self.connection.headers()
-            try:
-                response = self.connection.stream(f"{path}?{urlencode(query)}", headers)
-            except NoAnswer as error:
-                raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
-            if response.status == 429:
-                turn.throttled(retry_after(response.headers))
+        turn = self._turn(_CLASS, what)
+        headers = self.connection.headers()
+        try:
+            response = self.connection.stream(f"{path}?{urlencode(query)}", headers)
+        except NoAnswer as error:
+            raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
+        if response.status == 429:
+            turn.throttled(retry_after(response.headers))
         if response.status == 401:
             self.connection.refused(headers)
         if response.status >= 300:
@@ -198,13 +198,6 @@ class KubeClient(RestCalls):
             with contextlib.suppress(OSError):
                 if sock is not None:
                     sock.shutdown(socket.SHUT_RDWR)
-
-
-def _name_of(method: str, path: str, query: Mapping[str, Any] | None) -> str:
-    """What calls have in common that take about equally long: all but the names of objects."""
-    parts = path.split("/")
-    kinds = parts[3 if parts[1] == "api" else 4 :: 2]
-    return " ".join([method, *kinds, *(query or ())])
 
 
 def _event(line: bytes) -> Object:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused, one_line
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.framework.http.rest_calls import HttpCalls
 
 if TYPE_CHECKING:
     from nodepool.driver.framework.http.plain_http import Body, HttpAnswer
@@ -77,7 +78,7 @@ def _signature(files: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-class ClusterConnection:
+class ClusterConnection(HttpCalls):
     """Access to one cluster. Thread-safe; of those who ask at the same time one reads the files, without a lock.
 
     :param provider: its name, for texts.

@@ -32,10 +32,9 @@ from urllib3.connection import HTTPConnection
 from nodepool import fast_json
 from nodepool.driver.framework.cloud_errors import no_answer, one_line, without_login
 from nodepool.driver.framework.http.connections import CHUNK_BYTES, READS, BoundedAdapter, bounded, was_closed
+from nodepool.driver.framework.http.rest_calls import DEFAULT_SECONDS, HttpCalls
 from nodepool.version import release_string
 
-#: Time-out of a call that names none, in seconds: for each wait for bytes. The whole answer has twice as long.
-DEFAULT_SECONDS: Final = 60.0
 #: Errors of a call that never left this machine. ValueError: of a URL or header that is none.
 _NOT_SENT: Final = (u.NewConnectionError, u.ConnectTimeoutError, u.SSLError, u.ProxyError, ValueError)
 _KEEP_ALIVE: Final = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)]
@@ -123,7 +122,7 @@ def exchange(
     return HttpAnswer(response.status, response.headers, content)
 
 
-class PlainHttp:
+class PlainHttp(HttpCalls):
     """Thread-safe; all calls block.
 
     :param connections: to one host that are kept; as many as there are threads.

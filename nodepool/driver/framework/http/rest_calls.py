@@ -10,7 +10,6 @@ comes the login by bearer tokens.
 from __future__ import annotations
 
 import abc
-import contextlib
 import json
 import logging
 import os
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("nodepool.driver.framework.RestCalls")
 
+#: Time-out of a call that names none, in seconds: for each wait for bytes. The whole answer has twice as long.
+DEFAULT_SECONDS: Final = 60.0
 #: Attempts of a call that the cloud throttles.
 THROTTLED_ATTEMPTS: Final = 6
 #: Attempts of a call that only reads, and pauses between them.
@@ -97,9 +98,10 @@ class RestLogin(Protocol):
         """A call was answered with 401: what `headers` gave for it is not valid any more."""
 
 
-class HttpCalls(Protocol):
+class HttpCalls(abc.ABC):
     """How calls are made: to any server, or to one that a file describes. Any thread."""
 
+    @abc.abstractmethod
     def send(
         self,
         method: str,
@@ -107,10 +109,11 @@ class HttpCalls(Protocol):
         headers: Mapping[str, str],
         body: Body = None,
         query: Mapping[str, str] | None = None,
-        seconds: float = ...,
+        seconds: float = DEFAULT_SECONDS,
     ) -> HttpAnswer:
         """See `PlainHttp.send`."""
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Close the connections that are idle."""
 
@@ -179,7 +182,6 @@ class RestCalls:
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
         permit: Callable[[], None] = lambda: None,
-        name: str | None = None,
     ) -> RestAnswer:
         """Make one call.
 
@@ -188,7 +190,6 @@ class RestCalls:
         :param body: sent as JSON; or ``content``: sent as it is. Pieces can be sent once only.
         :param seconds: time-out of each wait; None = the default.
         :param permit: asked when the turn has come, each time; raises an error if the call must not be made any more.
-        :param name: of calls that take about equally long; None = ``what``.
         :raises CloudAway: no answer, trouble of the cloud, or an answer that is not JSON.
         :raises Exception: what `RestApi.error` returns.
         """
@@ -197,12 +198,10 @@ class RestCalls:
             content = json.dumps(body).encode()
             given.setdefault("Content-Type", "application/json")
         again = content is None or isinstance(content, bytes)
-        # How long data take says nothing of the cloud.
-        name = (name or what) if content is None or "json" in given.get("Content-Type", "") else ""
         attempts = READ_ATTEMPTS if method in _READS else 1
         for attempt in range(1, attempts + 1):
             try:
-                answer = self._send(kind, name, method, url, what, given, content, query, seconds, permit, again)
+                answer = self._send(kind, method, url, what, given, content, query, seconds, permit, again)
                 if answer.status in _OF_PROXIES and not (method == "PUT" and answer.status in _OF_UPLOADS):
                     self._check_no_page(answer, what, method)
                 if answer.status >= 400:
@@ -244,7 +243,6 @@ class RestCalls:
     def _send(
         self,
         kind: str,
-        name: str,
         method: str,
         url: str,
         what: str,
@@ -258,33 +256,33 @@ class RestCalls:
         """One call with an answer of any status but those of throttling and of an old login."""
         renewed = False
         for attempt in range(1, THROTTLED_ATTEMPTS + 1):
-            with self._turn(kind, what, name) as turn:
-                login = self._login.headers()
-                permit()
-                answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
-                throttled = self._api.throttled(answer)
-                if throttled or asks_for_a_pause(answer.status, answer.headers):
-                    pause = turn.throttled(retry_after(answer.headers))
-                    log.info(
-                        "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
-                        *(self.provider, what, answer.status, pause),
-                    )
-                    if throttled and attempt < THROTTLED_ATTEMPTS and again:
-                        continue
-                elif answer.status == 401 and not renewed:
-                    renewed = True
-                    self._login.refused(login)
-                    if again:
-                        continue
-                else:
-                    self._accepted(kind, turn, answer)
-                return answer
+            turn = self._turn(kind, what)
+            login = self._login.headers()
+            permit()
+            answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
+            throttled = self._api.throttled(answer)
+            if throttled or asks_for_a_pause(answer.status, answer.headers):
+                pause = turn.throttled(retry_after(answer.headers))
+                log.info(
+                    "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
+                    *(self.provider, what, answer.status, pause),
+                )
+                if throttled and attempt < THROTTLED_ATTEMPTS and again:
+                    continue
+            elif answer.status == 401 and not renewed:
+                renewed = True
+                self._login.refused(login)
+                if again:
+                    continue
+            else:
+                self._accepted(kind, turn, answer)
+            return answer
         return answer
 
     def _accepted(self, kind: str, turn: Call, answer: HttpAnswer) -> None:
         seconds = self._api.seconds_left_alone(kind, answer)
         if seconds is None:
-            turn.worked(done=answer.status < 400)
+            turn.worked()
         else:
             turn.throttled(seconds)
 
@@ -298,7 +296,7 @@ class RestCalls:
         query: Mapping[str, str] | None,
         seconds: float | None,
     ) -> HttpAnswer:
-        from nodepool.driver.framework.http.plain_http import DEFAULT_SECONDS, NoAnswer
+        from nodepool.driver.framework.http.plain_http import NoAnswer
 
         started, status = monotonic(), "no answer"
         try:
@@ -332,12 +330,12 @@ class RestCalls:
     def _head(self, what: str) -> str:
         return f"Provider {self.provider}: {what} failed"
 
-    def _turn(self, kind: str, what: str, name: str) -> contextlib.AbstractContextManager[Call]:
+    def _turn(self, kind: str, what: str) -> Call:
         if self.stopped.is_set():
             raise CloudAway(f"{self._head(what)}: the provider was stopped", maybe_done=False)
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
-        return self._classes.call(kind, name)
+        return self._classes.wait(kind)
 
 
 def is_page(answer: HttpAnswer) -> bool:
