@@ -236,8 +236,9 @@ class ClusterAccess:
         self._identity: Fact[dict[str, str]] = Fact(self._ask_who_we_are)
         #: Pools of urllib3, with the certificates and the proxy of the cluster. Those for plain calls bound the size
         #: and the time of each answer; a stream has no bounds.
-        self.streams = client.ApiClient(settings).rest_client.pool_manager
-        self.calls = client.ApiClient(settings).rest_client.pool_manager
+        make: Any = client.ApiClient
+        self.streams = make(settings).rest_client.pool_manager
+        self.calls = make(settings).rest_client.pool_manager
         self.calls.pool_classes_by_scheme = POOLS
 
     @property

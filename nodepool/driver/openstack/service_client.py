@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from keystoneauth1 import adapter, exceptions
 from keystoneauth1.discover import get_version_data
-from keystoneauth1.exceptions import DiscoveryFailure, HttpError
+from keystoneauth1.exceptions import DiscoveryFailure, HTTPClientError
 from keystoneauth1.session import TCPKeepAliveAdapter
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
@@ -260,22 +260,13 @@ class ServiceClient(adapter.Adapter):
         endpoint = str(found).replace("%", "%%")
         if VERSION_IN_PATH.search(endpoint) is None:
             if known is None:
-                raise self._why_no_version(str(found))
+                # keystoneauth does not say why. Of 4xx it is the address that is wrong, not the login.
+                with contextlib.suppress(HTTPClientError):
+                    get_version_data(self.session, str(found))
+                raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
             return known
         self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
         return endpoint
-
-    def _why_no_version(self, url: str) -> Exception:
-        """keystoneauth does not say it, so the service is asked once more. Blocks; raises it too, as it comes."""
-        why = ""
-        try:
-            get_version_data(self.session, url)
-        except HttpError as error:
-            if error.http_status >= 500 or error.http_status == 429:
-                return error
-            # What is wrong is the address, not the login.
-            why = f" ({error})"
-        return DiscoveryFailure(f"the {self.service} service at {without_login(url)} reports no version{why}")
 
 
 def client_class(service: str, place: StatsdPlace | None) -> Any:

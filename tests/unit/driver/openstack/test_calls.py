@@ -239,7 +239,7 @@ def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.Mo
         with pytest.raises(exceptions.DiscoveryFailure, match=f"the image service at {bare}/* reports no version"):
             client.request("/images", "GET", raise_exc=False)
         # The error says what the service answers.
-        for kind, text in (("503", "503"), ("404", r"reports no version \(.*404")):
+        for kind, text in (("503", "503"), ("404", "reports no version")):
             simulator.change(errors=[{"operation": "image.versions", "kind": kind}])
             with pytest.raises((exceptions.DiscoveryFailure, exceptions.HttpError), match=text):
                 client.request("/images", "GET", raise_exc=False)
