@@ -13,7 +13,6 @@ from openstack.config.cloud_region import CloudRegion
 from requests.structures import CaseInsensitiveDict
 
 from nodepool import fast_json
-from nodepool.driver.framework import rate
 from nodepool.driver.framework.cloud_errors import CloudAway
 from nodepool.driver.openstack import OpenStackDriver, clouds
 from nodepool.driver.openstack import transport as openstack_transport
@@ -35,8 +34,6 @@ TOKEN: Final = "token"
 DELETE_SECONDS: Final = (0.0, 2.0)
 #: What a label's servers are.
 FLAVORS: Final = {"small": "small", "large": "large"}
-#: Between two looks at the end of other calls, in seconds of the world.
-LOOK_SECONDS: Final = 0.25
 
 
 class OpenStackModelCloud(SimulatedCloud):
@@ -184,10 +181,8 @@ class OpenStackWorld(World):
 
     def patch(self, patch: pytest.MonkeyPatch) -> None:
         def sleep(transport: Transport, seconds: float) -> None:
-            if self.baton.wait(transport.stopped.is_set, self.now + (seconds or LOOK_SECONDS)):
+            if self.baton.wait(transport.stopped.is_set, self.now + seconds):
                 raise CloudAway("the provider was stopped", maybe_done=False)
 
         patch.setattr(Transport, "_sleep", sleep)
-        # Threads of a world do not wait for each other but by `sleep`.
-        patch.setattr(rate, "LOOK_SECONDS", 0.0)
         patch.setattr(openstack_transport, "make_http_client", ModelClient)

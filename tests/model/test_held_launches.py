@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from nodepool.driver.aws import transport
-from nodepool.driver.framework import rate
 from nodepool.driver.gce import client as gce
 from nodepool.driver.ibmvpc import client as ibmvpc
 from nodepool.driver.statemachine import deletion
@@ -24,7 +23,7 @@ from tests.model.azure_cloud import AzureWorld
 from tests.model.gce_cloud import GceWorld
 from tests.model.ibmvpc_cloud import IbmWorld
 from tests.model.layout import CLOUD
-from tests.model.openstack_cloud import OpenStackModelCloud, OpenStackWorld
+from tests.model.openstack_cloud import OpenStackWorld
 from tests.model.setup import Setup
 from tests.model.world import World
 
@@ -56,34 +55,6 @@ def _ibmvpc(patch: pytest.MonkeyPatch) -> dict[str, Any]:
 def _openstack(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     # A pause, other than elsewhere.
     return {"rate": 2.5}
-
-
-def _window(patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Without a rate: one call at a time."""
-    for name in ("MOST_AT_ONCE", "LEAST_AT_ONCE"):
-        patch.setattr(rate, name, 1)
-    # A call takes a third of it, and the list that shows the server comes a few seconds later.
-    return {"rate": None, "launch-timeout": LAUNCH_SECONDS + 5}
-
-
-#: Of them some wait for the others.
-CALLS = (
-    "compute.create_server",
-    "compute.delete_server",
-    "image.create_image",
-    "image.upload_image",
-    "image.get_image",
-)
-
-
-class SlowOpenStack(OpenStackWorld):
-    """Its answers take long."""
-
-    def make_cloud(self) -> OpenStackModelCloud:
-        made = super().make_cloud()
-        seconds = (4.0, 4.0)
-        made.knobs.latencies = dict.fromkeys(CALLS, seconds)
-        return made
 
 
 def configure(patch: pytest.MonkeyPatch, world: World, **settings: Any) -> None:
@@ -122,7 +93,6 @@ def launch_all(world: World) -> float:
         (GceWorld, _gce),
         (IbmWorld, _ibmvpc),
         (OpenStackWorld, _openstack),
-        (SlowOpenStack, _window),
     ],
 )
 def test_time_in_our_own_limits_is_not_that_of_the_cloud(
@@ -149,9 +119,7 @@ class Errors(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-OPENSTACK = pytest.mark.parametrize(
-    ("make_world", "slow_down"), [(OpenStackWorld, _openstack), (SlowOpenStack, _window)]
-)
+OPENSTACK = pytest.mark.parametrize(("make_world", "slow_down"), [(OpenStackWorld, _openstack)])
 
 
 @OPENSTACK

@@ -8,6 +8,7 @@ have addresses in 127.0.0.0/8, which answer on every Linux host if something lis
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import ipaddress
@@ -15,8 +16,8 @@ import itertools
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final
 
 from nodepool.clock import monotonic
 
@@ -87,6 +88,49 @@ class FakeKnobs:
     limits: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
+class _Service:
+    """What both services have. Thread-safe; ``_changed`` guards everything in them and is never held over I/O.
+
+    :param knobs: a dataclass.
+    """
+
+    def __init__(self, name: str, knobs: Any) -> None:
+        self.name = name
+        self._knobs = knobs
+        self._changed = threading.Condition()
+        self._ids = itertools.count(1)
+        #: Calls by name, as a cloud's bill would show them.
+        self.calls: Counter[str] = Counter()
+
+    def set(self, **changes: object) -> None:
+        """Change knobs by name. Raises TypeError for an unknown one. Calls that wait take notice."""
+        with self._changed:
+            self._knobs = dataclasses.replace(self._knobs, **changes)
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Make calls that wait look at their ``cancelled`` again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def _call(self, name: str) -> Iterator[None]:
+        """One call, with the lock."""
+        with self._changed:
+            self._count_call(name)
+            yield
+
+    def _count_call(self, name: str) -> None:
+        """Called with the lock; raises if the service is down."""
+        self.calls[name] += 1
+
+    def _use_up(self, counter: str) -> bool:
+        left: int = getattr(self._knobs, counter)
+        if left > 0:
+            setattr(self._knobs, counter, left - 1)
+        return left > 0
+
+
 @dataclasses.dataclass
 class _Record:
     instance: FakeInstance
@@ -97,8 +141,8 @@ class _Record:
     gone_at: float = math.inf
 
 
-class FakeCloud:
-    """One cloud. Thread-safe; ``_changed`` guards everything in it and is never held over I/O.
+class FakeCloud(_Service):
+    """One cloud.
 
     Use `get`: clouds of the same name are the same cloud.
     """
@@ -107,9 +151,7 @@ class FakeCloud:
     _clouds_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self._knobs = FakeKnobs()
-        self._changed = threading.Condition()
+        super().__init__(name, FakeKnobs())
         self._records: dict[str, _Record] = {}
         #: Those of them that are being deleted.
         self._going: dict[str, _Record] = {}
@@ -117,11 +159,8 @@ class FakeCloud:
         self._past: list[_Record] = []
         #: The instance that was made for a key.
         self._keys: dict[str, str] = {}
-        self._used: dict[str, float] = {}
-        self._ids = itertools.count(1)
+        self._used: Counter[str] = Counter()
         self.images = FakeImages(name)
-        #: Calls by name, as a cloud's bill would show them.
-        self.calls: Counter[str] = Counter()
         #: So many instances were made.
         self.made = 0
         #: The greatest number of instances that existed at one time.
@@ -139,19 +178,12 @@ class FakeCloud:
         with cls._clouds_lock:
             cls._clouds.pop(name, None)
 
-    # -- knobs --
-
     @property
     def knobs(self) -> FakeKnobs:
         """A copy of the current ones."""
         with self._changed:
-            return dataclasses.replace(self._knobs, limits=dict(self._knobs.limits))
-
-    def set(self, **changes: object) -> None:
-        """Change knobs by name. Raises TypeError for an unknown one. Calls that wait take notice."""
-        with self._changed:
-            self._knobs = dataclasses.replace(self._knobs, **changes)  # type: ignore[arg-type]
-            self._changed.notify_all()
+            knobs: FakeKnobs = dataclasses.replace(self._knobs, limits=dict(self._knobs.limits))
+            return knobs
 
     # -- the interface of the cloud --
 
@@ -172,58 +204,50 @@ class FakeCloud:
         :raises OverQuota: a limit would be exceeded.
         :raises CloudError: something else went wrong; the instance may have been made all the same.
         """
-        with self._changed:
-            self._call("create")
+        with self._call("create"):
             if key is not None and key in self._keys:
-                return self._answer(self._show(self._record(self._keys[key]), monotonic()))
-            needed = {**resources, "instances": 1.0}
-            if self._use_up("quota_errors") or not self._fits(needed):
-                raise OverQuota(f"quota of {self.name} exceeded")
-            number = next(self._ids)
-            instance = FakeInstance(
-                id=f"{self.name}-{number:06d}",
-                name=name,
-                status=BUILDING,
-                az=az,
-                address=str(_FIRST_ADDRESS + number % _ADDRESSES),
-                metadata=dict(metadata),
-                resources=needed,
-            )
-            now = monotonic()
-            ready_at = now + self._knobs.boot_seconds
-            self._records[instance.id] = _Record(instance, now, ready_at, self._use_up("fail_launches"))
-            if key is not None:
-                self._keys[key] = instance.id
-            self.made += 1
-            self._count(instance, 1)
-            self.peak = max(self.peak, len(self._records))
-            return self._answer(instance)
+                found = self._show(self._record(self._keys[key]), monotonic())
+            else:
+                found = self._make(name, metadata, {**resources, "instances": 1.0}, az)
+                if key is not None:
+                    self._keys[key] = found.id
+            if self._use_up("lost_answers"):
+                raise CloudError("connection closed before there was an answer")
+            return found
 
-    def _answer(self, made: FakeInstance) -> FakeInstance:
-        """Of a creation, if it is not lost. Called with the lock."""
-        if self._use_up("lost_answers"):
-            raise CloudError("connection closed before there was an answer")
+    def _make(
+        self, name: str, metadata: Mapping[str, str], needed: Mapping[str, float], az: str | None
+    ) -> FakeInstance:
+        limits = self._knobs.limits
+        fits = all(self._used[name] + amount <= limits.get(name, math.inf) for name, amount in needed.items())
+        if self._use_up("quota_errors") or not fits:
+            raise OverQuota(f"quota of {self.name} exceeded")
+        number = next(self._ids)
+        address = str(_FIRST_ADDRESS + number % _ADDRESSES)
+        made = FakeInstance(f"{self.name}-{number:06d}", name, BUILDING, az, address, dict(metadata), needed)
+        now = monotonic()
+        self._records[made.id] = _Record(made, now, now + self._knobs.boot_seconds, self._use_up("fail_launches"))
+        self.made += 1
+        self._used.update(needed)
+        self.peak = max(self.peak, len(self._records))
         return made
 
     def instances(self) -> list[FakeInstance]:
         """All instances of all users. Raises CloudError."""
-        with self._changed:
-            self._call("list")
+        with self._call("list"):
             then = monotonic() - self._knobs.list_lag_seconds
-            self._past = [record for record in self._past if record.gone_at > then]
+            self._forget_past(then)
             shown = [record for record in (*self._records.values(), *self._past) if record.made_at <= then]
             return [self._show(record, then) for record in shown]
 
     def instance(self, instance_id: str) -> FakeInstance:
         """One instance, as it is now. Raises NoSuchInstance, CloudError."""
-        with self._changed:
-            self._call("get")
+        with self._call("get"):
             return self._show(self._record(instance_id), monotonic())
 
     def delete(self, instance_id: str) -> None:
         """Begin to delete an instance; again is fine. Raises NoSuchInstance, CloudError."""
-        with self._changed:
-            self._call("delete")
+        with self._call("delete"):
             record = self._record(instance_id)
             if record.gone_at == math.inf and not self._use_up("swallowed_deletes"):
                 record.deleted_at = monotonic()
@@ -243,48 +267,48 @@ class FakeCloud:
         :raises TimeoutError: it still is `building`.
         :raises Cancelled: ``cancelled`` said so.
         """
-        deadline = monotonic() + timeout
-        with self._changed:
-            while True:
-                if cancelled():
-                    raise Cancelled(instance_id)
-                self._call("wait")
-                record = self._records.get(instance_id)
-                if record is None or record.gone_at < math.inf:
-                    raise NoSuchInstance(instance_id)
-                instance = self._show(record, monotonic())
-                if instance.status != BUILDING:
-                    return instance
-                now = monotonic()
-                if now >= deadline:
-                    raise TimeoutError(instance_id)
-                until = deadline if self._knobs.hang else min(deadline, record.ready_at)
-                self._changed.wait(max(0.0, until - now))
+
+        def booted(record: _Record | None) -> FakeInstance | None:
+            if cancelled():
+                raise Cancelled(instance_id)
+            if record is None or record.gone_at < math.inf:
+                raise NoSuchInstance(instance_id)
+            instance = self._show(record, monotonic())
+            return None if instance.status == BUILDING else instance
+
+        found: FakeInstance = self._wait(
+            instance_id, timeout, booted, lambda record: math.inf if self._knobs.hang else record.ready_at
+        )
+        return found
 
     def wait_gone(self, instance_id: str, timeout: float) -> None:
         """Wait until an instance does not exist. Raises TimeoutError after ``timeout`` seconds."""
+        self._wait(instance_id, timeout, lambda record: record is None or None, lambda record: record.gone_at)
+
+    def _wait(
+        self,
+        instance_id: str,
+        timeout: float,
+        look: Callable[[_Record | None], Any],
+        due: Callable[[_Record], float],
+    ) -> Any:
+        """What ``look`` finds, as soon as that is not None. :param due: when to look again."""
         deadline = monotonic() + timeout
         with self._changed:
             while True:
-                self._call("wait")
+                self._count_call("wait")
                 record = self._records.get(instance_id)
-                if record is None:
-                    return
+                if (found := look(record)) is not None:
+                    return found
                 now = monotonic()
-                if now >= deadline:
+                if now >= deadline or record is None:
                     raise TimeoutError(instance_id)
-                until = min(deadline, record.gone_at)
-                self._changed.wait(max(0.0, until - now))
-
-    def wake(self) -> None:
-        """Make calls that wait look at their ``cancelled`` again."""
-        with self._changed:
-            self._changed.notify_all()
+                self._changed.wait(max(0.0, min(deadline, due(record)) - now))
 
     # -- inside, with the lock held --
 
-    def _call(self, name: str) -> None:
-        self.calls[name] += 1
+    def _count_call(self, name: str) -> None:
+        super()._count_call(name)
         self._collect()
         if self._knobs.down:
             raise CloudError(f"{self.name}: service unavailable")
@@ -295,30 +319,18 @@ class FakeCloud:
             if record.gone_at <= now:
                 del self._going[instance_id], self._records[instance_id]
                 self._past.append(record)
-                self._count(record.instance, -1)
+                self._used.subtract(record.instance.resources)
         if len(self._past) > 1000:
-            then = now - self._knobs.list_lag_seconds
-            self._past = [record for record in self._past if record.gone_at > then]
+            self._forget_past(now - self._knobs.list_lag_seconds)
+
+    def _forget_past(self, then: float) -> None:
+        self._past = [record for record in self._past if record.gone_at > then]
 
     def _record(self, instance_id: str) -> _Record:
         record = self._records.get(instance_id)
         if record is None:
             raise NoSuchInstance(instance_id)
         return record
-
-    def _use_up(self, counter: str) -> bool:
-        left: int = getattr(self._knobs, counter)
-        if left > 0:
-            setattr(self._knobs, counter, left - 1)
-        return left > 0
-
-    def _count(self, instance: FakeInstance, sign: int) -> None:
-        for name, amount in instance.resources.items():
-            self._used[name] = self._used.get(name, 0) + sign * amount
-
-    def _fits(self, needed: Mapping[str, float]) -> bool:
-        limits = self._knobs.limits
-        return all(self._used.get(name, 0) + amount <= limits.get(name, math.inf) for name, amount in needed.items())
 
     def _show(self, record: _Record, then: float) -> FakeInstance:
         """What was seen of an instance at a time."""
@@ -414,40 +426,28 @@ class Arrival:
         return dataclasses.replace(image, status=USABLE, size=self.size, md5=md5, sha256=sha256)
 
 
-class FakeImages:
-    """Thread-safe; ``_changed`` guards everything in it and is not held while data arrive.
+class FakeImages(_Service):
+    """The image service; its lock is not held while data arrive.
 
-    :param prefix: of the ids.
+    :param name: of the cloud; ids begin with it.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._knobs = FakeImageKnobs()
-        self._changed = threading.Condition()
+    def __init__(self, name: str) -> None:
+        super().__init__(name, FakeImageKnobs())
         self._images: dict[str, FakeImage] = {}
-        self._ids = itertools.count(1)
-        #: Calls by name.
-        self.calls: Counter[str] = Counter()
-
-    def set(self, **changes: object) -> None:
-        """Change knobs by name. Raises TypeError for an unknown one. Uploads that wait take notice."""
-        with self._changed:
-            self._knobs = dataclasses.replace(self._knobs, **changes)  # type: ignore[arg-type]
-            self._changed.notify_all()
 
     @property
     def upload_seconds(self) -> float:
         """How long the data of an image take."""
         with self._changed:
-            return self._knobs.upload_seconds
+            return float(self._knobs.upload_seconds)
 
     def create(self, name: str, image_format: str | None, metadata: Mapping[str, str]) -> FakeImage:
         """Make an image without data. Raises ImageError; the image may have been made all the same."""
-        with self._changed:
-            self._call("create")
+        with self._call("create"):
             if self._use_up("refused_images"):
                 raise ImageError(f"image {name} is refused")
-            image = FakeImage(f"{self._prefix}-image-{next(self._ids):06d}", name, image_format, dict(metadata))
+            image = FakeImage(f"{self.name}-image-{next(self._ids):06d}", name, image_format, dict(metadata))
             self._images[image.id] = image
             if self._use_up("lost_images"):
                 raise ImageError("connection closed before there was an answer")
@@ -472,8 +472,7 @@ class FakeImages:
 
     def begin(self, image_id: str) -> Arrival:
         """Data begin to arrive. Raises ImageError."""
-        with self._changed:
-            self._call("upload")
+        with self._call("upload"):
             self._image(image_id)
             knobs = ("corrupted_uploads", "truncated_uploads", "broken_uploads")
             return Arrival(*[self._use_up(knob) for knob in knobs])
@@ -486,29 +485,21 @@ class FakeImages:
 
     def images(self) -> list[FakeImage]:
         """All images. Raises ImageError."""
-        with self._changed:
-            self._call("list")
+        with self._call("list"):
             return list(self._images.values())
 
     def image(self, image_id: str) -> FakeImage:
         """One image. Raises NoSuchImage, ImageError."""
-        with self._changed:
-            self._call("get")
+        with self._call("get"):
             return self._image(image_id)
 
     def delete(self, image_id: str) -> None:
         """Delete an image. Raises NoSuchImage; ImageError, e.g. it is in use."""
-        with self._changed:
-            self._call("delete")
+        with self._call("delete"):
             self._image(image_id)
             if self._use_up("refused_deletions"):
                 raise ImageError(f"image {image_id} is in use")
             del self._images[image_id]
-
-    def wake(self) -> None:
-        """Make uploads that wait look at their ``cancelled`` again."""
-        with self._changed:
-            self._changed.notify_all()
 
     # -- inside --
 
@@ -524,19 +515,13 @@ class FakeImages:
                     return
                 self._changed.wait(None if self._knobs.hanging_uploads else left)
 
-    def _call(self, name: str) -> None:
-        self.calls[name] += 1
+    def _count_call(self, name: str) -> None:
+        super()._count_call(name)
         if self._knobs.images_down:
-            raise ImageError(f"{self._prefix}: image service unavailable")
+            raise ImageError(f"{self.name}: image service unavailable")
 
     def _image(self, image_id: str) -> FakeImage:
         image = self._images.get(image_id)
         if image is None:
             raise NoSuchImage(image_id)
         return image
-
-    def _use_up(self, counter: str) -> bool:
-        left: int = getattr(self._knobs, counter)
-        if left > 0:
-            setattr(self._knobs, counter, left - 1)
-        return left > 0

@@ -155,14 +155,15 @@ _CAUSES: Final = (
 )
 
 
-def no_answer(text: str) -> str | None:
+def no_answer(text: str, address: str | None = None) -> str | None:
     """Address and cause, such as ``no answer from https://cloud:5000/v3: connection refused``.
 
     :param text: what a library says of a call, without logins in addresses.
+    :param address: if it is known; else the text has it.
     :return: None = the text is about something else, such as an answer that was there.
     """
     cause = next((said.format(*found.groups()) for sign, said in _CAUSES if (found := sign.search(text))), None)
-    address = _address_in(text)
+    address = address or _address_in(text)
     if cause is None or address is None:
         return None
     return f"no answer from {address}: {cause}"

@@ -174,8 +174,6 @@ class LazyExecutorTTLCache:
 
 #: A pause is up to so much longer than told, in seconds: several launchers shall not all come at once.
 SPREAD_SECONDS: Final = 0.1
-#: How often a call that waits for the end of another one asks whether it must be made at all.
-LOOK_SECONDS: Final = 1.0
 
 
 class Call:
@@ -185,14 +183,10 @@ class Call:
         come at once, so the cloud is asked as often as it allows.
     """
 
-    def __init__(
-        self, classes: RateClasses, kind: str, turn: Turn, *, waited: bool, name: str = "", begun: float = 0.0
-    ) -> None:
+    def __init__(self, classes: RateClasses, kind: str, turn: Turn, *, waited: bool) -> None:
         self._classes = classes
         self._kind = kind
         self._turn = turn
-        self._name = name
-        self._begun = begun
         self.spare = 0.0 if waited else turn.spare
 
     def throttled(self, seconds: float | None) -> float:
@@ -202,29 +196,9 @@ class Call:
         """
         return self._classes.throttled(self._kind, self._turn, seconds)
 
-    def worked(self, *, done: bool = True) -> None:
-        """The cloud did not put it off.
-
-        :param done: it did what it was asked; an error comes sooner than that.
-        """
-        self._classes.worked(self._kind, self._turn, self._begun, self._name if done else "")
-
-
-class _Class:
-    """One class. ``window`` is None if the class has a rate.
-
-    :ivar queue: of those who wait for the end of another call, the first of whom is notified when there is room.
-    """
-
-    def __init__(self, size: BucketSize, now: float) -> None:
-        self.bucket = TokenBucket(size, now)
-        self.window = CallWindow() if size.rate <= 0 else None
-        self.queue: deque[threading.Condition] = deque()
-
-    def wake(self) -> None:
-        """Called with the lock."""
-        if self.queue and self.window is not None and not self.window.full:
-            self.queue[0].notify()
+    def worked(self) -> None:
+        """The cloud did not put it off."""
+        self._classes.worked(self._kind, self._turn)
 
 
 class RateClasses:
@@ -247,55 +221,17 @@ class RateClasses:
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
-        self._classes: dict[str, _Class] = {}
+        self._buckets: dict[str, TokenBucket] = {}
 
     def wait(self, kind: str) -> Call:
         """Block until a call of a class may begin. Threads get their turns in the order in which they came.
 
         One that waits while the class is throttled gets a new turn after the pause.
         """
-        return self._wait(kind, "")
-
-    @contextlib.contextmanager
-    def call(self, kind: str, name: str = "") -> Iterator[Call]:
-        """The same, for a call that ends with the block.
-
-        If its class has no rate, it may also wait for the end of another call, see `CallWindow`.
-
-        :param name: of the call; those of one name take about equally long. "" = that depends on its data: it waits for
-            no other, and no other for it.
-        """
-        window = self._enter(kind) if name else None
-        try:
-            yield self._wait(kind, name)
-        finally:
-            if window is not None:
-                with self._lock:
-                    window.running -= 1
-                    self._classes[kind].wake()
-
-    def throttled(self, kind: str, turn: Turn, seconds: float | None) -> float:
-        """See `Call.throttled`."""
-        spread = random.uniform(0, SPREAD_SECONDS)
-        with self._lock:
-            bucket = self._class(kind).bucket
-            return bucket.throttled(self._clock(), turn, None if seconds is None else seconds + spread)
-
-    def worked(self, kind: str, turn: Turn, begun: float, name: str) -> None:
-        """See `Call.worked`."""
-        with self._lock:
-            found = self._class(kind)
-            found.bucket.worked(turn)
-            if found.window is not None and name:
-                found.window.answered(self._clock(), begun, name)
-                found.wake()
-
-    def _wait(self, kind: str, name: str) -> Call:
         waited = False
         while True:
             with self._lock:
-                bucket = self._class(kind).bucket
-                now = self._clock()
+                bucket, now = self._bucket(kind), self._clock()
                 turn = bucket.take(now)
             if turn.at > now:
                 waited = True
@@ -303,55 +239,34 @@ class RateClasses:
                     self._sleep(turn.at - now)
             with self._lock:
                 if bucket.round == turn.round:
-                    return Call(self, kind, turn, waited=waited, name=name, begun=self._clock())
+                    return Call(self, kind, turn, waited=waited)
 
-    def _enter(self, kind: str) -> CallWindow | None:
+    def throttled(self, kind: str, turn: Turn, seconds: float | None) -> float:
+        """See `Call.throttled`."""
+        spread = random.uniform(0, SPREAD_SECONDS)
         with self._lock:
-            found = self._class(kind)
-            window = found.window
-            if window is None:
-                return None
-            if not found.queue and not window.full:
-                window.running += 1
-                return window
-            room = threading.Condition(self._lock)
-            found.queue.append(room)
-        with held_up():
-            self._wait_for_room(found, window, room)
-        return window
+            told = None if seconds is None else seconds + spread
+            return self._bucket(kind).throttled(self._clock(), turn, told)
 
-    def _wait_for_room(self, found: _Class, window: CallWindow, room: threading.Condition) -> None:
-        """Until it is the first in the queue, and there is room."""
-        try:
-            while True:
-                with self._lock:
-                    if window.full or found.queue[0] is not room:
-                        room.wait(LOOK_SECONDS)
-                    if not window.full and found.queue[0] is room:
-                        window.running += 1
-                        return
-                # Raises if there is to be no call any more.
-                self._sleep(0)
-        finally:
-            with self._lock:
-                found.queue.remove(room)
-                found.wake()
+    def worked(self, kind: str, turn: Turn) -> None:
+        """See `Call.worked`."""
+        with self._lock:
+            self._bucket(kind).worked(turn)
 
-    def _class(self, kind: str) -> _Class:
+    def _bucket(self, kind: str) -> TokenBucket:
         """Called with the lock."""
-        found = self._classes.get(kind)
-        if found is None:
-            found = self._classes[kind] = _Class(self._sizes.get(kind, self._default), self._clock())
-        return found
+        if kind not in self._buckets:
+            self._buckets[kind] = TokenBucket(self._sizes.get(kind, self._default), self._clock())
+        return self._buckets[kind]
 
 
-# `TokenBucket` and `CallWindow`: how many calls of one class a cloud takes. They are pure: each method gets the time.
+# `TokenBucket`: how many calls of one class a cloud takes. It is pure: each method gets the time.
 #
 # A class is what the cloud counts together: calls that read, calls that change, or the calls to one service. When the
 # cloud throttles one of them (429, RequestLimitExceeded), the class as a whole slows down: if each caller went by its
 # own answer, the others would go on asking, and the throttling would never end.
 #
-# A class without a rate is paced by the answers of the cloud only: by what is throttled, and by how long answers take.
+# A class without a rate is paced by what the cloud throttles only.
 
 #: From a rate of zero back to the full one, in seconds.
 RECOVERY_SECONDS: Final = 20.0
@@ -367,18 +282,6 @@ TOGETHER_SECONDS: Final = 0.25
 TOGETHER_RATE: Final = 8.0
 #: After a throttling that names no time; each further one in a row counts as a failure.
 THROTTLED: Final = Backoff(1.0, 60.0)
-#: Calls of a class without a rate that may be without an answer: at most, and when the cloud answers late.
-MOST_AT_ONCE: Final = 20
-LEAST_AT_ONCE: Final = 4
-#: An answer is late that takes so many times as long as usual, and so many seconds.
-LATE_TIMES: Final = 4.0
-LATE_SECONDS: Final = 1.0
-#: So many late answers in a row halve the number of calls.
-LATE_ANSWERS: Final = 5
-#: With half as many calls, answers of a cloud that is busy with them come within this part of the time.
-HELPED_PART: Final = 0.6
-#: So many names of calls are remembered: some have the name of a thing.
-MOST_NAMES: Final = 50
 
 
 @dataclass(frozen=True)
@@ -514,79 +417,9 @@ class TokenBucket:
             self._begun.popleft()
 
 
-class _Answers:
-    """How long calls of one name take.
-
-    :ivar usual: seconds.
-    :ivar late: what the late answers in a row took.
-    :ivar before: what late answers took before the number of calls was halved, and that number; None = it was not.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.usual = seconds
-        self.late: list[float] = []
-        self.before: tuple[float, float] | None = None
-
-
-class CallWindow:
-    """How many calls of a class without a rate may be without an answer.
-
-    A cloud that is asked for more than it can do answers later and later, and does no more than before. So there are
-    half as many calls when answers are late, and one more with each round of answers that are not. If half as many
-    calls do not make answers earlier, the cloud is slow for another reason. Then there are as many as before, and what
-    answers take is usual from then on.
-    """
-
-    def __init__(self) -> None:
-        self.limit = float(MOST_AT_ONCE)
-        self.running = 0
-        #: When the limit was lowered or restored last: what began before says nothing of it.
-        self._changed_at = float("-inf")
-        self._answers: dict[str, _Answers] = {}
-
-    @property
-    def full(self) -> bool:
-        """Must a call wait until another one has ended?"""
-        return self.running >= int(self.limit)
-
-    def answered(self, now: float, begun: float, name: str) -> None:
-        """The cloud has done what a call asked for. The call still counts as running.
-
-        :param name: calls of the same name are expected to take about equally long.
-        """
-        if begun < self._changed_at:
-            return
-        seconds = now - begun
-        if name not in self._answers:
-            if len(self._answers) >= MOST_NAMES:
-                del self._answers[next(iter(self._answers))]
-            self._answers[name] = _Answers(seconds)
-        known = self._answers[name]
-        if seconds > max(LATE_SECONDS, LATE_TIMES * known.usual):
-            known.late.append(seconds)
-            if len(known.late) >= LATE_ANSWERS:
-                self._late(known, now)
-            return
-        known.usual = min(seconds, known.usual)
-        known.late.clear()
-        known.before = None
-        self.limit = min(float(MOST_AT_ONCE), self.limit + 1 / self.limit)
-
-    def _late(self, known: _Answers, now: float) -> None:
-        seconds = sum(known.late) / len(known.late)
-        known.late.clear()
-        self._changed_at = now
-        if known.before is not None and seconds > HELPED_PART * known.before[0]:
-            self.limit, known.before = known.before[1], None
-            known.usual = seconds
-            return
-        known.before = (seconds, self.limit)
-        self.limit = max(float(LEAST_AT_ONCE), min(self.limit, self.running) / 2)
-
-
 # How long launches, deletions and uploads wait for ourselves: such time does not count against their time-outs.
 #
-# A call waits for its turn in a rate limit, for the end of other calls, or for one of our threads. The cloud has not
+# A call waits for its turn in a rate limit, or for one of our threads. The cloud has not
 # got it by then, so that says nothing of the cloud. What a thread works for is known in the thread, and goes with each
 # call that is given to another one.
 

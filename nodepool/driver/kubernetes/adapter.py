@@ -6,14 +6,13 @@ First `KubernetesAdapter`, then what ``nodepool check`` finds out.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
 
-from nodepool.driver.framework.checks import CheckResult, failure
-from nodepool.driver.framework.cloud_errors import CloudNotFound
+from nodepool.driver.framework.checks import CheckResult, CloudChecks
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.client import NODES, REVIEWS, KubeClient, Object, core
+from nodepool.driver.kubernetes.client import NAMESPACES, NODES, REVIEWS, KubeClient, Object, core
 from nodepool.driver.kubernetes.cloud import KubeCloud, SharedRoles
 from nodepool.driver.kubernetes.connection import ClusterConnection
 from nodepool.driver.kubernetes.create import NamespaceCreation
@@ -21,11 +20,7 @@ from nodepool.driver.kubernetes.objects import LABEL_KEY, NAMESPACE_RULES, POD_R
 from nodepool.driver.kubernetes.records import KubeRecord, need_of
 from nodepool.driver.statemachine import SWEEP_LIST_SECONDS, CloudAdapter, Resource, ResourceKind, ResourceKinds
 from nodepool.driver.statemachine import instance as tags
-from nodepool.exceptions import LaunchError
 from nodepool.model.quota import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.checks import CheckResult
 
 #: Type of a resource, in logs and metrics (KU-12).
 NODE: Final = "node"
@@ -99,7 +94,32 @@ class KubernetesAdapter(CloudAdapter):
     # -- trouble --
 
     def preflight(self) -> Iterator[CheckResult]:
-        return of_kubernetes(self.config, self.client)
+        subject, checks = f"cluster {self.config.context or 'of the launcher'}", CloudChecks(self.config.name)
+        (first,) = checks.results(subject, self._reach, subject)
+        yield first
+        for subject, place, wanted, remedy in self.needed() if first.ok else ():
+            yield from checks.results(subject, missing_rights, self.client, subject, place, wanted, remedy)
+
+    def _reach(self, subject: str) -> list[CheckResult]:
+        """Does the cluster answer, and does it know us?"""
+        version = self.client.ask("GET", "/version").get("gitVersion", "of an unknown version")
+        # Anybody may ask for the version.
+        may(self.client, LAUNCHES[0])
+        host = self.client.connection.access().host
+        return [CheckResult(subject, True, f"login works; Kubernetes {version} at {host}")]
+
+    def needed(self) -> Iterator[Needed]:
+        """What launches need."""
+        config = self.config
+        # With none of them launches go on without cluster roles, unless the configuration requires these.
+        own_roles = config.shared_roles is False or (
+            config.shared_roles is None and not all(may(self.client, right) for right in SHARED_ROLES)
+        )
+        wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES), *(ROOM if config.cluster_room else ())]
+        if not may(self.client, ESCALATES):
+            kinds = {label.is_pod for pool in config.pools.values() for label in pool.labels.values()}
+            wanted += [right for is_pod in sorted(kinds) for right in granted(POD_RULES if is_pod else NAMESPACE_RULES)]
+        yield "rights", "", wanted, "give the account the ClusterRole that the documentation of the driver shows"
 
     def _need_by(self, metadata: Mapping[str, str]) -> QuotaInformation:
         """What a node uses whose objects have this metadata."""
@@ -108,26 +128,19 @@ class KubernetesAdapter(CloudAdapter):
         return QuotaInformation(instances=1) if label is None else need_of(label)
 
 
-# What ``nodepool check`` finds out about a cluster: does it answer, and may we do what nodes need? Only reads.
-
-#: In an error, before the cloud's own words.
-_SEPARATOR: Final = ": "
+# What ``nodepool check`` finds out about a cluster: may we do what nodes need? Only reads.
 
 
 class Right(NamedTuple):
-    """Something that an account may do.
-
-    :param resource: with its subresource, such as ``pods/log``.
-    """
+    """Something that an account may do. :param resource: with its subresource, such as ``pods/log``."""
 
     verb: str
     resource: str
     group: str = ""
 
-    @property
-    def target(self) -> str:
-        """What it is a right for, for people."""
-        return f"{self.resource}{f' ({self.group})' if self.group else ''}"
+
+#: Subject of the results, namespace ("" = all of them), rights that launches need there, remedy if one is missing.
+Needed = tuple[str, str, list[Right], str]
 
 
 def rights(resource: str, verbs: str, group: str = "") -> list[Right]:
@@ -135,15 +148,11 @@ def rights(resource: str, verbs: str, group: str = "") -> list[Right]:
     return [Right(verb, resource, group) for verb in verbs.split()]
 
 
-def granted(rules: Iterable[dict[str, Any]]) -> list[Right]:
-    """What an account must have itself, to give it to somebody in a role."""
-    return [
-        Right(verb, resource, group)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    ]
+def granted(rules: Iterable[dict[str, Any]]) -> Iterator[Right]:
+    """What an account must have itself, to give it to another one in a role."""
+    for rule in rules:
+        for group, resource in itertools.product(rule["apiGroups"], rule["resources"]):
+            yield from rights(resource, " ".join(rule["verbs"]), group)
 
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -159,127 +168,33 @@ LAUNCHES: Final = [
 OWN_ROLES: Final = rights("roles", "create", RBAC_GROUP)
 SHARED_ROLES: Final = rights("clusterroles", "create", RBAC_GROUP)
 ROOM: Final = rights("nodes", "list")
-#: To be told when a pod can be made, instead of trying.
-ACCOUNTS: Final = rights("serviceaccounts", "list watch")
 #: A role with these may be made without having them.
 ESCALATES: Final = Right("escalate", "roles", RBAC_GROUP)
 
 
-class RightsCheck:
-    """Asks the API server what we may do. Blocks.
-
-    :param namespace: in which; "" = in all of them.
-    """
-
-    def __init__(self, client: KubeClient, namespace: str = "") -> None:
-        self._client = client
-        self._namespace = namespace
-
-    def may(self, right: Right) -> bool:
-        resource, _, subresource = right.resource.partition("/")
-        about = {
-            "verb": right.verb,
-            "group": right.group,
-            "resource": resource,
-            "subresource": subresource,
-            "namespace": self._namespace,
-        }
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "metadata": {},
-            "spec": {"resourceAttributes": {key: value for key, value in about.items() if value}},
-        }
-        # It is answered, and not kept.
-        return bool((self._client.call("POST", REVIEWS, body).get("status") or {}).get("allowed"))
-
-    def missing(self, wanted: Iterable[Right]) -> list[Right]:
-        """Those that we do not have."""
-        return [right for right in dict.fromkeys(wanted) if not self.may(right)]
+def may(client: KubeClient, right: Right, place: str = "") -> bool:
+    """Asks the API server what we may do in a namespace, or ("") in all of them. Blocks."""
+    resource, _, subresource = right.resource.partition("/")
+    about = {**right._asdict(), "resource": resource, "subresource": subresource, "namespace": place}
+    spec = {"resourceAttributes": {key: value for key, value in about.items() if value}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}, "spec": spec}
+    # It is answered, and not kept.
+    return bool((client.ask("POST", REVIEWS, body).get("status") or {}).get("allowed"))
 
 
-def reach(provider: str, client: KubeClient, context: str | None) -> CheckResult:
-    """Does the cluster answer, and does it know us?"""
-    subject = f"cluster {context or 'of the launcher'}"
-    try:
-        version = client.call("GET", "/version").get("gitVersion", "of an unknown version")
-        host = client.connection.access().host
-        # Anybody may ask for the version.
-        RightsCheck(client).may(LAUNCHES[0])
-    except LaunchError as error:
-        return failure(subject, str(error).removeprefix(f"Provider {provider}{_SEPARATOR}"))
-    return CheckResult(subject, True, f"login works; Kubernetes {version} at {host}")
-
-
-def told_rights(subject: str, missing: Sequence[Right], remedy: str) -> list[CheckResult]:
-    """A line for each resource with the rights that are missing, or one that says that there is none."""
-    if not missing:
-        return [CheckResult(subject, True, "all rights that launches need are there")]
-    verbs: dict[str, list[str]] = {}
-    for right in missing:
-        verbs.setdefault(right.target, []).append(right.verb)
+def missing_rights(
+    client: KubeClient, subject: str, place: str, wanted: Iterable[Right], remedy: str
+) -> list[CheckResult]:
+    """A line for each resource with the rights that are missing, or one that says that there is none. Blocks."""
+    missing: dict[str, list[str]] = {}
+    for right in dict.fromkeys(wanted):
+        if not may(client, right, place):
+            target = f"{right.resource} ({right.group})" if right.group else right.resource
+            missing.setdefault(target, []).append(right.verb)
+    if not missing and place and may(client, Right("get", "namespaces"), place):
+        # Rights can be there before the namespace is.
+        client.get(f"{NAMESPACES}/{place}")
     return [
-        CheckResult(subject, False, f"we may not {', '.join(found)} {target}", remedy)
-        for target, found in verbs.items()
-    ]
-
-
-def quotas(client: KubeClient, namespace: str, wanted: float) -> list[CheckResult]:
-    """Does the quota of a namespace let as many pods be as the pool may have?"""
-    found, _ = client.list(core("resourcequotas", namespace))
-    limits = [
-        (str((quota.get("metadata") or {}).get("name")), float(hard))
-        for quota in found
-        for name, hard in ((quota.get("spec") or {}).get("hard") or {}).items()
-        if name in ("pods", "count/pods") and str(hard).isdigit()
-    ]
-    subject = f"quota of {namespace}"
-    text = "no limit" if wanted == math.inf else f"{wanted:g} nodes"
-    low = [
-        CheckResult(
-            subject,
-            True,
-            f"quota {name} allows {hard:g} pods, and max-servers is {text}: requests will wait for the quota",
-            "lower max-servers, or have the quota raised",
-        )
-        for name, hard in limits
-        if hard < wanted
-    ]
-    return low or [CheckResult(subject, True, f"no quota allows fewer pods than max-servers ({text})")]
-
-
-def guarded(provider: str, subject: str, ask: Callable[[], list[CheckResult]]) -> list[CheckResult]:
-    """What a check finds; an error is a result, too."""
-    try:
-        return ask()
-    except CloudNotFound as error:
-        return [failure(subject, f"{error}; correct the name in the configuration, or make it")]
-    except LaunchError as error:
-        return [failure(subject, str(error).removeprefix(f"Provider {provider}{_SEPARATOR}"))]
-
-
-def of_kubernetes(config: Any, client: KubeClient) -> Iterator[CheckResult]:
-    """Results for ``driver: kubernetes``."""
-    first = reach(config.name, client, config.context)
-    yield first
-    if first.ok:
-        yield from guarded(config.name, "rights", lambda: _kubernetes_rights(config, RightsCheck(client)))
-
-
-def _kubernetes_rights(config: Any, check: RightsCheck) -> list[CheckResult]:
-    remedy = "give the account the ClusterRole that the documentation of the driver shows"
-    own_roles = config.shared_roles is False or (config.shared_roles is None and bool(check.missing(SHARED_ROLES)))
-    wanted = [*LAUNCHES, *(OWN_ROLES if own_roles else SHARED_ROLES), *(ROOM if config.cluster_room else ())]
-    missing = check.missing(wanted)
-    labels = [label for pool in config.pools.values() for label in pool.labels.values()]
-    if not check.may(ESCALATES):
-        rules = [rule for label in labels for rule in (POD_RULES if label.is_pod else NAMESPACE_RULES)]
-        missing += [right for right in check.missing(granted(rules)) if right not in missing]
-    found = told_rights("rights", missing, remedy)
-    if not missing and any(label.is_pod for label in labels) and check.missing(ACCOUNTS):
-        text = "we may not list and watch serviceaccounts: pods are sent again until their namespaces have an account"
-        found.append(CheckResult("rights", True, text, remedy))
-    if not missing and own_roles and config.shared_roles is None:
-        text = "we may not create clusterroles: each namespace gets a role of its own, one call more for a node"
-        found.append(CheckResult("rights", True, text, remedy))
-    return found
+        CheckResult(subject, False, f"we may not {', '.join(verbs)} {target}", remedy)
+        for target, verbs in missing.items()
+    ] or [CheckResult(subject, True, "all rights that launches need are there")]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import httptools
@@ -28,19 +27,17 @@ from nodepool.driver.framework.cloud_errors import (
     CloudSetup,
     LoginRefused,
     NotFoundByProxy,
-    no_answer,
     one_line,
     retry_after,
 )
-from nodepool.driver.framework.http.rest_calls import PROXY
-from nodepool.driver.framework.rate import BucketSize, RateClasses
-from nodepool.driver.kubernetes.connection import ApiAnswer, ClusterAccess, ClusterConnection
+from nodepool.driver.framework.http.rest_calls import PROXY, RestApi, RestCalls
+from nodepool.driver.framework.rate import BucketSize
+from nodepool.driver.kubernetes.connection import READ_SECONDS, ClusterConnection
 from nodepool.exceptions import LaunchError, RuntimeConfigurationException
 
-log = logging.getLogger("nodepool.driver.kubernetes.KubeClient")
+if TYPE_CHECKING:
+    from nodepool.driver.framework.http.plain_http import HttpAnswer
 
-CONNECT_SECONDS: Final = 10.0
-READ_SECONDS: Final = 30.0
 #: Objects in one answer of a list.
 PAGE: Final = 500
 #: More pages than any list can have.
@@ -49,22 +46,25 @@ MAX_PAGES: Final = 1000
 EXPIRED: Final = 410
 #: So long the API keeps a watch open.
 WATCH_SECONDS: Final = 240
-#: Without an event or a bookmark for so long a watch is dead. The API sends bookmarks about once a minute.
-SILENCE_SECONDS: Final = 90.0
-#: Attempts of a call that the API puts off (429).
-BUSY_ATTEMPTS: Final = 6
 #: The class of all calls: priority and fairness of the API counts those of one account together.
 _CLASS: Final = "api"
 
 Object = dict[str, Any]
 
 
-class KubeClient:
-    """Calls of one provider; they block. Thread-safe.
+class KubeApi(RestApi):
+    """What the API answers, see `error_of`."""
 
-    The package ``kubernetes`` makes the connections: a kubeconfig has authorities, client certificates, the server's
-    name, a proxy, or no verification, for each cluster. Calls go over those that are open as those of
-    `nodepool.driver.framework.http` do.
+    def seconds_left_alone(self, kind: str, answer: HttpAnswer) -> float | None:
+        # As for client-go: an error of the server with ``Retry-After``.
+        return retry_after(answer.headers) if answer.status >= 500 else None
+
+    def error(self, head: str, answer: HttpAnswer) -> Exception:
+        return error_of(head, answer.status, answer.content)
+
+
+class KubeClient(RestCalls):
+    """Calls of one provider; they block. Thread-safe.
 
     What the API answers sets the pace (CM-5). A call that it puts off is made again later.
 
@@ -72,20 +72,13 @@ class KubeClient:
     """
 
     def __init__(self, connection: ClusterConnection, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__(connection.provider, connection, KubeApi(), connection, {}, BucketSize(1, 0), clock)
         self.connection = connection
-        self.provider = connection.provider
         self._lock = threading.Lock()
         #: Open streams, to be broken off by `close`.
         self._streams: set[Any] = set()
-        self._closed = threading.Event()
-        self._classes = RateClasses({}, BucketSize(burst=1, rate=0), clock, self.sleep)
 
-    def sleep(self, seconds: float) -> None:
-        """Wait; raises CloudAway when the provider is stopped."""
-        if self._closed.wait(seconds):
-            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
-
-    def call(
+    def ask(
         self,
         method: str,
         path: str,
@@ -97,22 +90,18 @@ class KubeClient:
 
         :param permit: asked when its turn has come, each time; raises an error if the call is not to be made any more.
         """
-        answer: ApiAnswer = self._send(method, path, body, query, permit, stream=False)
-        if not answer.content.strip():
-            return {}
-        try:
-            found = fast_json.loads_any(answer.content)
-        except (ValueError, RecursionError):
-            raise CloudAway(f"{self._head(method, path)}: the answer is no JSON") from None
-        if not isinstance(found, dict):
-            raise CloudAway(f"{self._head(method, path)}: the answer is no object")
-        return found
+        what = f"{method} {path}"
+        given: dict[str, Any] = {"body": body, "query": query, "seconds": READ_SECONDS, "permit": permit}
+        found = self.call(_CLASS, method, path, what, **given).data
+        if found is not None and not isinstance(found, dict):
+            raise CloudAway(f"{self._head(what)}: the answer is no object")
+        return found or {}
 
     def get(self, path: str) -> Object:
         """One object, with its metadata. Raises CloudNotFound."""
-        found: Object = self.call("GET", path)
+        found: Object = self.ask("GET", path)
         if not _is_object(found):
-            raise CloudAway(f"{self._head('GET', path)}: the answer has no metadata")
+            raise CloudAway(f"{self._head(f'GET {path}')}: the answer has no metadata")
         return found
 
     def list(self, path: str, selector: str = "", fields: str = "") -> tuple[list[Object], str]:
@@ -121,10 +110,11 @@ class KubeClient:
         :param selector: of labels; ``fields``: of fields.
         """
         found: list[Object] = []
+        head = self._head(f"GET {path}")
         query: dict[str, Any] = {"limit": PAGE, **_selected(selector, fields)}
         for _ in range(MAX_PAGES):
             try:
-                answer = self.call("GET", path, query=query)
+                answer = self.ask("GET", path, query=query)
             except CloudRefused as error:
                 if error.status != EXPIRED or "continue" not in query:
                     raise
@@ -134,13 +124,13 @@ class KubeClient:
             items = answer.get("items")
             # A list without any may say so with null, but what is no list does not say that there is nothing.
             if "items" not in answer or not isinstance(items, list | None) or not all(map(_is_object, items or ())):
-                raise CloudAway(f"{self._head('GET', path)}: the answer is no list of objects")
+                raise CloudAway(f"{head}: the answer is no list of objects")
             meta = answer.get("metadata") or {}
             found += items or []
             if not meta.get("continue"):
                 return found, str(meta.get("resourceVersion") or "")
             query["continue"] = meta["continue"]
-        raise CloudAway(f"{self._head('GET', path)}: the list has no end")
+        raise CloudAway(f"{head}: the list has no end")
 
     def watch(self, path: str, version: str, selector: str = "", fields: str = "") -> Iterator[Object]:
         """Events of a kind since a version, as they come; ends after some minutes. Blocks between them."""
@@ -151,13 +141,11 @@ class KubeClient:
             "resourceVersion": version,
             **_selected(selector, fields),
         }
-        response = self._send("GET", path, None, query, lambda: None, stream=True)
-        head = self._head("WATCH", path)
+        response, head = self._open(path, query), self._head(f"WATCH {path}")
         with self._lock:
             self._streams.add(response)
-            closed = self._closed.is_set()
         try:
-            if closed:
+            if self.stopped.is_set():
                 # `close` did not know this stream yet.
                 raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
             yield from self._events(response, head)
@@ -165,6 +153,25 @@ class KubeClient:
             with self._lock:
                 self._streams.discard(response)
             response.close()
+
+    def _open(self, path: str, query: Mapping[str, Any]) -> Any:
+        """Begin a watch; the response of urllib3."""
+        from nodepool.driver.framework.http.plain_http import NoAnswer
+
+        what = f"WATCH {path}"
+        turn = self._turn(_CLASS, what)
+        headers = self.connection.headers()
+        try:
+            response = self.connection.stream(f"{path}?{urlencode(query)}", headers)
+        except NoAnswer as error:
+            raise CloudAway(f"{self._head(what)}: {error}", maybe_done=error.maybe_done) from error
+        if response.status == 429:
+            turn.throttled(retry_after(response.headers))
+        if response.status == 401:
+            self.connection.refused(headers)
+        if response.status >= 300:
+            raise error_of(self._head(what), response.status, response.read())
+        return response
 
     def _events(self, response: Any, head: str) -> Iterator[Object]:
         from urllib3.exceptions import HTTPError
@@ -178,12 +185,12 @@ class KubeClient:
                         yield _event(line)
         except (HTTPError, OSError, ValueError, AttributeError) as error:
             # AttributeError: urllib3 lost its file when the stream was closed by another thread.
-            raise CloudAway(f"{head}: {_said(error)}") from None
+            raise CloudAway(f"{head}: {one_line(f'{type(error).__name__}: {error}')}") from None
 
     def close(self) -> None:
         """Break off watches; later ones fail."""
+        super().close()
         with self._lock:
-            self._closed.set()
             streams = list(self._streams)
         for response in streams:
             sock = getattr(getattr(response, "connection", None), "sock", None)
@@ -191,92 +198,6 @@ class KubeClient:
             with contextlib.suppress(OSError):
                 if sock is not None:
                     sock.shutdown(socket.SHUT_RDWR)
-
-    # -- inside --
-
-    def _head(self, method: str, path: str) -> str:
-        return f"Provider {self.provider}: {method} {path}"
-
-    def _send(
-        self, method: str, path: str, body: Object | None, query: Any, permit: Callable[[], None], *, stream: bool
-    ) -> Any:
-        """An `ApiAnswer`, or the response of urllib3 for a stream. Raises what `error_of` makes of errors."""
-        head = self._head(method, path)
-        target = f"{path}?{urlencode(query)}" if query else path
-        data = None if body is None else _text(body)
-        for attempt in range(1, BUSY_ATTEMPTS + 1):
-            if self._closed.is_set():
-                raise CloudAway(f"{head}: the provider was stopped", maybe_done=False)
-            # A stream stays open: no call waits for its end.
-            with self._classes.call(_CLASS, "" if stream else _name_of(method, path, query)) as turn:
-                permit()
-                response = self._answer(head, method, target, data, stream=stream)
-                if not _asks_for_a_pause(response):
-                    turn.worked(done=response.status < 400)
-                    break
-                seconds = turn.throttled(retry_after(response.headers))
-            log.info(
-                "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
-                *(self.provider, f"{method} {path}", response.status, seconds),
-            )
-            if response.status != 429 or attempt == BUSY_ATTEMPTS:
-                # After 503 it may be away for long: that is the matter of the caller.
-                break
-            if stream:
-                response.close()
-        if not 200 <= response.status < 300:
-            content = response.read() if stream else response.content
-            raise error_of(head, response.status, content)
-        return response
-
-    def _answer(self, head: str, method: str, target: str, data: bytes | None, *, stream: bool) -> Any:
-        """Of any status. Refused credentials may have been replaced since they were read: then it is sent again."""
-        response: Any
-        refused: ClusterAccess | None = None
-        while True:
-            access = self.connection.access(refused)
-            response = self._exchange(access, head, method, target, data, stream=stream)
-            if response.status != 401 or refused is not None:
-                return response
-            if stream:
-                response.close()
-            refused = access
-
-    def _exchange(
-        self, access: ClusterAccess, head: str, method: str, target: str, data: bytes | None, *, stream: bool
-    ) -> Any:
-        """Over an open connection, or by urllib3. Raises CloudAway: there is no answer."""
-        import urllib3
-        from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError, SSLError
-
-        pool, seconds = (access.streams, SILENCE_SECONDS) if stream else (access.calls, READ_SECONDS)
-        try:
-            answer = None if stream else access.exchange(method, target, data, seconds)
-            if answer is not None:
-                return answer
-            headers = {"Accept": "application/json", **access.headers()}
-            if data is not None:
-                headers["Content-Type"] = "application/json"
-            url, timeout = access.host + target, urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
-            options: dict[str, Any] = {"timeout": timeout, "retries": False, "redirect": False}
-            response = pool.request(method, url, body=data, headers=headers, preload_content=not stream, **options)
-        except (NewConnectionError, ConnectTimeoutError, ProxyError, SSLError) as error:
-            raise CloudAway(f"{head}: {_said(error)}", maybe_done=False) from None
-        except (HTTPError, OSError) as error:
-            raise CloudAway(f"{head}: {_said(error)}") from None
-        return response if stream else ApiAnswer(response.status, response.data, response.headers)
-
-
-def _asks_for_a_pause(response: Any) -> bool:
-    """Does the API want to be left alone? As for client-go: 429, or an error of the server with ``Retry-After``."""
-    return response.status == 429 or (response.status >= 500 and "Retry-After" in response.headers)
-
-
-def _name_of(method: str, path: str, query: Mapping[str, Any] | None) -> str:
-    """What calls have in common that take about equally long: all but the names of objects."""
-    parts = path.split("/")
-    kinds = parts[3 if parts[1] == "api" else 4 :: 2]
-    return " ".join([method, *kinds, *(query or ())])
 
 
 def _event(line: bytes) -> Object:
@@ -297,19 +218,6 @@ def _selected(selector: str, fields: str) -> dict[str, str]:
     """For a query."""
     named = {"labelSelector": selector, "fieldSelector": fields}
     return {key: text for key, text in named.items() if text}
-
-
-def _text(value: Object) -> bytes:
-    """A JSON text."""
-    try:
-        return fast_json.dumps(value)
-    except ValueError:
-        return json.dumps(value).encode()
-
-
-def _said(error: BaseException) -> str:
-    text = one_line(f"{type(error).__name__}: {error}")
-    return no_answer(text) or text
 
 
 # `KubeClient.pieces`: the body of an answer that goes on for minutes, as it comes.
@@ -398,10 +306,10 @@ def core(plural: str, place: str | None = None) -> str:
 def create(client: KubeClient, path: str, body: Object, permit: Callable[[], None] = lambda: None) -> Object | None:
     """Create an object; None = there is one of the name, or the answer does not have it. Blocks.
 
-    :param permit: see `KubeClient.call`.
+    :param permit: see `KubeClient.ask`.
     """
     try:
-        made: Object = client.call("POST", path, body, permit=permit)
+        made: Object = client.ask("POST", path, body, permit=permit)
     except CloudRefused as error:
         if exists(error):
             return None
@@ -419,7 +327,7 @@ def delete(client: KubeClient, path: str, uid: str | None) -> None:
     if uid:
         body["preconditions"] = {"uid": uid}
     try:
-        client.call("DELETE", path, body)
+        client.ask("DELETE", path, body)
     except CloudRefused as error:
         if error.status != 409:
             raise

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ClusterConnection`: how to reach a cluster, and who we are there (KU-1).
 
-A kubeconfig says it, or the launcher's own pod.
+A kubeconfig says it, or the launcher's own pod. The package ``kubernetes`` makes the connections: a kubeconfig has
+authorities, client certificates, the server's name, a proxy, or no verification, for each cluster.
 
-First how a kubeconfig is read, then what it says (`ClusterAccess`).
+First how calls are made, and a kubeconfig is read for them, then what it says (`ClusterAccess`).
 
 Files with certificates and tokens are read again when they change, and when the cluster refuses the credentials.
 """
@@ -15,14 +16,24 @@ import os
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import LoginRefused, one_line
 from nodepool.driver.framework.fact import Fact
+from nodepool.driver.framework.http.rest_calls import HttpCalls
+
+if TYPE_CHECKING:
+    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer
+
+CONNECT_SECONDS: Final = 10.0
+READ_SECONDS: Final = 30.0
+#: Without an event or a bookmark for so long a watch is dead. The API sends bookmarks about once a minute.
+SILENCE_SECONDS: Final = 90.0
 
 #: Between two looks at the files.
 LOOK_SECONDS: Final = 5.0
+_ACCEPT: Final = {"Accept": "application/json"}
 #: Connections that are kept. More may be open at once.
 KEPT_CONNECTIONS: Final = 32
 #: Where a pod finds the token and the certificate of its own account.
@@ -67,7 +78,7 @@ def _signature(files: Iterable[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-class ClusterConnection:
+class ClusterConnection(HttpCalls):
     """Access to one cluster. Thread-safe; of those who ask at the same time one reads the files, without a lock.
 
     :param provider: its name, for texts.
@@ -83,16 +94,66 @@ class ClusterConnection:
         #: How often credentials were refused: what was loaded before the last time is not used again.
         self._refusals = 0
 
-    def access(self, refused: ClusterAccess | None = None) -> ClusterAccess:
+    def access(self) -> ClusterAccess:
         """How to call the cluster now. Reads files, if they have changed; blocks then.
 
-        :param refused: the cluster does not take this one any more: if it is the latest, the files are read anew.
         :raises LoginRefused: the kubeconfig cannot be used.
         """
-        if refused is not None and self._current.known(2 * LOOK_SECONDS) is refused:
+        return self._current.get(LOOK_SECONDS)
+
+    # -- for `RestCalls`: the login, and calls --
+
+    def headers(self) -> Mapping[str, str]:
+        """Who we are, if that is said by a header. May block. Raises LoginRefused."""
+        return self.access().headers()
+
+    def refused(self, headers: Mapping[str, str]) -> None:
+        """The cluster does not take these any more: if they are the latest, the files are read anew."""
+        known = self._current.known(2 * LOOK_SECONDS)
+        if known is not None and known.headers() == headers:
             self._refusals += 1
             self._current.clear()
-        return self._current.get(LOOK_SECONDS)
+
+    def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Body = None,
+        query: Mapping[str, Any] | None = None,
+        seconds: float = READ_SECONDS,
+    ) -> HttpAnswer:
+        """Make one call, with a body of bytes; blocks.
+
+        :param url: path of the API.
+        :raises NoAnswer: there is none.
+        """
+        import urllib3
+
+        from nodepool.driver.framework.http.plain_http import answered, exchange
+
+        access = self.access()
+        target = f"{access.host}{url}?{urllib.parse.urlencode(query)}" if query else f"{access.host}{url}"
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds)
+        with answered(target):
+            return exchange(access.calls, method, target, {**_ACCEPT, **headers}, body, timeout)
+
+    def stream(self, path: str, headers: Mapping[str, str]) -> Any:
+        """Begin a call whose answer goes on for minutes: a response of urllib3, of any status. Raises NoAnswer."""
+        import urllib3
+
+        from nodepool.driver.framework.http.plain_http import answered
+
+        access = self.access()
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=SILENCE_SECONDS)
+        given: dict[str, Any] = {"timeout": timeout, "retries": False, "redirect": False, "preload_content": False}
+        with answered(access.host + path):
+            return access.streams.request("GET", access.host + path, headers={**_ACCEPT, **headers}, **given)
+
+    def close(self) -> None:
+        """Connections close with their last user."""
+
+    # -- inside --
 
     def _look(self) -> ClusterAccess:
         if self._loaded is not None:
@@ -155,16 +216,6 @@ def _load_file(settings: Any, path: str, context: str | None) -> tuple[str, ...]
 
 #: So long who we are is not asked for again: the package ``kubernetes`` works out all its settings anew each time.
 IDENTITY_SECONDS: Final = 1.0
-#: What ends a header line.
-_LINE_ENDS: Final = ("\r", "\n")
-
-
-class ApiAnswer(NamedTuple):
-    """Of the API, of any status."""
-
-    status: int
-    content: bytes
-    headers: Mapping[str, str]
 
 
 class ClusterAccess:
@@ -185,14 +236,10 @@ class ClusterAccess:
         self._identity: Fact[dict[str, str]] = Fact(self._ask_who_we_are)
         #: Pools of urllib3, with the certificates and the proxy of the cluster. Those for plain calls bound the size
         #: and the time of each answer; a stream has no bounds.
-        self.streams = client.ApiClient(settings).rest_client.pool_manager
-        self.calls = client.ApiClient(settings).rest_client.pool_manager
+        make: Any = client.ApiClient
+        self.streams = make(settings).rest_client.pool_manager
+        self.calls = make(settings).rest_client.pool_manager
         self.calls.pool_classes_by_scheme = POOLS
-        #: That of `calls` for the cluster, once it was looked up.
-        self._pool: Any = None
-        place = urllib.parse.urlsplit(self.host)
-        self._prefix = place.path
-        self._head = f"Host: {place.netloc}\r\nAccept: application/json\r\n"
 
     @property
     def skip_tls(self) -> bool:
@@ -219,30 +266,3 @@ class ClusterAccess:
         """The certificate of the cluster's authority, in base64; None = the system's."""
         path = self.settings.ssl_ca_cert
         return base64.b64encode(Path(path).read_bytes()).decode() if path else None
-
-    def exchange(self, method: str, target: str, data: bytes | None, seconds: float) -> ApiAnswer | None:
-        """Make one call over a connection that is open, which costs a fraction of what urllib3 takes; blocks.
-
-        :param target: path and query. ``data``: JSON. ``seconds``: for each wait.
-        :return: None = nothing was sent, or it only reads and got no answer: there is no such connection.
-        :raises OSError: there is no answer.
-        """
-        from nodepool.driver.framework.http import connections
-        from nodepool.driver.framework.http.connections import Bounds
-
-        headers = self.headers()
-        lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        if self.settings.proxy or any(end in value for value in headers.values() for end in _LINE_ENDS):
-            return None
-        if data is not None:
-            lines += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
-        head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._head}{lines}\r\n"
-        bounds = Bounds(connections.MAX_ANSWER_BYTES, connections.ANSWER_TIMES * seconds)
-        found = self._kept().exchange_bytes(method, head.encode() + (data or b""), seconds, bounds)
-        return None if found is None else ApiAnswer(found.status_code, found.content, found.headers)
-
-    def _kept(self) -> Any:
-        """The pool of connections for plain calls: to look it up costs urllib3 as much as a third of a call."""
-        if self._pool is None:
-            self._pool = self.calls.connection_from_url(self.host)
-        return self._pool

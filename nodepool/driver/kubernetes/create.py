@@ -255,9 +255,6 @@ class NamespaceCreation(CreationMachine[KubeRecord]):
                 roles.forget()
                 return error
             return LaunchStatusException(f"{self.where}: namespace {self.name} was deleted by somebody else")
-        if error.status == 403 and roles is not None and self._is_turn_of("rolebindings"):
-            # The next attempt goes without it.
-            roles.binding_refused(error)
         return error
 
     # -- what is waited for --

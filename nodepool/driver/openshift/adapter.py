@@ -1,39 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenShift: what differs from Kubernetes, with projects for namespaces.
 
-First projects and the launch in one, then the adapter, then how a project says whose it is, quotas of several projects,
-and what ``nodepool check`` finds out.
+First projects and the launch in one, then the adapter, then how a project says whose it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final
 
-from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused, CloudSetup
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.adapter import (
-    KubernetesAdapter,
-    Right,
-    RightsCheck,
-    guarded,
-    quotas,
-    reach,
-    rights,
-    told_rights,
-)
-from nodepool.driver.kubernetes.client import NAMESPACES, KubeClient, NotYet
+from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
+from nodepool.driver.kubernetes.client import KubeClient, NotYet
 from nodepool.driver.kubernetes.cloud import WATCHED, KubeCloud
 from nodepool.driver.kubernetes.create import NamespaceCreation
 from nodepool.driver.kubernetes.records import PLACE, KubeInstance, KubeRecord, PlaceView, TokenView, place_view
-from nodepool.model.quota import QuotaInformation
 
 # `ProjectCloud`: projects of one provider, and what is in them.
 
@@ -187,36 +173,22 @@ class ProjectCreation(NamespaceCreation):
         return found
 
 
-#: Projects in which quotas are looked for at most.
-ASKED: Final = 3
-
-
 class OpenShiftAdapter(KubernetesAdapter):
     """One cluster."""
 
     cloud_class = ProjectCloud
     creation_class = ProjectCreation
 
-    def getQuotaLimits(self) -> QuotaInformation:
-        """What quotas of several projects leave, if there is a project of ours in which they can be read.
+    def needed(self) -> Iterator[Needed]:
+        remedy = "give the user the role: oc adm policy add-cluster-role-to-user self-provisioner USER"
+        yield "rights", "", PROJECT_RIGHTS, remedy
 
-        They select projects by who asked for them, or by what the cluster's template writes: all of ours, or none.
-        """
-        known = [record for record in self.cloud.inventory.known() if not record.terminating]
-        if not known:
-            return super().getQuotaLimits()
-        # One may be going at this moment.
-        quotas = next(filter(None, (applied(self.client, record.id) for record in known[:ASKED])), [])
-        counted = {record.id: self._need_by(record.metadata).quota["compute"] for record in known}
-        found = of_all(quotas, counted)
-        if any(not label.is_pod for pool in self.config.pools.values() for label in pool.labels.values()):
-            # How many pods a job makes in its project is not known: the number of pods does not limit that of nodes.
-            found.quota["compute"].pop("instances", None)
-        return found
 
-    def preflight(self) -> Iterator[CheckResult]:
-        return of_openshift(self.config, self.client)
-
+_PROJECT_GROUP: Final = "project.openshift.io"
+PROJECT_RIGHTS: Final = [
+    *rights("projectrequests", "create", _PROJECT_GROUP),
+    *rights("projects", "list", _PROJECT_GROUP),
+]
 
 # How a project says whose it is. Pure functions.
 #
@@ -248,123 +220,3 @@ def project_view(found: Object) -> PlaceView:
     pairs = (word.partition("=") for word in description.split())
     marks = objects.marks({key: value for key, found_sign, value in pairs if found_sign})
     return dataclasses.replace(view, labels={**view.labels, **marks})
-
-
-# Quotas that hold for several projects together (``ClusterResourceQuota``), as members of a project see them.
-#
-# ``AppliedClusterResourceQuota`` of the group ``quota.openshift.io`` shows in each project the quotas that it is under:
-# ``status.total`` has the limit and what all projects use, ``status.namespaces`` what each of them uses.
-
-_GROUP: Final = "/apis/quota.openshift.io/v1/namespaces"
-
-#: What Nodepool counts, by the name of the project.
-Counted = Mapping[str, objects.Amounts]
-
-
-def applied(client: KubeClient, project: str) -> list[Object]:
-    """The quotas that a project is under; none if nobody tells us. Blocks."""
-    try:
-        found, _ = client.list(f"{_GROUP}/{project}/appliedclusterresourcequotas")
-    except CloudRefused:
-        # No OpenShift, a project that is gone, or no right. A launch that is refused waits then.
-        return []
-    return found
-
-
-def left_for_us(quota: Object, counted: Counted) -> dict[str, float]:
-    """What a quota leaves for nodes: its limit without what others use.
-
-    :param counted: what a project of ours uses beyond this is used by others.
-    """
-    spec, status = (quota.get("spec") or {}).get("quota") or {}, quota.get("status") or {}
-    if spec.get("scopes") or spec.get("scopeSelector"):
-        # Which pods it concerns depends on more than what they request.
-        return {}
-    total = status.get("total") or {}
-    hard = objects.requested(total.get("hard") or spec.get("hard") or {})
-    used = objects.requested(total.get("used") or {})
-    ours: dict[str, float] = {}
-    for part in status.get("namespaces") or []:
-        of_nodes = counted.get(str(part.get("namespace"))) or {}
-        for name, amount in objects.requested((part.get("status") or {}).get("used") or {}).items():
-            ours[name] = ours.get(name, 0.0) + min(amount, of_nodes.get(name, 0.0))
-    return {name: max(0.0, limit - max(0.0, used.get(name, 0.0) - ours.get(name, 0.0))) for name, limit in hard.items()}
-
-
-def of_all(quotas: Iterable[Object], counted: Counted) -> QuotaInformation:
-    """What quotas leave that hold for all our projects."""
-    found: dict[str, float] = {}
-    for quota in quotas:
-        for name, limit in left_for_us(quota, counted).items():
-            found[name] = min(limit, found.get(name, math.inf))
-    return objects.made_of(found)
-
-
-def together(
-    own: Mapping[str, QuotaInformation], found: Mapping[str, Iterable[Object]], counted: Counted
-) -> QuotaInformation:
-    """What several projects have room for.
-
-    :param own: what the quota of each project itself leaves.
-    :param found: the quotas of several projects, as each project shows them.
-    """
-    by_name: dict[str, tuple[Object, set[str]]] = {}
-    for project, shown in found.items():
-        for quota in shown:
-            by_name.setdefault(str(quota["metadata"]["name"]), (quota, set()))[1].add(project)
-    room: dict[str, float] = dict(objects.together(own.values()).quota["compute"])
-    for quota, projects in by_name.values():
-        others = [own[project].quota["compute"] for project in own if project not in projects]
-        for name, limit in left_for_us(quota, counted).items():
-            limit += sum(amounts.get(name, math.inf) for amounts in others)
-            if limit < math.inf:
-                room[name] = min(limit, room.get(name, math.inf))
-    return objects.made_of(room)
-
-
-# What ``nodepool check`` finds out for both drivers of OpenShift. Only reads.
-
-_PROJECT_GROUP: Final = "project.openshift.io"
-PROJECT_RIGHTS: Final = [
-    *rights("projectrequests", "create", _PROJECT_GROUP),
-    *rights("projects", "list", _PROJECT_GROUP),
-]
-POD_RIGHTS: Final = rights("pods", "create delete get list watch")
-
-
-def of_openshift(config: Any, client: KubeClient) -> Iterator[CheckResult]:
-    """Results for ``driver: openshift``."""
-    first = reach(config.name, client, config.context)
-    yield first
-    if first.ok:
-        remedy = "give the user the role: oc adm policy add-cluster-role-to-user self-provisioner USER"
-        check = RightsCheck(client)
-        yield from guarded(config.name, "rights", lambda: told_rights("rights", check.missing(PROJECT_RIGHTS), remedy))
-
-
-def of_pods(config: Any, client: KubeClient) -> Iterator[CheckResult]:
-    """Results for ``driver: openshiftpods``."""
-    first = reach(config.name, client, config.context)
-    yield first
-    if not first.ok:
-        return
-    if client.connection.access().bearer_token() is None:
-        text = "we log in by a client certificate, which jobs cannot use: their nodes have no token"
-        yield failure("token", f"{text}; use a context whose user has a token")
-    for pool in config.pools.values():
-        yield from guarded(config.name, f"project {pool.name}", functools.partial(_project, pool, client))
-
-
-def _project(pool: Any, client: KubeClient) -> list[CheckResult]:
-    subject, check = f"project {pool.name}", RightsCheck(client, pool.name)
-    missing = check.missing(POD_RIGHTS)
-    remedy = f"give the user the role: oc -n {pool.name} policy add-role-to-user edit USER"
-    found = told_rights(subject, missing, remedy)
-    if missing:
-        return found
-    if check.may(Right("get", "namespaces")):
-        # Rights can be there before the project is.
-        client.call("GET", f"{NAMESPACES}/{pool.name}")
-    if check.may(Right("list", "resourcequotas")):
-        found += quotas(client, pool.name, pool.max_servers)
-    return found

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
+from nodepool.driver.framework.checks import CheckResult, failure
 from nodepool.driver.framework.cloud_errors import CloudNotFound, CloudRefused
 from nodepool.driver.kubernetes import client as kubernetes_client
 from nodepool.driver.kubernetes import objects
-from nodepool.driver.kubernetes.adapter import KubernetesAdapter
+from nodepool.driver.kubernetes.adapter import KubernetesAdapter, Needed, rights
 from nodepool.driver.kubernetes.client import KubeClient
 from nodepool.driver.kubernetes.cloud import KubeCloud, Object
 from nodepool.driver.kubernetes.config import AnyPodPool
@@ -28,16 +29,12 @@ from nodepool.driver.kubernetes.records import (
     told_after,
 )
 from nodepool.driver.kubernetes.watch import Watch
-from nodepool.driver.openshift import adapter
 from nodepool.driver.openshift.config import AnyOpenShiftProvider, PullingLabel
 from nodepool.driver.statemachine import CreationKey, Order
 from nodepool.driver.statemachine import instance as tags
 from nodepool.exceptions import LaunchError, LaunchStatusException, NotFound
 from nodepool.model.config_keys import FILLED_TEXT, REQUIRED, WHOLE, Sections, key
 from nodepool.model.quota import QuotaInformation
-
-if TYPE_CHECKING:
-    from nodepool.driver.framework.checks import CheckResult
 
 # `PodCreation`: the launch of a pod in a project that is there (OS-6).
 
@@ -87,6 +84,8 @@ class PodCreation(NamespaceCreation):
 
 log = logging.getLogger("nodepool.driver.openshiftpods.Adapter")
 
+POD_RIGHTS: Final = rights("pods", "create delete get list watch")
+
 
 class OpenShiftPodsAdapter(KubernetesAdapter):
     """One cluster; a pool is a project."""
@@ -98,16 +97,11 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
 
     def getQuotaLimits(self) -> QuotaInformation:
         """What the quotas of the projects leave, where the account may read them; all pools together."""
-        own: dict[str, QuotaInformation] = {}
-        shared: dict[str, list[kubernetes_client.Object]] = {}
-        counted: dict[str, objects.Amounts] = {}
+        own = []
         for project in self.config.pools:
             quotas = self._listed("resourcequotas", project)
-            shared[project] = adapter.applied(self.client, project)
-            pods = self._listed("pods", project, self.cloud.selector) if quotas or shared[project] else []
-            own[project] = objects.of_quotas(quotas, pods)
-            counted[project] = objects.requests_of_all(pods)
-        return adapter.together(own, shared, counted)
+            own.append(objects.of_quotas(quotas, self._listed("pods", project, self.cloud.selector) if quotas else []))
+        return objects.together(own)
 
     def _listed(self, kind: str, project: str, selector: str = "") -> list[kubernetes_client.Object]:
         try:
@@ -119,7 +113,16 @@ class OpenShiftPodsAdapter(KubernetesAdapter):
         return found
 
     def preflight(self) -> Iterator[CheckResult]:
-        return adapter.of_pods(self.config, self.client)
+        found = list(super().preflight())
+        yield from found
+        if found[0].ok and self.client.connection.access().bearer_token() is None:
+            text = "we log in by a client certificate, which jobs cannot use: their nodes have no token"
+            yield failure("token", f"{text}; use a context whose user has a token")
+
+    def needed(self) -> Iterator[Needed]:
+        for pool in self.config.pools:
+            remedy = f"give the user the role: oc -n {pool} policy add-role-to-user edit USER"
+            yield f"project {pool}", pool, POD_RIGHTS, remedy
 
 
 # `PodCloud`: pods of one provider, in projects that are there.

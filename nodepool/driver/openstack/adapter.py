@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the framework asks of an OpenStack cloud (reference/driver 9).
 
-First `OpenStackAdapter`, then what can be left over, then what ``nodepool check`` finds
-out.
+First `OpenStackAdapter`, then what can be left over, then what ``nodepool check`` finds out.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 import threading
@@ -26,7 +24,7 @@ from nodepool.driver.openstack.cloud import (
     missing_image,
     usage,
 )
-from nodepool.driver.openstack.clouds import VERSION_IN_PATH, risks_of, section, settings_of
+from nodepool.driver.openstack.clouds import section, settings_of
 from nodepool.driver.openstack.create import ServerCreation
 from nodepool.driver.openstack.images import OpenStackImages, checksum_properties
 from nodepool.driver.openstack.transport import Transport
@@ -44,8 +42,6 @@ from nodepool.model.quota import QuotaInformation
 from nodepool.plan.retries import SeenTwice
 
 if TYPE_CHECKING:
-    from openstack.config.cloud_region import CloudRegion
-
     from nodepool.driver.framework.images import ListedImage
     from nodepool.driver.openstack.config import OpenStackLabel, OpenStackPool, OpenStackProviderConfig
 
@@ -67,21 +63,20 @@ class OpenStackAdapter(CloudAdapter):
         super().__init__(provider_config)
         self.config = provider_config
         settings: Mapping[str, Any] = {}
-        #: What clouds.yaml says and is not done.
-        self._unheeded: list[CheckResult] = []
         if transport is None:
             region = provider_config.clouds.region(provider_config.cloud, provider_config.region_name)
-            self._unheeded = list(unheeded(region))
-            for risk in [*risks_of(region), *(f"{found.text}; {found.remedy}" for found in self._unheeded)]:
-                log.warning("Provider %s: %s", provider_config.name, risk)
             settings = settings_of(region)
             transport = Transport(
                 provider_config.name, region, provider_config.rate or 0, renew=provider_config.renewed_region
             )
+        #: What clouds.yaml says and is not done.
+        self._unheeded = list(unheeded(settings))
+        for text in self._unheeded:
+            log.warning("Provider %s: clouds.yaml: %s", provider_config.name, text)
         self.cloud = OpenStackCloud(provider_config, transport, settings)
         self.use(self.cloud)
         #: Properties of all images: no agent of the cloud's vendor is in them.
-        self._vendor_properties = settings.get("disable_vendor_agent") or {}
+        self._vendor_properties = section(settings, "disable_vendor_agent")
         self._leaks = Leaks(self.cloud)
         self.resources = self._leaks.kinds
         self._images = OpenStackImages(provider_config.name, self.cloud.api, transport.stopped)
@@ -177,7 +172,8 @@ class OpenStackAdapter(CloudAdapter):
     # -- trouble --
 
     def preflight(self) -> Iterator[CheckResult]:
-        return itertools.chain(self._unheeded, Preflight(self.config, self.cloud).results())
+        yield from (failure(f"cloud {self.config.cloud} in clouds.yaml", text) for text in self._unheeded)
+        yield from Preflight(self.config, self.cloud).results()
 
     def getConsoleLog(self, label: Any, external_id: Any) -> str | None:
         if not label.console_log:
@@ -337,64 +333,21 @@ class Leaks:
 
 # What ``nodepool check`` finds out about a cloud: has it all that the configuration names? Only reads.
 
-#: Major versions of services that the driver speaks.
-_VERSIONS: Final = {COMPUTE: ("2",), IMAGE: ("2",), VOLUME: ("2", "3")}
 #: Settings that are true or false. For openstacksdk each text is true.
 _FLAGS: Final = (
     *("private", "use_external_network", "use_internal_network", "requires_floating_ip"),
     *("image_api_use_tasks", "image_upload_use_import", "force_ipv4"),
 )
-#: Settings that are better left out: key of clouds.yaml, what it is, what to do.
-_WITHOUT_EFFECT: Final = (
-    ("vendor_hook", "is code that is not run here", "leave it out, if no other program needs it"),
-    ("timing", "keeps a record of each call in memory, for ever", "leave it out"),
-)
-_CACHE_KEYS: Final = frozenset({"auth", "expiration_time", "max_age", "class", "path", "arguments", "expiration"})
 
 
-def unheeded(region: CloudRegion) -> Iterator[CheckResult]:
-    """What clouds.yaml says of a cloud, openstacksdk heeds, and is not done here. Pure.
-
-    What would give other nodes or images than asked for has failed; what only does nothing is a warning.
-    """
-    where, config = f"cloud {region.name} in clouds.yaml", settings_of(region)
+def unheeded(settings: Mapping[str, Any]) -> Iterator[str]:
+    """What clouds.yaml says of a cloud, openstacksdk heeds, and is not done here; each with the remedy. Pure."""
     for key in _FLAGS:
-        if not isinstance(config.get(key), bool | None):
-            yield CheckResult(where, False, f"{key} is {config[key]!r}", f"set {key} to true or false, without quotes")
-    if str(config.get("floating_ip_source") or "none").lower() not in ("none", "neutron"):
-        text = f"floating_ip_source is {config['floating_ip_source']!r}, and only Neutron makes floating IPs"
-        yield CheckResult(where, False, text, "leave it out, or set it to None if the cloud has no floating IPs")
-    if not isinstance(config.get("disable_vendor_agent"), Mapping | None):
-        yield CheckResult(where, False, "disable_vendor_agent is no mapping", "write properties of images into it")
-    for service in (COMPUTE, IMAGE, VOLUME, NETWORK):
-        yield from _of_service(region, where, service)
-    for key, text, remedy in _WITHOUT_EFFECT:
-        if config.get(key):
-            yield CheckResult(where, True, f"{key} {text}", remedy)
-    own, general = region.config.get("metrics"), region.get_client_config("metrics")
-    if any(section(metrics, "influxdb").get("host") for metrics in (own, general)):
-        yield CheckResult(where, True, "calls are not reported to InfluxDB (metrics.influxdb)", "use metrics.statsd")
-    if config["metrics"] is None and any(section(metrics, "statsd").get("port") for metrics in (own, general)):
-        text = "calls are not counted: port of metrics.statsd is no number from 1 to 65535"
-        yield CheckResult(where, True, text, "correct it")
-    if (region.get_client_config("cache") or {}).keys() & _CACHE_KEYS:
-        text = "cache is not used: one list of servers, volumes or floating IPs serves all launches (O-8)"
-        yield CheckResult(where, True, text, "leave it out")
-
-
-def _of_service(region: CloudRegion, where: str, service: str) -> Iterator[CheckResult]:
-    key = service.replace("-", "_")
-    major = (region.get_api_version(service) or "").partition(".")[0]
-    spoken = _VERSIONS.get(service)
-    if major and spoken and major not in spoken:
-        text = f"{key}_api_version is {major}, and only {' and '.join(spoken)} can be used"
-        # Not each provider has volumes.
-        yield CheckResult(where, service == VOLUME, text, f"set it to {spoken[-1]}")
-    # That of volumes may have a project added later.
-    endpoint = region.get_endpoint(service) if service != VOLUME else None
-    if endpoint and not VERSION_IN_PATH.search(endpoint):
-        text = f"{key}_endpoint_override has no version in its path, so that each call ends with 404"
-        yield CheckResult(where, False, text, "add the version, e.g. /v2.1")
+        if not isinstance(settings.get(key), bool | None):
+            yield f"{key} is {settings[key]!r}; set {key} to true or false, without quotes"
+    source = settings.get("floating_ip_source")
+    if str(source or "none").lower() not in ("none", "neutron"):
+        yield f"floating_ip_source is {source!r}, and only Neutron makes floating IPs; leave it out, or set it to None"
 
 
 class Preflight:

@@ -14,7 +14,6 @@ import re
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -39,12 +38,6 @@ _IGNORED_SETTINGS: Final = frozenset({"statsd", "cache"})
 _MAX_VALUES: Final = 10_000
 #: What an endpoint has when the versions of its service are known, e.g. ``/v2.1``.
 VERSION_IN_PATH: Final = re.compile(r"/v\d+(\.\d+)?(/|$)")
-#: Services that are used, and what clouds.yaml may say of each.
-_SERVICES: Final = ("compute", "network", "image", "block-storage", "object-store")
-_SERVICE_SETTINGS: Final = (
-    *("has_service", "interface", "api_version", "connect_retries", "connect_retry_delay", "status_code_retries"),
-    *("status_code_retry_delay", "retriable_status_codes", "rate_limit", "concurrency"),
-)
 #: In errors of YAML; a password that begins with ``!`` or ``*`` is a tag or an alias to it.
 _QUOTATION: Final = re.compile(r"'[^'\n]{2,}'")
 
@@ -270,63 +263,13 @@ def problem_of(region: CloudRegion) -> str:
         for keys in (("auth_url",), ("username", "user_id"), ("password",), _PROJECT_KEYS):
             if not any(auth.get(key) for key in keys):
                 return f"auth has no {keys[0]}; add it (or in secure.yaml)"
-    timeout = config.get("api_timeout")
-    if timeout is not None:
-        try:
-            usable = float(timeout) > 0
-        except (TypeError, ValueError):
-            usable = False
-        if not usable:
-            return f"api_timeout must be a number of seconds, not {timeout!r}"
-    if problem := _bad_service_setting(region):
-        return problem
+    # Raises what is wrong with it.
+    float(config.get("api_timeout") or 0)
     verify, cert = region.get_requests_verify_args()
     for key, name in (("cacert", verify), *(("cert or key", part) for part in _files_of(cert))):
         if isinstance(name, str) and not os.path.exists(name):
             return f"{key}: there is no file {name}"
     return ""
-
-
-def _bad_service_setting(region: CloudRegion) -> str:
-    """openstacksdk reads the settings of single services when the first call is made, and its errors are less clear."""
-    for service in _SERVICES:
-        for name in _SERVICE_SETTINGS:
-            read = getattr(region, name if name.startswith("has_") else f"get_{name}", None)
-            if read is None:
-                # Of an older release, which does not know it.
-                continue
-            try:
-                value = read(service)
-                if name in ("rate_limit", "concurrency"):
-                    float(value or 0)
-            except (TypeError, ValueError, AttributeError, AssertionError, RuntimeError) as error:
-                return f"{name} of the {service} service has a wrong type: {one_line(str(error)) or 'no true or false'}"
-    return ""
-
-
-def risks_of(region: CloudRegion) -> list[str]:
-    """What makes a cloud usable, but the password easy to steal. Pure."""
-    found = []
-    if region.get_requests_verify_args()[0] is False:
-        found.append(
-            "certificates are not verified, so that anybody on the way can read the password; "
-            "instead of verify: false or insecure: true in clouds.yaml name the CA with cacert"
-        )
-    try:
-        url = urlsplit(str((region.config.get("auth") or {}).get("auth_url") or ""))
-        plain, host, password = url.scheme == "http", url.hostname or "", url.password
-    except ValueError:
-        return found
-    if password:
-        found.append(
-            "auth_url has a password in it, which errors of libraries may quote; "
-            "leave it out if no proxy before the cloud asks for it"
-        )
-    if plain and host not in ("localhost", "::1") and not host.startswith("127."):
-        found.append(
-            "the password is sent without TLS, so that anybody on the way can read it; use an auth_url with https"
-        )
-    return found
 
 
 def _files_of(cert: Any) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ from nodepool.driver.framework.cloud_errors import (
     one_line,
 )
 from nodepool.driver.framework.images import ImageTime, ListedImage
-from nodepool.driver.framework.uploads import ImageContent, UploadGivenUp, difference
+from nodepool.driver.framework.uploads import ImageContent, difference
 from nodepool.driver.openstack.api import Image
 from nodepool.exceptions import ImageCreateException, LaunchError
 from nodepool.guard import Guard, OnError
@@ -119,11 +119,9 @@ class OpenStackImages:
         :param checksums: ``md5`` and ``sha256`` of the file; computed where None.
         :param timeout: seconds for the task of Glance.
         :raises ImageCreateException: it took too long, or the cloud cannot use the image.
-        :raises UploadGivenUp: nobody wants it any more.
         """
-        sent = SentData(os.path.getsize(filename))
         try:
-            image_id = _imported(region, name, filename, checksums, timeout, sent)
+            image_id = _imported(region, name, filename, checksums, timeout)
             # The SDK leaves those out that are no texts of its own.
             self._api.set_image_properties(image_id, api_properties(properties))
             with open(filename, "rb") as file:
@@ -132,8 +130,6 @@ class OpenStackImages:
             # Whatever the SDK, a cloud or the builder ended it with: nothing may be left.
             _discard_objects(region, name)
             self._discard_unmarked(name, properties)
-            if sent.given_up is not None:
-                raise sent.given_up from None
             # Of a task that failed; the error itself does not say why.
             said = getattr(getattr(error, "extra_data", None), "message", None)
             reason = one_line(f"{type(error).__name__}: {error} {said or ''}")
@@ -461,8 +457,11 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
     :raises OSError: the file cannot be read.
     """
     stored = stored_content(image)
-    if _text(image.properties.get("disk_format")) not in (None, image_format):
-        return _wrong_conversion(image, image_format, stored, content)
+    made = _text(image.properties.get("disk_format"))
+    if made not in (None, image_format):
+        # A conversion has other bytes.
+        text = f"the cloud says that it has made an image of format {made} of it, but one without content"
+        return None if stored.size else text
     sent = ImageContent.of(content.size, **checksums)
     if stored.size == sent.size and not sent.checksums.keys() & stored.checksums.keys():
         algorithm = next(
@@ -471,17 +470,6 @@ def wrong(image: Image, image_format: str, content: Content, checksums: Mapping[
         if algorithm:
             sent = ImageContent(sent.size, {algorithm: content.checksum(algorithm)})
     return difference(sent, stored)
-
-
-def _wrong_conversion(image: Image, image_format: str, stored: ImageContent, content: Content) -> str | None:
-    """A conversion has other bytes. A raw image of a qcow2 one has the size of the disk in it."""
-    made = image.properties.get("disk_format")
-    if not stored.size:
-        return f"the cloud says that it has made an image of format {made} of it, but one without content"
-    disk = content.virtual_size() if (image_format, made) == ("qcow2", "raw") else None
-    if disk is not None and stored.size < disk:
-        return f"the disk in it has {disk} bytes, but the raw image that the cloud has made of it {stored.size}"
-    return None
 
 
 def _text(value: object) -> str | None:
@@ -502,9 +490,6 @@ _NUMBERS: Final = frozenset({"min_disk", "min_ram"})
 PROTECTED: Final = "protected"
 _FLAGS: Final = frozenset({PROTECTED, "os_hidden"})
 _LISTS: Final = frozenset({"tags"})
-#: How much of a qcow2 file says how large the disk in it is.
-_HEAD_BYTES: Final = 32
-_QCOW2_MAGIC: Final = b"QFI\xfb"
 
 
 class Content:
@@ -565,12 +550,6 @@ class Content:
             found.update(chunk)
         return found.hexdigest()
 
-    def virtual_size(self) -> int | None:
-        """Size of the disk in a qcow2 file, in bytes; None = it is no such file."""
-        self._file.seek(0)
-        head = self._file.read(_HEAD_BYTES)
-        return int.from_bytes(head[24:32]) if head.startswith(_QCOW2_MAGIC) else None
-
 
 def api_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Properties as Glance wants them."""
@@ -598,39 +577,22 @@ def checksum_properties(name: str, md5: str | None, sha256: str | None) -> dict[
 # Uploads to clouds that take images only through their object storage (clouds.yaml: ``image_api_use_tasks: true``).
 #
 # openstacksdk does it: the file becomes an object (in segments, if it is large), a task of Glance makes an image of it,
-# the properties are set, and the object is deleted. The builder hears how far the object is, and can give the upload up
-# until the task begins: Glance has no means to end a task, and the image that it makes must be deleted then.
+# the properties are set, and the object is deleted.
 
 #: Of the objects in Swift; the SDK's own default.
 _CONTAINER: Final = "images"
 
 
 def _imported(
-    region: CloudRegion,
-    name: str,
-    filename: str,
-    checksums: Mapping[str, str | None],
-    timeout: float,
-    sent: SentData,
+    region: CloudRegion, name: str, filename: str, checksums: Mapping[str, str | None], timeout: float
 ) -> str:
     """Send the file, and wait for the task; returns the id of the image. After an error nothing is sent any more."""
     from openstack.connection import Connection
 
+    known = {algorithm: checksums.get(algorithm) for algorithm in ("md5", "sha256")}
+    given: dict[str, Any] = {**known, "container": _CONTAINER, "allow_duplicates": True}
     with Connection(config=region) as connection:
-        if connection.has_service("object-store"):
-            storage = connection.object_store
-            # The library has no hook for it. All bytes of objects go through this method.
-            storage.put = sent.watch(storage.put)  # type: ignore[method-assign]
-        image = connection.image.create_image(
-            name,
-            filename=filename,
-            md5=checksums.get("md5"),
-            sha256=checksums.get("sha256"),
-            container=_CONTAINER,
-            allow_duplicates=True,
-            wait=True,
-            timeout=timeout,
-        )
+        image = connection.image.create_image(name, filename=filename, wait=True, timeout=timeout, **given)
     return str(image.id)
 
 
@@ -647,85 +609,3 @@ def _discard_objects(region: CloudRegion, name: str) -> None:
             connection.object_store.delete_object(name, container=_CONTAINER)
             # The slash: other images may have names that begin with this one.
             connection.delete_autocreated_image_objects(_CONTAINER, f"{name}/")
-
-
-# Informs the builder how far openstacksdk is with a file that it sends, maybe in several parts at once.
-
-
-class SentData:
-    """Counts the bytes of one file. ``_lock`` guards the counts; ``_telling`` is held while the builder is notified.
-
-    :param size: of the file, in bytes.
-    """
-
-    def __init__(self, size: int) -> None:
-        #: Why nobody wants the upload any more. The library makes another error of it.
-        self.given_up: UploadGivenUp | None = None
-        self._size = size
-        self._report = uploads.reporter()
-        self._lock = threading.Lock()
-        self._telling = threading.Lock()
-        self._sent = self._told = 0
-
-    def watch(self, put: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that sends what another one sends, and counts it on the way.
-
-        :param put: ``data`` is the body: a file, or something that is not counted.
-        """
-
-        def counted(*args: Any, data: Any = None, **named: Any) -> Any:
-            return put(*args, data=SentPart(data, self._add) if hasattr(data, "read") else data, **named)
-
-        return counted
-
-    def _add(self, count: int) -> None:
-        """Any thread. Raises UploadGivenUp."""
-        with self._lock:
-            if self.given_up is not None:
-                # Other parts, which were begun or wait for their turn.
-                raise self.given_up
-            self._sent += count
-            if self._sent < self._size and abs(self._sent - self._told) < REPORT_BYTES:
-                return
-            self._told = self._sent
-        try:
-            # Of several parts at once none tells an older count after a newer one: that would be another attempt.
-            with self._telling:
-                self._report(self._sent_now(), self._size)
-        except UploadGivenUp as error:
-            self.given_up = error
-            raise
-
-    def _sent_now(self) -> int:
-        with self._lock:
-            return self._sent
-
-
-class SentPart:
-    """The body of one request. Who sends it once more goes to its beginning first: those bytes are counted once.
-
-    It has no length and no descriptor on purpose: for libraries the length is the place of its end then.
-    """
-
-    def __init__(self, source: BinaryIO, add: Callable[[int], None]) -> None:
-        self._source = source
-        self._add = add
-        self._sent = 0
-
-    def read(self, size: int = -1) -> bytes:
-        """Read, and count it. Raises UploadGivenUp."""
-        data = self._source.read(size)
-        self._sent += len(data)
-        self._add(len(data))
-        return data
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> None:
-        """Go to a place. What was read before is not sent."""
-        self._source.seek(offset, whence)
-        sent, self._sent = self._sent, 0
-        if sent:
-            self._add(-sent)
-
-    def tell(self) -> int:
-        """The place, in bytes."""
-        return self._source.tell()

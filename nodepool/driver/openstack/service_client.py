@@ -1,37 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """How calls to one service of OpenStack are made. It needs keystoneauth: import it with a session.
 
-First `ServiceClient`, then the calls of a launch without keystoneauth, then its adapter with bounded answers.
+First what is counted, and limits of clouds.yaml, then `ServiceClient`, then keystoneauth's adapter with bounds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from keystoneauth1 import adapter, exceptions
 from keystoneauth1.discover import get_version_data
-from keystoneauth1.exceptions import DiscoveryFailure, HttpError
+from keystoneauth1.exceptions import DiscoveryFailure, HTTPClientError
 from keystoneauth1.session import TCPKeepAliveAdapter
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from nodepool.clock import monotonic
 from nodepool.driver.framework.cloud_errors import without_login
-from nodepool.driver.framework.http import connections
-from nodepool.driver.framework.http.connections import (
-    BoundedAdapter,
-    Bounds,
-    KeptConnections,
-    KeptResponse,
-    QuickAnswer,
-)
+from nodepool.driver.framework.http.connections import BoundedAdapter
+from nodepool.driver.framework.http.plain_http import HttpAnswer, exchange
 from nodepool.driver.framework.rate import RateLimiter, held_up
 from nodepool.driver.openstack.clouds import VERSION_IN_PATH
 from nodepool.metrics.statsd import client_of
@@ -119,8 +111,38 @@ class ServiceLimits:
         self._places.__exit__(kind, error, traceback)
 
 
+# keystoneauth and requests find out anew for each call what has not changed since the last one: the endpoint, the
+# versions, the headers, proxies, certificates. That costs three times as much as the call (ADR 22).
+
+#: So long calls are made as the last one of keystoneauth, in seconds. Then it finds everything out again.
+USUAL_SECONDS: Final = 60.0
+#: Arguments of a usual call.
+_USUAL: Final = frozenset({"json", "params", "raise_exc"})
+#: Headers that are made for each call.
+_OF_THE_CALL: Final = frozenset(
+    {"x-auth-token", "content-type", "content-length", "accept-encoding", "host", "transfer-encoding"}
+)
+
+
+class _LastCall(NamedTuple):
+    """What the last call of keystoneauth had.
+
+    :param connections: a pool of urllib3.
+    :param url: of the endpoint. ``until``: monotonic seconds.
+    """
+
+    connections: Any
+    url: str
+    headers: Mapping[str, str]
+    until: float
+
+
 class ServiceClient(adapter.Adapter):
     """A keystoneauth adapter, to be made by openstacksdk. See `client_class`.
+
+    A usual call is made with what the last successful one of keystoneauth had, over a connection that is kept, with the
+    token that keystoneauth has by now. What is not as usual takes the way of keystoneauth, which also logs in anew,
+    follows redirections and repeats.
 
     :param session: of keystoneauth.
     :param given: what openstacksdk wants of it.
@@ -138,10 +160,10 @@ class ServiceClient(adapter.Adapter):
         self._turns = ServiceLimits(self.service, rate, concurrency)
         #: Where the service is, and until when that is not looked up again.
         self._endpoint: tuple[str | None, float] = (None, 0.0)
-        token = partial(session.get_auth_headers, self.auth)
-        # Who wants calls to be repeated gets that from keystoneauth.
-        repeats = self.connect_retries or self.status_code_retries
-        self._quick = None if repeats else QuickCalls(token, self._turns, float(session.timeout))
+        #: For each wait.
+        self._seconds = float(session.timeout)
+        #: Replaced as a whole, so that no lock is needed; None = keystoneauth makes the next call.
+        self._last: _LastCall | None = None
         # `StatsdCounts` does that; the SDK has opened a socket for it in vain.
         unused = given.get("statsd_client")
         if unused is not None:
@@ -150,26 +172,72 @@ class ServiceClient(adapter.Adapter):
     def request(self, url: str, method: str, **arguments: Any) -> Any:
         """As that of keystoneauth, counted. Blocks until it is our turn, and for the call."""
         started, status = monotonic(), "failed"
+        # Who wants calls to be repeated gets that from keystoneauth.
+        repeats = self.connect_retries or self.status_code_retries
+        usual = arguments.keys() <= _USUAL and arguments.get("raise_exc") is False and not repeats
         try:
-            response = self._best_way(url, method, arguments)
+            response = self._as_the_last(url, method, arguments) if usual else None
+            if response is None:
+                response = self._long_way(url, method, arguments)
+                if usual:
+                    self._learn(url, response)
             status = str(response.status_code)
             return response
         finally:
             self.metrics.count(str(self.service_type), method, url, status, monotonic() - started)
 
-    def _best_way(self, url: str, method: str, arguments: dict[str, Any]) -> Any:
-        if self._quick is None:
-            return self._long_way(url, method, arguments)
-        answer = self._quick.call(method, url, arguments)
-        if answer is not None:
-            return answer
-        response = self._long_way(url, method, arguments)
-        self._quick.learn(url, response)
-        return response
+    def _as_the_last(self, path: str, method: str, arguments: Mapping[str, Any]) -> HttpAnswer | None:
+        """Make a usual call; blocks. None = nothing was done that counts: keystoneauth is to make it.
+
+        :raises keystoneauth1.exceptions.ClientException: as it would raise, e.g. ConnectFailure.
+        """
+        last = self._last
+        if last is None or monotonic() >= last.until:
+            return None
+        headers, content = {**last.headers, **(self.session.get_auth_headers(self.auth) or {})}, None
+        if arguments.get("json") is not None:
+            try:
+                content = json.dumps(arguments["json"]).encode()
+            except (TypeError, ValueError):
+                # keystoneauth writes more kinds of values.
+                return None
+            headers["Content-Type"] = "application/json"
+        query = urllib.parse.urlencode(arguments.get("params") or {}, doseq=True)
+        url = f"{last.url}{path}?{query}" if query else f"{last.url}{path}"
+        try:
+            with self._turns:
+                place = urllib.parse.urlsplit(url)._replace(scheme="", netloc="").geturl()
+                answer: HttpAnswer | None = exchange(last.connections, method, place, headers, content, self._seconds)
+        except ReadTimeoutError as error:
+            raise exceptions.ConnectTimeout(f"Request to {url} timed out") from error
+        except (HTTPError, OSError) as error:
+            text = f"Unable to establish connection to {url}: {type(error).__name__}: {error}"
+            raise exceptions.ConnectFailure(text) from error
+        if answer is not None and (300 <= answer.status_code < 400 or answer.status_code == 401):
+            # Elsewhere, or with another token. Nothing was done.
+            self._last = answer = None
+        elif answer is not None and "Set-Cookie" in answer.headers:
+            # requests keeps cookies.
+            self._last = None
+        return answer
+
+    def _learn(self, path: str, response: Any) -> None:
+        """keystoneauth has made a usual call. :param path: as it was given, below the endpoint."""
+        request = response.request
+        url = (request.url or "").partition("?")[0]
+        # A load balancer's cookies change.
+        cookies = "Set-Cookie" in response.headers or "Cookie" in request.headers
+        if response.kept is None or not 200 <= response.status_code < 300 or cookies or not url.endswith(path):
+            return
+        endpoint = url.removesuffix(path)
+        # Without a version the service was not found properly.
+        if VERSION_IN_PATH.search(urllib.parse.urlsplit(endpoint).path) is not None:
+            kept = {name: _text(value) for name, value in request.headers.items() if name.lower() not in _OF_THE_CALL}
+            self._last = _LastCall(response.kept, endpoint, kept, monotonic() + USUAL_SECONDS)
 
     def _long_way(self, url: str, method: str, arguments: dict[str, Any]) -> Any:
         if not self.endpoint_override:
-            arguments["endpoint_override"] = self._known_endpoint()
+            arguments = {**arguments, "endpoint_override": self._known_endpoint()}
         # At DEBUG keystoneauth would log user data, and the password in the answer to a creation.
         return super().request(url, method, log=False, rate_semaphore=self._turns, **arguments)
 
@@ -192,22 +260,13 @@ class ServiceClient(adapter.Adapter):
         endpoint = str(found).replace("%", "%%")
         if VERSION_IN_PATH.search(endpoint) is None:
             if known is None:
-                raise self._why_no_version(str(found))
+                # keystoneauth does not say why. Of 4xx it is the address that is wrong, not the login.
+                with contextlib.suppress(HTTPClientError):
+                    get_version_data(self.session, str(found))
+                raise DiscoveryFailure(f"the {self.service} service at {without_login(str(found))} reports no version")
             return known
         self._endpoint = endpoint, monotonic() + ENDPOINT_SECONDS
         return endpoint
-
-    def _why_no_version(self, url: str) -> Exception:
-        """keystoneauth does not say it, so the service is asked once more. Blocks; raises it too, as it comes."""
-        why = ""
-        try:
-            get_version_data(self.session, url)
-        except HttpError as error:
-            if error.http_status >= 500 or error.http_status == 429:
-                return error
-            # What is wrong is the address, not the login.
-            why = f" ({error})"
-        return DiscoveryFailure(f"the {self.service} service at {without_login(url)} reports no version{why}")
 
 
 def client_class(service: str, place: StatsdPlace | None) -> Any:
@@ -216,158 +275,6 @@ def client_class(service: str, place: StatsdPlace | None) -> Any:
     :param place: where calls are counted; None = nowhere.
     """
     return type("Client", (ServiceClient,), {"service": service, "metrics": StatsdCounts(place)})
-
-
-# `QuickCalls`: the calls of a launch, made as keystoneauth made the last one, without it (ADR 22).
-#
-# keystoneauth and requests find out anew for each call what has not changed since the last one: the endpoint, the
-# versions, the headers, proxies, certificates. That costs three times as much as the call. `QuickCalls` makes a call
-# with what the last successful call of keystoneauth had, over a connection that is open, with the token that
-# keystoneauth has by now. What is not as usual takes the way of keystoneauth, which also logs in anew, follows
-# redirections and repeats.
-#
-# Imported when a cloud is used: requests and keystoneauth come with openstacksdk.
-
-#: So long calls are made as the last one of keystoneauth, in seconds. Then it finds everything out again.
-TEMPLATE_SECONDS: Final = 60.0
-#: The path of a call that means the same to every server, whoever writes it.
-_PLAIN_PATH: Final = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
-#: Arguments that change nothing but the body.
-_KNOWN: Final = frozenset({"json", "raise_exc"})
-_METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE"})
-#: Headers that are made for each call. Lists are long, and take the other way: here nothing is compressed.
-_OF_THE_CALL: Final = frozenset({"x-auth-token", "content-type", "content-length", "accept-encoding", "host"})
-#: What may stand in a line of a head.
-_LINE: Final = re.compile(r"[\t\x20-\x7e]*")
-
-
-class _Template(NamedTuple):
-    """What is the same for all calls to an endpoint.
-
-    :param prefix: of all paths, e.g. ``/v2.1``. ``head``: the lines of the head that do not change.
-    :param until: monotonic seconds.
-    """
-
-    pool: KeptConnections
-    url: str
-    prefix: str
-    head: bytes
-    until: float
-
-
-class QuickCalls:
-    """Of one client. Any thread.
-
-    :param auth_headers: the headers with the token; logs in when the token is old. May block, and raise.
-    :param turns: a call is made within it.
-    :param timeout: seconds for each wait.
-    :param clock: monotonic seconds.
-    """
-
-    def __init__(
-        self,
-        auth_headers: Callable[[], Mapping[str, str] | None],
-        turns: AbstractContextManager[None],
-        timeout: float,
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        self._auth_headers = auth_headers
-        self._turns = turns
-        self._timeout = timeout
-        self._clock = clock
-        # Replaced as a whole, so that no lock is needed.
-        self._template: _Template | None = None
-
-    def learn(self, path: str, response: Any) -> None:
-        """keystoneauth has made a call. :param path: as it was given, below the endpoint."""
-        if not isinstance(response, KeptResponse) or not 200 <= response.status_code < 300:
-            return
-        if "Set-Cookie" in response.headers:
-            return
-        request = response.request
-        place = urllib.parse.urlsplit(request.url or "")
-        if not place.path.endswith(path) or not _PLAIN_PATH.fullmatch(path) or "@" in place.netloc:
-            return
-        prefix = place.path.removesuffix(path)
-        # Without a version the service was not found properly.
-        if VERSION_IN_PATH.search(prefix) is None or not _PLAIN_PATH.fullmatch(prefix):
-            return
-        lines = [f"Host: {place.netloc}", "Accept-Encoding: identity"]
-        for name, value in request.headers.items():
-            if name.lower() == "cookie":
-                # A load balancer's: these change.
-                return
-            if name.lower() not in _OF_THE_CALL:
-                lines.append(f"{_text(name)}: {_text(value)}")
-        if not all(_LINE.fullmatch(line) for line in lines):
-            return
-        head = "\r\n".join(lines).encode()
-        url = f"{place.scheme}://{place.netloc}{prefix}"
-        self._template = _Template(response.pool, url, prefix, head, self._clock() + TEMPLATE_SECONDS)
-
-    def call(self, method: str, path: str, arguments: Mapping[str, Any]) -> QuickAnswer | None:
-        """Make a call, if it is a usual one; blocks. None = nothing was done that counts: keystoneauth is to make it.
-
-        :param arguments: for the ``request`` of a keystoneauth adapter.
-        :raises keystoneauth1.exceptions.ClientException: as it would raise, e.g. ConnectFailure.
-        """
-        template = self._template
-        if (
-            template is None
-            or self._clock() >= template.until
-            or method not in _METHODS
-            or not arguments.keys() <= _KNOWN
-            or arguments.get("raise_exc") is not False
-            or not _PLAIN_PATH.fullmatch(path)
-        ):
-            return None
-        message = self._message(template, method, path, arguments.get("json"))
-        if message is None:
-            return None
-        with self._turns:
-            answer = self._exchange(template, method, path, message)
-        if answer is not None and (300 <= answer.status_code < 400 or answer.status_code == 401):
-            # Elsewhere, or with another token. Nothing was done.
-            self._template = None
-            return None
-        if answer is not None and "Set-Cookie" in answer.headers:
-            # requests keeps cookies.
-            self._template = None
-        if answer is not None and "Content-Encoding" in answer.headers:
-            self._template = None
-            if method == "GET":
-                return None
-            raise exceptions.ConnectFailure(f"{template.url}{path}: the answer is compressed, which was not asked for")
-        return answer
-
-    def _message(self, template: _Template, method: str, path: str, body: Any) -> bytes | None:
-        """A call as bytes; None = there is something unusual about it."""
-        token = self._auth_headers()
-        if token is None or token.keys() != {"X-Auth-Token"} or not _LINE.fullmatch(token["X-Auth-Token"]):
-            return None
-        content = b""
-        lines = f"X-Auth-Token: {token['X-Auth-Token']}\r\n"
-        if body is not None:
-            try:
-                content = json.dumps(body).encode()
-            except (TypeError, ValueError):
-                # keystoneauth writes more kinds of values.
-                return None
-            lines += "Content-Type: application/json\r\n"
-        if method != "GET":
-            lines += f"Content-Length: {len(content)}\r\n"
-        first = f"{method} {template.prefix}{path} HTTP/1.1\r\n"
-        return b"".join((first.encode(), template.head, b"\r\n", lines.encode(), b"\r\n", content))
-
-    def _exchange(self, template: _Template, method: str, path: str, message: bytes) -> QuickAnswer | None:
-        where = f"{template.url}{path}"
-        try:
-            bounds = Bounds(connections.MAX_ANSWER_BYTES, connections.ANSWER_TIMES * self._timeout)
-            return template.pool.exchange_bytes(method, message, self._timeout, bounds)
-        except TimeoutError as error:
-            raise exceptions.ConnectTimeout(f"Request to {where} timed out") from error
-        except OSError as error:
-            raise exceptions.ConnectFailure(f"Unable to establish connection to {where}: {error}") from error
 
 
 def _text(value: str | bytes) -> str:

@@ -185,19 +185,17 @@ class Transport:
     def _call(
         self, service: str, method: str, path: str, what: str, given: dict[str, Any], permit: Callable[[], None]
     ) -> Any:
-        # How long data take says nothing of the cloud; a list of changes is shorter than a list of all.
-        name = "" if "data" in given else " ".join([what, *given.get("params", ())])
         for _ in range(BUSY_ATTEMPTS):
             if self.stopped.is_set():
                 raise CloudAway(f"Provider {self.provider}: {what} failed: the provider was stopped", maybe_done=False)
-            with self._classes.call(service, name) as call:
-                permit()
-                response = self._guarded(what, service, lambda: self._request(service, method, path, given))
-                status: int = response.status_code
-                if not asks_for_a_pause(status, response.headers):
-                    call.worked(done=status < 400)
-                    break
-                seconds = call.throttled(retry_after(response.headers))
+            call = self._classes.wait(service)
+            permit()
+            response = self._guarded(what, service, lambda: self._request(service, method, path, given))
+            status: int = response.status_code
+            if not asks_for_a_pause(status, response.headers):
+                call.worked()
+                break
+            seconds = call.throttled(retry_after(response.headers))
             text = "Provider %s: %s is put off by the cloud, no calls to the %s service for %.1f s"
             log.info(text, self.provider, what, service, seconds)
             if status == 503:
@@ -364,14 +362,11 @@ def make_http_client(region: CloudRegion, service: str) -> Any:
 def _session_of(region: CloudRegion) -> Any:
     """keystoneauth's session of a region, with our limits and without what slows calls down."""
     from nodepool.driver.framework.http import connections
-    from nodepool.driver.framework.http.connections import HttpSession
     from nodepool.driver.openstack.service_client import TLS_SETTINGS, KeystoneAdapter
 
     session = region.get_session()
     if session.timeout is None:
         session.timeout = DEFAULT_TIMEOUT_SECONDS
-    if not isinstance(session.session, HttpSession):
-        session.session = HttpSession(session.session)
     connections.mount(session.session, POOL_SIZE, KeystoneAdapter, TLS_SETTINGS)
     return session
 

@@ -10,7 +10,6 @@ comes the login by bearer tokens.
 from __future__ import annotations
 
 import abc
-import contextlib
 import json
 import logging
 import os
@@ -34,10 +33,12 @@ from nodepool.driver.framework.rate import BucketSize, Call, RateClasses, RateLi
 from nodepool.plan.retries import Backoff
 
 if TYPE_CHECKING:
-    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer, PlainHttp
+    from nodepool.driver.framework.http.plain_http import Body, HttpAnswer
 
 log = logging.getLogger("nodepool.driver.framework.RestCalls")
 
+#: Time-out of a call that names none, in seconds: for each wait for bytes. The whole answer has twice as long.
+DEFAULT_SECONDS: Final = 60.0
 #: Attempts of a call that the cloud throttles.
 THROTTLED_ATTEMPTS: Final = 6
 #: Attempts of a call that only reads, and pauses between them.
@@ -97,6 +98,26 @@ class RestLogin(Protocol):
         """A call was answered with 401: what `headers` gave for it is not valid any more."""
 
 
+class HttpCalls(abc.ABC):
+    """How calls are made: to any server, or to one that a file describes. Any thread."""
+
+    @abc.abstractmethod
+    def send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: Body = None,
+        query: Mapping[str, str] | None = None,
+        seconds: float = DEFAULT_SECONDS,
+    ) -> HttpAnswer:
+        """See `PlainHttp.send`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close the connections that are idle."""
+
+
 class RestApi(abc.ABC):
     """What the answers of a cloud mean. Pure."""
 
@@ -127,7 +148,7 @@ class RestCalls:
     def __init__(
         self,
         provider: str,
-        http: PlainHttp,
+        http: HttpCalls,
         api: RestApi,
         login: RestLogin,
         sizes: Mapping[str, BucketSize],
@@ -140,8 +161,8 @@ class RestCalls:
         self._http = http
         self._api = api
         self._login = login
-        self._classes = RateClasses(sizes, default, clock, self._sleep)
-        self._ceiling = RateLimiter(provider, ceiling, clock, self._sleep)
+        self._classes = RateClasses(sizes, default, clock, self.sleep)
+        self._ceiling = RateLimiter(provider, ceiling, clock, self.sleep)
 
     def close(self) -> None:
         """Calls that wait for their turn end; no new ones begin. Those under way may end."""
@@ -190,7 +211,7 @@ class RestCalls:
                 if attempt == attempts or not error.maybe_done:
                     raise
                 log.debug("Provider %s: %s, trying again", self.provider, error)
-                self._sleep(READ_AGAIN.pause(attempt))
+                self.sleep(READ_AGAIN.pause(attempt))
         raise AssertionError("the last attempt returns or raises")
 
     def read(self, what: str, of: Callable[[Any], T], data: Any) -> T:
@@ -210,7 +231,12 @@ class RestCalls:
     def pause(self, seconds: float) -> None:
         """Wait; raises CloudAway when the provider is stopped."""
         if seconds > 0:
-            self._sleep(seconds)
+            self.sleep(seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """The same, also for no time at all."""
+        if self.stopped.wait(seconds):
+            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
 
     # -- inside --
 
@@ -229,36 +255,34 @@ class RestCalls:
     ) -> HttpAnswer:
         """One call with an answer of any status but those of throttling and of an old login."""
         renewed = False
-        # How long data take says nothing of the cloud.
-        name = what if content is None or "json" in headers.get("Content-Type", "") else ""
         for attempt in range(1, THROTTLED_ATTEMPTS + 1):
-            with self._turn(kind, what, name) as turn:
-                login = self._login.headers()
-                permit()
-                answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
-                throttled = self._api.throttled(answer)
-                if throttled or asks_for_a_pause(answer.status, answer.headers):
-                    pause = turn.throttled(retry_after(answer.headers))
-                    log.info(
-                        "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
-                        *(self.provider, what, answer.status, pause),
-                    )
-                    if throttled and attempt < THROTTLED_ATTEMPTS and again:
-                        continue
-                elif answer.status == 401 and not renewed:
-                    renewed = True
-                    self._login.refused(login)
-                    if again:
-                        continue
-                else:
-                    self._accepted(kind, turn, answer)
-                return answer
+            turn = self._turn(kind, what)
+            login = self._login.headers()
+            permit()
+            answer = self._exchange(method, url, what, {**headers, **login}, content, query, seconds)
+            throttled = self._api.throttled(answer)
+            if throttled or asks_for_a_pause(answer.status, answer.headers):
+                pause = turn.throttled(retry_after(answer.headers))
+                log.info(
+                    "Provider %s: %s is put off by the cloud (%d), no calls of its class for %.1f s",
+                    *(self.provider, what, answer.status, pause),
+                )
+                if throttled and attempt < THROTTLED_ATTEMPTS and again:
+                    continue
+            elif answer.status == 401 and not renewed:
+                renewed = True
+                self._login.refused(login)
+                if again:
+                    continue
+            else:
+                self._accepted(kind, turn, answer)
+            return answer
         return answer
 
     def _accepted(self, kind: str, turn: Call, answer: HttpAnswer) -> None:
         seconds = self._api.seconds_left_alone(kind, answer)
         if seconds is None:
-            turn.worked(done=answer.status < 400)
+            turn.worked()
         else:
             turn.throttled(seconds)
 
@@ -272,7 +296,7 @@ class RestCalls:
         query: Mapping[str, str] | None,
         seconds: float | None,
     ) -> HttpAnswer:
-        from nodepool.driver.framework.http.plain_http import DEFAULT_SECONDS, NoAnswer
+        from nodepool.driver.framework.http.plain_http import NoAnswer
 
         started, status = monotonic(), "no answer"
         try:
@@ -306,16 +330,12 @@ class RestCalls:
     def _head(self, what: str) -> str:
         return f"Provider {self.provider}: {what} failed"
 
-    def _turn(self, kind: str, what: str, name: str) -> contextlib.AbstractContextManager[Call]:
+    def _turn(self, kind: str, what: str) -> Call:
         if self.stopped.is_set():
             raise CloudAway(f"{self._head(what)}: the provider was stopped", maybe_done=False)
         # First: a turn of the class is void when the cloud throttles the class meanwhile.
         self._ceiling.wait()
-        return self._classes.call(kind, name)
-
-    def _sleep(self, seconds: float) -> None:
-        if self.stopped.wait(seconds):
-            raise CloudAway(f"Provider {self.provider}: the provider was stopped", maybe_done=False)
+        return self._classes.wait(kind)
 
 
 def is_page(answer: HttpAnswer) -> bool:

@@ -3,18 +3,13 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nodepool.driver.framework.rate import (
-    LEAST_AT_ONCE,
-    MOST_AT_ONCE,
     RECOVERY_SECONDS,
     BucketSize,
-    CallWindow,
     HeldTime,
     LazyExecutorTTLCache,
     TimeLimit,
@@ -60,72 +55,6 @@ def test_throttled() -> None:
     assert bucket.rate(14.0) < bucket.rate(14.0 + RECOVERY_SECONDS / 4) < 10
     assert bucket.rate(14.0 + RECOVERY_SECONDS) == 10
     assert turns(bucket, 10, 1000.0) == [0.0] * 10
-
-
-# -- calls at once --
-
-
-class Cloud:
-    """Callers that have the next call ready when one has ended, and how a cloud answers them.
-
-    :param takes: seconds of a call, out of the time and the number of calls under way with it.
-    """
-
-    def __init__(self, takes: Callable[[float, int], float]) -> None:
-        self.window = CallWindow()
-        self.now = 0.0
-        self.takes = takes
-        self.under_way: list[tuple[float, float]] = []
-        self.ended = 0
-
-    def run(self, seconds: float, callers: int = MOST_AT_ONCE) -> float:
-        """The calls per second that were answered."""
-        end, before = self.now + seconds, self.ended
-        while self.now < end:
-            while not self.window.full and len(self.under_way) < callers:
-                self.window.running += 1
-                took = self.takes(self.now, len(self.under_way) + 1)
-                heapq.heappush(self.under_way, (self.now + took, self.now))
-            self.now, begun = heapq.heappop(self.under_way)
-            self.window.answered(self.now, begun, "creating")
-            self.window.running -= 1
-            self.ended += 1
-        return (self.ended - before) / seconds
-
-
-def test_a_cloud_that_answers_late_has_fewer_calls_at_once() -> None:
-    """It works on four calls at a time, the others wait there. As much is done, and answers come in time again."""
-    cloud = Cloud(lambda now, calls: max(1.0, calls / 4))
-    cloud.run(20, callers=1)
-    assert cloud.run(300) >= 3.9
-    assert cloud.window.limit < MOST_AT_ONCE
-    assert max(end - begin for end, begin in cloud.under_way) <= 4.5
-
-
-@pytest.mark.parametrize(
-    ("takes", "runs"),
-    [
-        # Slow whatever we do: fewer calls do not help.
-        (
-            lambda now, calls: 0.2 if now < 10 else 5.0,
-            [(10, MOST_AT_ONCE, 0), (60, 1, 0), (60, 1, MOST_AT_ONCE * 0.19)],
-        ),
-        # Many calls at once are worse than few; more again when answers come in time.
-        (
-            lambda now, calls: 0.2 if now < 10 or now > 400 else 0.1 * calls**2,
-            [(10, MOST_AT_ONCE, 0), (380, LEAST_AT_ONCE, 0), (20, 1, 0), (60, MOST_AT_ONCE, 0)],
-        ),
-        # One late answer says nothing, nor do those that are late beside what is usual, but come within a second.
-        (lambda now, calls: 30.0 if 5 < now < 5.05 else 0.05 if now < 20 else 0.9, [(60, MOST_AT_ONCE, 0)]),
-    ],
-    ids=["slow", "hardly answers", "one late answer"],
-)
-def test_calls_at_once(takes: Callable[[float, int], float], runs: list[tuple[float, int, float]]) -> None:
-    """:param runs: seconds, the least calls at once that are allowed after them, the least calls a second in them."""
-    cloud, callers = Cloud(takes), 1 if takes(6, 1) == 0.05 else MOST_AT_ONCE
-    for seconds, least, rate in runs:
-        assert cloud.run(seconds, callers) >= rate
-        assert least <= cloud.window.limit <= (MOST_AT_ONCE if least != LEAST_AT_ONCE else MOST_AT_ONCE * 3 / 4)
 
 
 # -- the limiter and the cache of drivers --

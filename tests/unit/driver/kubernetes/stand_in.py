@@ -26,7 +26,7 @@ class StandIn(KubeClient):
         #: Versions that watches asked for.
         self.versions: list[str] = []
 
-    def call(
+    def ask(
         self,
         method: str,
         path: str,

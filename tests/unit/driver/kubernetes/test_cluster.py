@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +16,8 @@ import pytest
 from nodepool.clock import monotonic
 from nodepool.driver.kubernetes import KubernetesDriver
 from nodepool.driver.kubernetes.adapter import RBAC_GROUP
-from nodepool.driver.kubernetes.client import REVIEWS
+from nodepool.driver.kubernetes.connection import ClusterAccess
 from nodepool.driver.openshift import OpenShiftDriver
-from nodepool.driver.openshift.adapter import of_pods
 from nodepool.driver.openshiftpods import OpenShiftPodsDriver
 from nodepool.driver.statemachine import CreationKey
 from nodepool.logconfig import ContextLogger
@@ -29,7 +27,6 @@ from tests.support.documented_rights import documented_role
 from tests.support.kubernetes_place import DRIVERS, PROJECT, provider_section
 from tests.support.provider_sections import load_section
 from tests.support.wait import DEADLINE_SECONDS
-from tests.unit.driver.kubernetes.stand_in import StandIn
 
 LOG = ContextLogger(logging.getLogger("test"))
 CLASSES: dict[str, Any] = {
@@ -161,14 +158,9 @@ def test_check(simulator: KubernetesSimulator, driver: str) -> None:
 
 
 @pytest.mark.parametrize(("token", "noted"), [(None, True), ("secret", False)], ids=["certificate", "token"])
-def test_login_that_jobs_cannot_use(token: str | None, noted: bool) -> None:
+def test_login_that_jobs_cannot_use(monkeypatch: pytest.MonkeyPatch, token: str | None, noted: bool) -> None:
     """OS-6: Zuul gets the token of the launcher; with a client certificate there is none."""
-    client = StandIn()
-    access = SimpleNamespace(host="https://cluster", bearer_token=lambda: token)
-    client.connection = SimpleNamespace(access=lambda: access)  # type: ignore[assignment]
-    client.answers["POST", REVIEWS] = {"status": {"allowed": True}}
-    client.lists.append(([], "1"))
-    pool = SimpleNamespace(name="project", max_servers=2)
-    config = SimpleNamespace(name="c", context="admin", pools={"project": pool})
-    found = [result for result in of_pods(config, client) if "certificate" in result.text]
+    monkeypatch.setattr(ClusterAccess, "bearer_token", lambda _: token)
+    with adapter_of("openshiftpods") as adapter:
+        found = [result for result in adapter.preflight() if "certificate" in result.text]
     assert [(result.ok, bool(result.remedy)) for result in found] == [(False, True)] * noted

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Projects that were deleted, projects in which we have no rights yet, and quotas that hold for several projects."""
+"""Projects that were deleted, and projects in which we have no rights yet."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ import pytest
 
 from nodepool.driver.framework.cloud_errors import CloudSetup
 from nodepool.driver.kubernetes.client import NotYet
-from nodepool.driver.kubernetes.objects import made_of
 from nodepool.driver.openshift.adapter import (
     FORGOTTEN_SECONDS,
     MANY_PROJECTS,
     RIGHTS_SECONDS,
     ProjectCloud,
-    left_for_us,
-    of_all,
-    together,
 )
 from nodepool.exceptions import NotFound
 from tests.support.manual_clock import ManualClock
@@ -87,41 +83,3 @@ def test_projects_without_rights(cloud: ProjectCloud, client: StandIn, seen: str
         else:
             with pytest.raises(kind):
                 look("os-7")
-
-
-# -- quotas --
-
-
-def quota(hard: dict[str, str], used: dict[str, str], by_project: dict[str, dict[str, str]] | None = None) -> Any:
-    """As a project shows it."""
-    parts = [{"namespace": name, "status": {"hard": hard, "used": found}} for name, found in (by_project or {}).items()]
-    status = {"total": {"hard": hard, "used": used}, "namespaces": parts}
-    return {"metadata": {"name": "team"}, "spec": {"quota": {"hard": hard}}, "status": status}
-
-
-def test_what_cluster_quotas_leave() -> None:
-    """KU-13: the limit without what others use, in our projects too, if it is more than Nodepool counts."""
-    found = quota(
-        {"requests.cpu": "10", "pods": "20"},
-        {"requests.cpu": "7", "pods": "9"},
-        {"main-1": {"requests.cpu": "3", "pods": "2"}, "theirs": {"requests.cpu": "4", "pods": "7"}},
-    )
-    assert left_for_us(found, {"main-1": {"cores": 2, "instances": 1}}) == {"cores": 10 - 5, "instances": 20 - 8}
-    # Each quota holds by itself; one with scopes may not concern our pods, one has no status yet.
-    scoped = quota({"pods": "1"}, {})
-    scoped["spec"]["quota"]["scopes"] = ["BestEffort"]
-    least = of_all([quota({"pods": "9"}, {}), quota({"pods": "5", "cpu": "3"}, {}), scoped], {})
-    assert least.get_resources() == {"instances": 5, "cores": 3}
-    uncounted = {"metadata": {"name": "team"}, "spec": {"quota": {"hard": {"pods": "4"}}}}
-    assert of_all([uncounted], {}).get_resources() == {"instances": 4}
-
-
-def test_quota_of_some_of_our_projects() -> None:
-    """KU-13: it counts once, however many projects show it; the others have what their own quotas leave."""
-    own = {name: made_of({"instances": 5.0}) for name in ("a", "b", "c")}
-    shared = quota({"pods": "6"}, {"pods": "0"})
-    some, every = {"a": [shared], "b": [shared], "c": []}, {name: [shared] for name in own}
-    assert together(own, some, {}).get_resources() == {"instances": 11}
-    own["c"] = made_of({})
-    assert together(own, some, {}).get_resources() == {}
-    assert together(own, every, {}).get_resources() == {"instances": 6}

@@ -17,11 +17,11 @@ from keystoneauth1.session import Session
 from openstack.proxy import Proxy
 
 from nodepool.driver.framework.cloud_errors import CloudAway
-from nodepool.driver.framework.http.connections import QuickAnswer
+from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.driver.openstack.clouds import Clouds, StatsdPlace
 from nodepool.driver.openstack.service_client import (
     ENDPOINT_SECONDS,
-    TEMPLATE_SECONDS,
+    USUAL_SECONDS,
     StatsdCounts,
     operation_name,
 )
@@ -111,21 +111,26 @@ def site(make_site: MakeSite) -> Iterator[Site]:
 
 
 @pytest.mark.parametrize(
-    ("method", "given"), [("GET", {}), ("POST", {"json": BODY}), ("PUT", {"json": {}}), ("DELETE", {}), ("POST", {})]
+    ("method", "given"),
+    [
+        *(("GET", {}), ("POST", {"json": BODY}), ("PUT", {"json": {}}), ("DELETE", {}), ("POST", {})),
+        ("GET", {"params": {"limit": "1", "fields": ("id", "a b"), "changes-since": "2026-01-01T12:00:00Z"}}),
+    ],
 )
 def test_as_keystoneauth_makes_it(site: Site, clock: ManualClock, method: str, given: dict[str, Any]) -> None:
-    """O-20: method, path, headers and value are the same. Only lists, which are long, may be compressed."""
+    """O-20: method, path, query, headers and value are the same."""
     answer = site.call(method, **given)
     quick = site.last
-    assert isinstance(answer, QuickAnswer)
+    assert isinstance(answer, HttpAnswer)
     assert (answer.status_code, answer.json()) == (200, {})
     # After a minute keystoneauth looks at the catalog, the versions and its settings again.
-    clock.pass_seconds(TEMPLATE_SECONDS)
+    clock.pass_seconds(USUAL_SECONDS)
     assert not site.is_quick(method, **given)
     usual = site.last
-    assert quick.first == usual.first == f"{method} /v2.1/servers/1 HTTP/1.1"
-    assert quick.headers.pop("accept-encoding") == "identity"
-    usual.headers.pop("accept-encoding")
+    assert quick.first == usual.first
+    assert usual.first.startswith(f"{method} /v2.1/servers/1")
+    for sent in (quick, usual):
+        assert "gzip" in sent.headers.pop("accept-encoding")
     lengths = [int(sent.headers.pop("content-length", 0)) for sent in (quick, usual)]
     assert quick.headers == usual.headers
     assert lengths == [len(quick.body), len(usual.body)]
@@ -136,11 +141,8 @@ def test_as_keystoneauth_makes_it(site: Site, clock: ManualClock, method: str, g
 @pytest.mark.parametrize(
     ("path", "given", "sent"),
     [
-        ("/servers/detail", {"params": {"limit": "1"}}, "GET /v2.1/servers/detail?limit=1"),
         ("/servers/1", {"headers": {"X-A": "b"}}, "GET /v2.1/servers/1"),
         ("/servers/1", {"raise_exc": True}, "GET /v2.1/servers/1"),
-        ("/servers/a b", {}, "GET /v2.1/servers/a%20b"),
-        ("/servers/1?all=1", {}, "GET /v2.1/servers/1?all=1"),
         ("/servers/1", {"json": {"at": uuid.UUID(int=1)}}, "GET /v2.1/servers/1"),
     ],
 )
@@ -153,9 +155,6 @@ def test_unusual_calls(site: Site, path: str, given: dict[str, Any], sent: str) 
 
 def with_header(line: bytes) -> bytes:
     return OK.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n\r\n")
-
-
-ZIPPED = with_header(b"Content-Encoding: gzip")
 
 
 def moved(sent: Sent) -> bytes:
@@ -172,13 +171,10 @@ SITE: dict[str, Any] = {}
         # A redirection is followed by keystoneauth.
         *((SITE, moved, method, "k") for method in ("GET", "DELETE")),
         # O-19: what only reads is made once more; anything else may have been done.
-        (SITE, iter([b""]), "GET", "kq"),
-        (SITE, iter([b""]), "POST", "Ek"),
-        (SITE, lambda sent: b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "GET", "E"),
+        (SITE, iter([b""]), "GET", "qq"),
+        (SITE, iter([b""]), "POST", "Eq"),
+        (SITE, lambda sent: b"SSH-2.0-OpenSSH_9.2\r\n", "GET", "E"),
         ({"api_timeout": 1}, lambda sent: b"HTTP/1.1 200 OK\r\n", "POST", "T"),
-        # Compressed, which was not asked for: keystoneauth reads it, where that changes nothing.
-        (SITE, lambda sent: OK if "gzip" in sent.headers["accept-encoding"] else ZIPPED, "GET", "kkk"),
-        (SITE, lambda sent: OK if "gzip" in sent.headers["accept-encoding"] else ZIPPED, "DELETE", "EkE"),
         # Of a load balancer: requests keeps it, so these calls are left to it.
         (SITE, lambda sent: with_header(b"Set-Cookie: a=b"), "GET", "qkkk"),
         # The service did not tell its versions: nothing is learned from what may be the wrong place, nor from errors.
@@ -243,7 +239,7 @@ def test_endpoints(clouds_yaml: Path, clock: ManualClock, monkeypatch: pytest.Mo
         with pytest.raises(exceptions.DiscoveryFailure, match=f"the image service at {bare}/* reports no version"):
             client.request("/images", "GET", raise_exc=False)
         # The error says what the service answers.
-        for kind, text in (("503", "503"), ("404", r"reports no version \(.*404")):
+        for kind, text in (("503", "503"), ("404", "reports no version")):
             simulator.change(errors=[{"operation": "image.versions", "kind": kind}])
             with pytest.raises((exceptions.DiscoveryFailure, exceptions.HttpError), match=text):
                 client.request("/images", "GET", raise_exc=False)
