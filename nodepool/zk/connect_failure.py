@@ -11,9 +11,8 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
-
-from nodepool.quick_dataclass import dataclass
 
 #: What says nothing: ``(_ssl.c:1006)`` at the end of OpenSSL's texts, and a number or a second name at their beginning.
 _NOISE: Final = re.compile(r"\s*\(_ssl\.c:\d+\)$|^\[[^\]]*\] ")
