@@ -22,7 +22,7 @@ from inotify_simple import INotify, flags
 from nodepool import log_names
 from nodepool.clock import monotonic, sleep
 from nodepool.config.loader import ConfigSource
-from nodepool.config.zookeeper import connection_string, refuse_bad_tls_files
+from nodepool.config.zookeeper import connection_string, make_client
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.guard import Guard
@@ -31,7 +31,6 @@ from nodepool.runtime.reload import Configuration
 from nodepool.tracing import spans
 from nodepool.tracing.sending import Exporter
 from nodepool.version import release_string
-from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.transactions import ensure_path
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.tracing.sending import OtlpSettings
+    from nodepool.zk.client import ZooKeeperClient
 
 
 # `Tracing`: spans of this daemon go where its configuration says.
@@ -277,33 +277,7 @@ class ConnectedDaemon(abc.ABC):
         return self.configuration.current
 
 
-# The connection to ZooKeeper that a configuration describes.
-
 log = logging.getLogger(log_names.NODEPOOL)
-
-
-def make_client(config: Config) -> ZooKeeperClient:
-    """The connection that a configuration describes; not connected yet.
-
-    :raises ZKException: there are no servers.
-    :raises ConfigError: a TLS file cannot be used.
-    """
-    if not config.zookeeper_servers:
-        raise ZKException("no zookeeper-servers are configured")
-    refuse_bad_tls_files(config)
-    cert, key, ca = tls_files(config)
-    return ZooKeeperClient(
-        connection_string(config.zookeeper_servers),
-        timeout=config.zookeeper_timeout,
-        tls_cert=cert,
-        tls_key=key,
-        tls_ca=ca,
-    )
-
-
-def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
-    """PEM files of certificate, key and CA."""
-    return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
 
 
 def follow(client: ZooKeeperClient, config: Config) -> None:
@@ -314,7 +288,7 @@ def follow(client: ZooKeeperClient, config: Config) -> None:
             client.reset_hosts(hosts)
         except ZKException as error:
             log.error("zookeeper-servers: %s; this takes effect after a restart", error)
-    if tls_files(config) != client.tls_files:
+    if config.tls_files != client.tls_files:
         log.warning("zookeeper-tls changed: this takes effect after a restart")
 
 

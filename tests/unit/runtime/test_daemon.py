@@ -16,12 +16,13 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
+from nodepool.config.zookeeper import make_client
 from nodepool.driver.config import ImageConversion, ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.metrics.catalog import RELOADS
-from nodepool.runtime.daemon import ConnectedDaemon, FileWatch, MainLoop, make_client
+from nodepool.runtime.daemon import ConnectedDaemon, FileWatch, MainLoop
 from nodepool.runtime.daemon import follow as follow_servers
 from nodepool.runtime.reload import Configuration, keep_usable
 from nodepool.runtime.worker import Worker
@@ -390,7 +391,7 @@ def test_servers(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
         "zookeeper-servers: another chroot; this takes effect after a restart",
         "zookeeper-tls changed: this takes effect after a restart",
     ]
-    with pytest.raises(ZKException, match="no zookeeper-servers"):
+    with pytest.raises(ZKException, match="No ZooKeeper servers"):
         make_client(Config())
     settings.zookeeper_tls_cert = settings.zookeeper_tls_key = settings.zookeeper_tls_ca = str(tmp_path / "missing.pem")
     with pytest.raises(ConfigError, match=r"zookeeper-tls.key: there is no file .*missing.pem"):
@@ -427,7 +428,7 @@ def test_life(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCap
     client = SimpleNamespace(connected=True, hosts="localhost:2281", tls_files=("c", "k", "a"))
     client.connect = client.look_after = lambda: None
     # It makes its client itself.
-    monkeypatch.setattr(sys.modules[make_client.__module__], "make_client", lambda config: client)
+    monkeypatch.setattr(sys.modules[ConnectedDaemon.__module__], "make_client", lambda config: client)
     head = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
     file.write_text(head)
     daemon = Still(str(file))
