@@ -28,10 +28,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
-from kazoo.protocol.states import ZnodeStat
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -592,7 +592,7 @@ class LockedRecordCache(RecordCache[R]):
 # `ZnodeTree`: the znodes below a root as far as they are known. It never asks ZooKeeper.
 
 #: Of a znode whose data were not read.
-_NO_STAT: Final = ZnodeStat(*[0] * 11)
+_NO_STAT: Final = SimpleNamespace(czxid=0, mzxid=0, ctime=0, mtime=0)
 
 
 class Znode:
