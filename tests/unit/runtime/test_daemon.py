@@ -103,13 +103,13 @@ def test_pause_ends_when_the_configuration_changes(still: Still, file: Path) -> 
     """G-1: soon, however the file is changed; and a stop ends it, too. Without a connection it is not ready."""
     still.ready.set()
     changes: list[Callable[[], object]] = [
-        lambda: file.write_text("labels: [{name: a}]"),
+        lambda: file.write_text(f"{HEAD}labels: [{{name: a}}]"),
         lambda: os.utime(file, (1, 1)),
         lambda: file.with_suffix(".new").rename(file),
     ]
     for change in changes:
         still.configuration.source.load()
-        file.with_suffix(".new").write_text("labels: [{name: b}]")
+        file.with_suffix(".new").write_text(f"{HEAD}labels: [{{name: b}}]")
         begun = monotonic()
         change()
         assert not still.pause()
