@@ -12,15 +12,12 @@ from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from nodepool import log_names
 from nodepool.clock import utc_text
 
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _Adapter = logging.LoggerAdapter
+_Adapter = logging.LoggerAdapter[logging.Logger]
 
 FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

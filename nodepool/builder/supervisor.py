@@ -22,14 +22,15 @@ from nodepool.builder.uploads import UploadMetrics, UploadQueue, UploadServices,
 from nodepool.clock import monotonic
 from nodepool.exceptions import ConfigError
 from nodepool.metrics.statsd import REGISTRY
-from nodepool.model.component import BuilderComponent
+from nodepool.model.component import RUNNING, BuilderComponent
 from nodepool.runtime import daemon
-from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
+from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
 from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import ImageCache
+from nodepool.zk.components import Registration
 from nodepool.zk.images import ImageStore
 from nodepool.zk.status import BUILDER, StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
@@ -130,7 +131,7 @@ class ImageBuilder(ConnectedDaemon):
         self.running_builds = RunningBuilds()
         self.running_uploads = RunningUploads()
         self.status = StatusWriter(client)
-        self._registration = DaemonRegistration(client, BuilderComponent, release_string())
+        self._registration = Registration(client, BuilderComponent(socket.gethostname(), release_string()))
         self._make_parts()
         self.cache.add_listener(self._image_changed)
         self.running_builds.on_change = self.running_uploads.on_change = self._work_changed
@@ -220,7 +221,7 @@ class ImageBuilder(ConnectedDaemon):
         self.configuration.follow()
         if not self.client.connected:
             return
-        self._registration.keep()
+        self._registration.update(state=RUNNING)
         before = self.providers.running
         self.providers.retry_failed()
         if self.providers.running is not before:
@@ -242,7 +243,7 @@ class ImageBuilder(ConnectedDaemon):
 
     def end(self) -> None:
         """Stop everything; blocks at most `stop_seconds`. Uploads are not waited for (U-11)."""
-        self.loop.stop()
+        self.stopping.set()
         for thread in self.parts.threads():
             thread.stop()
         builders = [part.current for part in self.build_workers if part.current.is_alive()]
@@ -250,7 +251,7 @@ class ImageBuilder(ConnectedDaemon):
         stop_all(self.parts.threads(), THREADS_STOP_SECONDS, self.log)
         self.providers.stop(THREADS_STOP_SECONDS)
         self.status.close()
-        self._registration.remove()
+        self._unregister(self._registration)
         self.client.disconnect()
         self._directory.give_back()
         self.log.info("Stopped")

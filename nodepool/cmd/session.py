@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 
 from nodepool import log_names
 from nodepool.cmd.app import CommandError
-from nodepool.exceptions import ZKConnectionError, ZKException
+from nodepool.exceptions import ZKConnectionError
 from nodepool.listing import terminal
 from nodepool.listing.table import printable
 
@@ -66,21 +66,10 @@ def connect(settings: ZooKeeperSettings) -> Iterator[ZooKeeper]:
     :raises ZKException: there is no connection; the text has a sentence with the cause for each server.
     :raises ConfigError: a TLS file cannot be used.
     """
-    from nodepool.config.zookeeper import connection_string, refuse_bad_tls_files
-    from nodepool.zk.client import ZooKeeperClient
+    from nodepool.config.zookeeper import make_client
     from nodepool.zk.zookeeper import ZooKeeper
 
-    if not settings.zookeeper_servers:
-        raise ZKException("No ZooKeeper servers configured: zookeeper-servers is missing or empty")
-    refuse_bad_tls_files(settings)
-    files = (settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca)
-    client = ZooKeeperClient(
-        connection_string(settings.zookeeper_servers),
-        timeout=settings.zookeeper_timeout,
-        tls_cert=files[0],
-        tls_key=files[1],
-        tls_ca=files[2],
-    )
+    client = make_client(settings)
     try:
         with quiet("kazoo", log_names.ZOOKEEPER), say_what_is_waited_for(f"ZooKeeper at {client.hosts}"):
             client.connect(timeout=CONNECT_SECONDS)

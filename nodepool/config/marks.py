@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import yaml
@@ -22,7 +22,6 @@ import yaml
 from nodepool.clock import sleep
 from nodepool.config.problems import Problems, Severity, show
 from nodepool.exceptions import ConfigError
-from nodepool.quick_dataclass import dataclass
 
 #: Values that aliases may add to those in the text, all together.
 MAX_ALIAS_VALUES: Final = 1_000_000

@@ -7,13 +7,12 @@ import dataclasses
 import enum
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nodepool.exceptions import ConfigError
 from nodepool.model.config_keys import did_you_mean as did_you_mean
 from nodepool.model.config_keys import names_a_secret
-from nodepool.quick_dataclass import dataclass
 
 #: Longest piece of a value that a message shows.
 MAX_SHOWN: Final = 40

@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ZooKeeper part of a configuration (reference/configuration 2). Reading it needs neither schemas nor drivers.
 
-First the settings, then the check of the files that ``zookeeper-tls`` names.
+First the settings, then the check of the files that ``zookeeper-tls`` names, then the connection.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from nodepool.config.marks import Document
 from nodepool.config.problems import Problems, Severity, did_you_mean, listing, show
-from nodepool.exceptions import ConfigError
+from nodepool.exceptions import ConfigError, ZKException
 from nodepool.model.config_keys import FILLED_TEXT, PORT, REQUIRED, TEXT, ConfigValue, Number, Sections, key, keys_of
 from nodepool.zk.connect_failure import TlsFiles, check_tls_files
+
+if TYPE_CHECKING:
+    from nodepool.zk.client import ZooKeeperClient
 
 DEFAULT_PORT: Final = 2281
 MAX_PORT: Final = 65535
@@ -73,6 +76,11 @@ class ZooKeeperSettings(ConfigValue):
         self.zookeeper_servers = []
         #: Key below ``zookeeper-tls`` -> file and line in which it stands.
         self.tls_places: dict[str, tuple[str, int | None]] = {}
+
+    @property
+    def tls_files(self) -> tuple[str | None, str | None, str | None]:
+        """PEM files of certificate, key and CA."""
+        return self.zookeeper_tls_cert, self.zookeeper_tls_key, self.zookeeper_tls_ca
 
 
 SERVER_KEYS: Final = tuple(item.name for item in keys_of(ZooKeeperServer))
@@ -233,7 +241,7 @@ def add_tls_problems(settings: ZooKeeperSettings, problems: Problems, unreadable
 
     :param unreadable: how bad it is that a file is not there, or may not be read by this user.
     """
-    cert, key, ca = settings.zookeeper_tls_cert, settings.zookeeper_tls_key, settings.zookeeper_tls_ca
+    cert, key, ca = settings.tls_files
     if not (cert and key and ca):
         return
     for problem in check_tls_files(TlsFiles(cert, key, ca)):
@@ -249,3 +257,19 @@ def refuse_bad_tls_files(settings: ZooKeeperSettings) -> None:
     errors = problems.errors(strict=True)
     if errors:
         raise ConfigError("\n".join(map(str, errors)))
+
+
+def make_client(settings: ZooKeeperSettings) -> ZooKeeperClient:
+    """The connection that a configuration describes; not connected yet.
+
+    :raises ZKException: there are no servers.
+    :raises ConfigError: a TLS file cannot be used.
+    """
+    # Who only reads a configuration does not need Kazoo.
+    from nodepool.zk.client import ZooKeeperClient
+
+    if not settings.zookeeper_servers:
+        raise ZKException("No ZooKeeper servers configured: zookeeper-servers is missing or empty")
+    refuse_bad_tls_files(settings)
+    hosts = connection_string(settings.zookeeper_servers)
+    return ZooKeeperClient(hosts, False, settings.zookeeper_timeout, *settings.tls_files)

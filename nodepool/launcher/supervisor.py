@@ -28,17 +28,18 @@ from nodepool.launcher.pool_registry import FreeCounts, MaintenanceState, PoolRe
 from nodepool.launcher.status import SelfReport, StatusWorker, make_stats_worker, newest
 from nodepool.metrics.statsd import REGISTRY, shared_client
 from nodepool.model import states
-from nodepool.model.component import LauncherComponent
+from nodepool.model.component import RUNNING, LauncherComponent
 from nodepool.model.event import What
 from nodepool.model.maintenance import Mode
 from nodepool.model.status import MAX_EVENTS, LauncherStatus
 from nodepool.plan.nodes import ANSWERED_REQUEST_STATES, Keep, judge_unlocked
-from nodepool.runtime.daemon import ConnectedDaemon, DaemonRegistration
+from nodepool.runtime.daemon import ConnectedDaemon
 from nodepool.runtime.providers import Providers
 from nodepool.runtime.worker import CallMetrics, CallWatch, Part, Parts, stop_all
 from nodepool.version import release_string
 from nodepool.zk import paths
 from nodepool.zk.caches import NodepoolCache
+from nodepool.zk.components import Registration
 from nodepool.zk.status import StatusWriter
 from nodepool.zk.zookeeper import ZooKeeper
 
@@ -104,7 +105,7 @@ class NodePool(ConnectedDaemon):
         self.providers = Providers(self.zk)
         self.pools = PoolRegistry(self.cache.pools)
         self.pool_threads = PoolThreads(lambda provider, pool: PoolWorker(self._pool_context, provider, pool))
-        self._registration = DaemonRegistration(client, LauncherComponent, version)
+        self._registration = Registration(client, LauncherComponent(socket.gethostname(), version))
         self._status_writer = StatusWriter(client)
         self.maintenance = MaintenanceState(self.cache.maintenance.snapshot, names_of_this_host())
         self._make_parts()
@@ -227,7 +228,7 @@ class NodePool(ConnectedDaemon):
         self.configuration.follow()
         if not self.client.connected:
             return
-        self._registration.keep()
+        self._registration.update(state=RUNNING)
         self.providers.retry_failed()
         self.pool_threads.update(self.providers.running)
         self.parts.revive()
@@ -253,7 +254,7 @@ class NodePool(ConnectedDaemon):
         stop_all([*self.parts.threads(), *self.pool_threads.all()], THREADS_STOP_SECONDS, self.log)
         self.providers.stop(max(1.0, deadline - monotonic()))
         self._status_writer.close()
-        self._registration.remove()
+        self._unregister(self._registration)
         self.client.disconnect()
         self.log.info("Stopped")
 
@@ -262,7 +263,7 @@ class NodePool(ConnectedDaemon):
 
         :return: False = the launcher does not serve yet, or not any more: there is nothing to finish.
         """
-        if not self.ready.is_set() or self.loop.stopping.is_set():
+        if not self.ready.is_set() or self.stopping.is_set():
             return False
         self.maintenance.drain(reason)
         self._router.maintenance_changed()
@@ -272,7 +273,7 @@ class NodePool(ConnectedDaemon):
 
     def _drained(self) -> None:
         self.finished = True
-        self.loop.stop()
+        self.stopping.set()
 
     def _digest(self) -> str:
         return self.configuration.current.digest

@@ -7,6 +7,7 @@ First ``nodepool status``: a sentence, what needs attention, and how much room t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.listing import table
@@ -27,7 +28,6 @@ from nodepool.plan.explained import (
     WaitingGroup,
 )
 from nodepool.plan.pool_summary import PoolSummary, free, limiting, summarize
-from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.status import LauncherStatus

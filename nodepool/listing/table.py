@@ -10,14 +10,13 @@ import enum
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Final
 
 from nodepool.model.config_keys import did_you_mean
 from nodepool.model.event import short
-from nodepool.quick_dataclass import dataclass
 
 FORMATS: Final = ("table", "wide", "json", "csv", "yaml", "name")
 

@@ -28,7 +28,6 @@ class Component:
         self.hostname = hostname
         self.state = STOPPED
         self.version = version
-        self.znode_version: int | None = None
         self.mzxid = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
-
-from nodepool.quick_dataclass import dataclass
 
 #: Greatest number that a configuration may hold: it must fit in what a cloud, a database or a float can hold.
 MAX_INT: Final = 2**63 - 1

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from nodepool.model.record import TypedRecord
-from nodepool.quick_dataclass import dataclass
 
 #: Longest text of an event, in characters. The full one is in the log.
 MAX_TEXT: Final = 300

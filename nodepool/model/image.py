@@ -21,40 +21,27 @@ _SIZE: Final = "size"
 
 
 class _ImageRecord(DeletableRecord):
-    def __init__(self, id: str | None = None) -> None:
-        super().__init__(id)
-        self.username: str | None = None
-        self.python_path: str | None = None
-        self.shell_type: str | None = None
+    username: str | None
+    python_path: str | None
+    shell_type: str | None
 
-    def _load_common(self, data: dict[str, Any]) -> None:
-        self._load_state(data)
-        self.username = optional_str("username", data.get("username", DEFAULT_USERNAME))
-        self.python_path = optional_str("python_path", data.get("python_path", DEFAULT_PYTHON_PATH))
-        self.shell_type = optional_str("shell_type", data.get("shell_type"))
-
-    def _common(self, now: float) -> dict[str, Any]:
-        return {
-            **self._dump_state(now),
-            "username": self.username,
-            "python_path": self.python_path,
-            "shell_type": self.shell_type,
-        }
+    def load(self, data: dict[str, Any]) -> None:
+        super().load({"username": DEFAULT_USERNAME, "python_path": DEFAULT_PYTHON_PATH, **data})
 
 
 class ImageBuild(_ImageRecord):
     """One build of a disk image, ``/nodepool/images/<image>/builds/<id>``."""
 
     STATES: ClassVar[tuple[str, ...]] = states.BUILD_STATES
-    _KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {"state", "state_time", "builder", "builder_id", "formats", "username", "python_path", "shell_type"}
-    )
+    LEFT_OUT = ("builder", "builder_id")
+    OTHER_KEYS = ("formats",)
+
+    builder: str | None
+    builder_id: str | None
 
     def __init__(self, image_name: str, id: str | None = None) -> None:
         super().__init__(id)
         self.image_name = image_name
-        self.builder: str | None = None
-        self.builder_id: str | None = None
         self.formats: list[str] = []
 
     @classmethod
@@ -90,44 +77,31 @@ class ImageBuild(_ImageRecord):
         return value
 
     def load(self, data: dict[str, Any]) -> None:
-        self._load_common(data)
-        self.builder = optional_str("builder", data.get("builder"))
-        self.builder_id = optional_str("builder_id", data.get("builder_id"))
+        super().load(data)
         formats = optional_str("formats", data.get("formats")) or ""
         self.formats = [name for name in formats.split(",") if name]
-        self.extra = {k: v for k, v in data.items() if k not in self._KNOWN}
 
     def to_dict(self, now: float) -> dict[str, Any]:
         """The JSON object to store; keys without a value are left out as the contract says."""
-        data = self._common(now)
-        if self.builder is not None:
-            data["builder"] = self.builder
-        if self.builder_id is not None:
-            data["builder_id"] = self.builder_id
-        if self.formats:
-            data["formats"] = ",".join(sorted(self.formats))
-        return data
+        formats = {"formats": ",".join(sorted(self.formats))} if self.formats else {}
+        return {**super().to_dict(now), **formats}
 
 
 class ImageUpload(_ImageRecord):
     """One upload of a build, ``.../builds/<build>/providers/<provider>/images/<id>``."""
 
     STATES: ClassVar[tuple[str, ...]] = states.UPLOAD_STATES
-    _KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {
-            *("state", "state_time", "external_id", "external_name", "format", "username", "python_path", "shell_type"),
-            "rolled_back",
-        }
-    )
+    OTHER_KEYS = ("rolled_back",)
+
+    external_id: Any
+    external_name: str | None
+    format: str | None
 
     def __init__(self, image_name: str, build_id: str, provider_name: str, id: str | None = None) -> None:
         super().__init__(id)
         self.image_name = image_name
         self.build_id = build_id
         self.provider_name = provider_name
-        self.external_id: Any = None
-        self.external_name: str | None = None
-        self.format: str | None = None
         #: Was an older upload put in front of this one? Not part of the contract: other builders keep it or lose it.
         self.rolled_back = False
 
@@ -144,23 +118,11 @@ class ImageUpload(_ImageRecord):
         return cls.from_dict(d, image_name, build_id, provider_name, upload_id)
 
     def load(self, data: dict[str, Any]) -> None:
-        self._load_common(data)
-        self.external_id = data.get("external_id")
-        self.external_name = optional_str("external_name", data.get("external_name"))
-        self.format = optional_str("format", data.get("format"))
+        super().load(data)
         self.rolled_back = data.get("rolled_back") is True
-        self.extra = {k: v for k, v in data.items() if k not in self._KNOWN}
 
     def to_dict(self, now: float) -> dict[str, Any]:
-        data = {
-            **self._common(now),
-            "external_id": self.external_id,
-            "external_name": self.external_name,
-            "format": self.format,
-        }
-        if self.rolled_back:
-            data["rolled_back"] = True
-        return data
+        return {**super().to_dict(now), **({"rolled_back": True} if self.rolled_back else {})}
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Self
 from urllib.parse import quote, unquote
 
 from nodepool.model.record import InvalidRecord, optional_number, optional_str
-from nodepool.quick_dataclass import dataclass
 
 
 class Mode(enum.Enum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -95,6 +95,29 @@ def optional_dict(key: str, value: Any) -> dict[str, Any] | None:
     raise InvalidRecord(f"{key} is a {type(value).__name__}, not an object")
 
 
+def whole_number(key: str, value: Any) -> int:
+    """Check a field that is a whole number. Raises InvalidRecord."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRecord(f"{key} is not a whole number")
+    return value
+
+
+def _optional_whole_number(key: str, value: Any) -> int | None:
+    return None if value is None else whole_number(key, value)
+
+
+#: Declared type of a field of a `Record` -> check of what is stored for it; None = anything may be.
+_CHECKS: Final[Mapping[str, Callable[[str, Any], Any] | None]] = {
+    "str | None": optional_str,
+    "float | None": optional_number,
+    "int": whole_number,
+    "int | None": _optional_whole_number,
+    "list[str]": str_list,
+    "dict[str, Any] | None": optional_dict,
+    "Any": None,
+}
+
+
 class ZnodeStat(NamedTuple):
     """What a record knows of its znode."""
 
@@ -122,13 +145,36 @@ class Record:
 
     Whoever sets ``state`` gives it a new ``state_time``: the time of the next write (`to_dict`), because the model has
     no clock.
+
+    The body of a class declares fields of the JSON object as ``name: type`` or ``name: type = default``. What is read
+    must have the type (`_CHECKS`). Attributes of other types are of no concern here.
     """
 
     STATES: ClassVar[tuple[str, ...]] = ()
     #: Moves of a stored record: (from, to) -> reason; None = any.
     MOVES: ClassVar[Mapping[tuple[str, str], str] | None] = None
+    #: Fields that are left out of the JSON object while they are None.
+    LEFT_OUT: ClassVar[tuple[str, ...]] = ()
+    #: Keys of the JSON object that are no declared fields.
+    OTHER_KEYS: ClassVar[tuple[str, ...]] = ()
+    #: Declared fields: name -> default, and name -> check.
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _checks: ClassVar[Mapping[str, Callable[[str, Any], Any] | None]] = {}
+    #: All keys that are known.
+    _known: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        kinds = {name: kind for name, kind in vars(cls).get("__annotations__", {}).items() if kind in _CHECKS}
+        cls._checks = {**cls._checks, **{name: _CHECKS[kind] for name, kind in kinds.items()}}
+        cls._defaults = {**cls._defaults, **{name: vars(cls).get(name) for name in kinds}}
+        cls._known = frozenset({"state", "state_time", *cls._checks, *cls.OTHER_KEYS})
 
     def __init__(self, id: str | None = None) -> None:
+        values = vars(self)
+        values.update(self._defaults)
+        for name, check in self._checks.items():
+            if check is str_list:
+                values[name] = []
         self.id = id
         self.lock: ZkLock | None = None
         self.version: int | None = None
@@ -166,12 +212,35 @@ class Record:
 
         :param now: seconds since the epoch.
         """
-        # Each kind of record has its own. Not abstract: what is stored is made from the kinds only.
-        raise NotImplementedError
+        if self._state_changed:
+            self.state_time = now
+            self._state_changed = False
+        self._stored_state = self._state
+        values = vars(self)
+        data = {**self.extra, "state": self._state, "state_time": self.state_time}
+        data |= {name: values[name] for name in self._checks}
+        for name in self.LEFT_OUT:
+            if data[name] is None:
+                del data[name]
+        return data
 
     def load(self, data: dict[str, Any]) -> None:
-        """Overwrite this record's fields in place. Raises InvalidRecord."""
-        raise NotImplementedError
+        """Overwrite this record's fields in place.
+
+        :raises InvalidRecord: a field that decisions depend on has the wrong type.
+        """
+        state = data.get("state")
+        if not isinstance(state, str) or state not in self.STATES:
+            # Not a value of any length: this text goes into the log.
+            raise InvalidRecord(f"state is {state[:40]!r}" if isinstance(state, str) else "state is not a string")
+        self._state = self._stored_state = state
+        self._state_changed = False
+        self.state_time = optional_number("state_time", data.get("state_time"))
+        values = vars(self)
+        for name, check in self._checks.items():
+            value = data.get(name, self._defaults[name])
+            values[name] = value if check is None else check(name, value)
+        self.extra = {} if data.keys() <= self._known else {k: v for k, v in data.items() if k not in self._known}
 
     def renew(self, fresh: Self) -> None:
         """Become what was read again; the lock stays."""
@@ -198,28 +267,6 @@ class Record:
     def stat(self) -> ZnodeStat | None:
         """Of the znode as it was read or written last; None = never."""
         return None if self.version is None else ZnodeStat(self.version, self.mzxid)
-
-    # -- for the kinds of records --
-
-    def _dump_state(self, now: float) -> dict[str, Any]:
-        """What every record's JSON object begins with: the keys that we do not know, and the state with its time.
-
-        :param now: seconds since the epoch; the time of a state that has changed.
-        """
-        if self._state_changed:
-            self.state_time = now
-            self._state_changed = False
-        self._stored_state = self._state
-        return {**self.extra, "state": self._state, "state_time": self.state_time}
-
-    def _load_state(self, data: dict[str, Any]) -> None:
-        state = data.get("state")
-        if not isinstance(state, str) or state not in self.STATES:
-            # Not a value of any length: this text goes into the log.
-            raise InvalidRecord(f"state is {state[:40]!r}" if isinstance(state, str) else "state is not a string")
-        self._state = self._stored_state = state
-        self._state_changed = False
-        self.state_time = optional_number("state_time", data.get("state_time"))
 
     def copy(self) -> Self:
         """An independent copy; the lock handle, if any, is shared."""

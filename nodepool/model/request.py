@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Final, Self
 
 from nodepool.model import states
-from nodepool.model.record import InvalidRecord, Record, optional_number, optional_str, str_list
+from nodepool.model.record import Record
 
 #: Of what a requestor gave, in the record of a request that cannot be written as a whole: values, and their length.
 MOST_VALUES: Final = 200
@@ -27,22 +27,26 @@ class NodeRequest(Record):
     STATES: ClassVar[tuple[str, ...]] = states.REQUEST_STATES
     MOVES = states.REQUEST_MOVES
 
-    #: Always written. Zuul reads requests of others too and needs these keys (reference/zookeeper 4.2).
-    TEXT_FIELDS: ClassVar[tuple[str, ...]] = ("requestor", "provider", "event_id")
+    # Zuul takes the key when it is there, so null must not replace a name that it knows.
+    LEFT_OUT = ("tenant_name",)
+    OTHER_KEYS = ("reuse",)
+
+    # Zuul reads requests of others, too, and needs all the others of these keys (reference/zookeeper 4.2).
+    node_types: list[str]
+    nodes: list[str]
+    declined_by: list[str]
+    requestor_data: Any
+    requestor: str | None
+    provider: str | None
+    event_id: str | None
+    relative_priority: int = 0
+    created_time: float | None
+    tenant_name: str | None
+    reuse: bool
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id)
-        self.node_types: list[str] = []
-        self.nodes: list[str] = []
-        self.declined_by: list[str] = []
         self.reuse = True
-        self.requestor: str | None = None
-        self.requestor_data: Any = None
-        self.provider: str | None = None
-        self.relative_priority = 0
-        self.event_id: str | None = None
-        self.created_time: float | None = None
-        self.tenant_name: str | None = None
 
     def __repr__(self) -> str:
         return f"<NodeRequest {self.id} {self.state} {','.join(self.node_types)}>"
@@ -75,20 +79,7 @@ class NodeRequest(Record):
         """
         if self.created_time is None:
             self.created_time = now
-        data = self._dump_state(now)
-        data["node_types"] = self.node_types
-        data["nodes"] = self.nodes
-        data["declined_by"] = self.declined_by
-        data["reuse"] = self.reuse
-        data["requestor_data"] = self.requestor_data
-        for name in self.TEXT_FIELDS:
-            data[name] = getattr(self, name)
-        data["relative_priority"] = self.relative_priority
-        data["created_time"] = self.created_time
-        # Zuul takes the key when it is there, so null must not replace a name it knows.
-        if self.tenant_name is not None:
-            data["tenant_name"] = self.tenant_name
-        return data
+        return {**super().to_dict(now), "reuse": self.reuse}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any], id: str | None = None) -> Self:
@@ -120,44 +111,14 @@ class NodeRequest(Record):
 
     def load(self, data: dict[str, Any]) -> None:
         """Overwrite this record's fields in place. Raises InvalidRecord."""
-        self._load_state(data)
-        self.node_types = str_list("node_types", data.get("node_types"))
-        self.nodes = str_list("nodes", data.get("nodes"))
-        self.declined_by = str_list("declined_by", data.get("declined_by"))
+        super().load(data)
         self.reuse = data.get("reuse", True) is not False
-        for name in self.TEXT_FIELDS:
-            setattr(self, name, optional_str(name, data.get(name)))
-        self.requestor_data = data.get("requestor_data")
-        relative = data.get("relative_priority", 0)
-        if isinstance(relative, bool) or not isinstance(relative, int):
-            raise InvalidRecord("relative_priority is not a whole number")
-        self.relative_priority = relative
-        self.created_time = optional_number("created_time", data.get("created_time"))
-        self.tenant_name = optional_str("tenant_name", data.get("tenant_name"))
-        self.extra = {} if data.keys() <= _KNOWN else {k: v for k, v in data.items() if k not in _KNOWN}
 
 
 def _short(values: dict[str, Any]) -> dict[str, Any]:
     """Those that are not long."""
     short = {name: value for name, value in values.items() if len(name) + len(repr(value)) <= MOST_CHARACTERS}
     return dict(itertools.islice(short.items(), MOST_VALUES))
-
-
-_KNOWN = frozenset(
-    {
-        "state",
-        "state_time",
-        "node_types",
-        "nodes",
-        "declined_by",
-        "reuse",
-        "requestor_data",
-        "relative_priority",
-        "created_time",
-        "tenant_name",
-        *NodeRequest.TEXT_FIELDS,
-    }
-)
 
 
 # For whom a node request is, as far as its record says, for people who read logs and listings.

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nodepool.model.event import Event
 from nodepool.model.record import InvalidRecord, TypedRecord, optional_number
-from nodepool.quick_dataclass import dataclass
 
 #: Version of the format. Readers ignore keys that they do not know.
 FORMAT: Final = 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from nodepool.model.event import Event, What, short
@@ -16,7 +16,6 @@ from nodepool.model.status import HostStatus, LauncherStatus, LaunchStatus, Pool
 from nodepool.plan import ownerless
 from nodepool.plan.pool_summary import PoolSummary, by_provider, others_of, slowest
 from nodepool.plan.static import is_parked
-from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.component import PoolComponent

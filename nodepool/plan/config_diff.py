@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from nodepool.model.config_keys import Sections, keys_of, names_a_secret
-from nodepool.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from nodepool.model.status import LauncherStatus

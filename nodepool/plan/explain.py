@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nodepool.model import states
@@ -47,7 +47,6 @@ from nodepool.plan.observed import Observed, PoolFacts
 from nodepool.plan.ownerless import of_node, of_provider, of_uploads
 from nodepool.plan.pool_summary import STATES, PoolSummary, limiting, slowest, summarize
 from nodepool.plan.static import is_parked, slot_of
-from nodepool.quick_dataclass import dataclass
 
 #: Kinds of subjects, in the order in which a name is looked for.
 KINDS: Final = ("request", "node", "provider", "label")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from nodepool.model import states
@@ -24,7 +24,6 @@ from nodepool.plan.pool_summary import PoolSummary, newest_limits
 from nodepool.plan.queue import RequestKind
 from nodepool.plan.request_stage import Stage
 from nodepool.plan.triage import Consider, Leave, PoolInfo, screen
-from nodepool.quick_dataclass import dataclass
 
 #: What a pool does about a request, the most promising first.
 SERVES: Final = "serves"

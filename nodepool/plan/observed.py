@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from operator import is_not
@@ -24,7 +24,6 @@ from nodepool.model.request import NodeRequest
 from nodepool.model.status import AbsentProvider, LauncherStatus, LaunchStatus, PoolStatus
 from nodepool.plan.queue import MIN_READY_REQUESTOR
 from nodepool.plan.triage import PoolInfo
-from nodepool.quick_dataclass import dataclass
 
 #: Part of the id of each pool, in front of provider and pool.
 _POOL_MARK = "-PoolWorker."

@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from nodepool.model.reasons import ReasonCode
 from nodepool.model.status import HostStatus, LabelStatus, LaunchesStatus, LaunchStatus, LimitStatus, PoolStatus
 from nodepool.plan.request_stage import Stage
-from nodepool.quick_dataclass import dataclass
 
 #: States of pools, the one that needs attention most first.
 STATES: Final = ("unavailable", "maintenance", "paused", "starting", "running")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,6 @@ from nodepool.model.node import Node
 from nodepool.model.reasons import Reason, ReasonCode
 from nodepool.plan.nodes import can_match
 from nodepool.plan.retries import Backoff
-from nodepool.quick_dataclass import dataclass
 
 #: ``launcher`` of static nodes (S-2).
 STATIC_LAUNCHER = "static driver"

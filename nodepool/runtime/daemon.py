@@ -1,37 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a daemon that works with ZooKeeper begins, runs and ends (rules G).
 
-First its spans, then the daemon (`ConnectedDaemon`), then what it is made of: connection, main loop, the lines of the
-log that say what it serves, registration, and the wait for changes of its files.
+First its spans, then the daemon (`ConnectedDaemon`) with its main loop, then what it does when its servers change, and
+the lines of the log that say what it serves.
 """
 
 from __future__ import annotations
 
 import abc
-import contextlib
 import logging
-import os
-import select
-import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from inotify_simple import INotify, flags
-
 from nodepool import log_names
-from nodepool.clock import monotonic, sleep
+from nodepool.clock import monotonic
 from nodepool.config.loader import ConfigSource
-from nodepool.config.zookeeper import connection_string, refuse_bad_tls_files
+from nodepool.config.zookeeper import connection_string, make_client
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.guard import Guard
-from nodepool.model import component
 from nodepool.runtime.reload import Configuration
 from nodepool.tracing import spans
 from nodepool.tracing.sending import Exporter
 from nodepool.version import release_string
-from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.components import Registration, check_model_api
 from nodepool.zk.transactions import ensure_path
 
@@ -39,6 +31,7 @@ if TYPE_CHECKING:
     from nodepool.config.objects import Config
     from nodepool.driver.config import ProviderConfig
     from nodepool.tracing.sending import OtlpSettings
+    from nodepool.zk.client import ZooKeeperClient
 
 
 # `Tracing`: spans of this daemon go where its configuration says.
@@ -92,6 +85,12 @@ class Tracing:
 
 #: `ConnectedDaemon.stop` waits so much longer than the end may take.
 _MARGIN_SECONDS: Final = 5.0 + FLUSH_SECONDS
+#: One turn of the main loop (G-1).
+LOOP_SECONDS: Final = 1.0
+#: Between two looks at the configuration files (G-1).
+LOOK_SECONDS: Final = 0.15
+#: After a change others are waited for, because an editor makes several.
+SETTLE_SECONDS: Final = 0.05
 
 
 class ConnectedDaemon(abc.ABC):
@@ -122,13 +121,12 @@ class ConnectedDaemon(abc.ABC):
             self.log,
         )
         self.client: ZooKeeperClient
-        self.loop = MainLoop(
-            self._turn,
-            lambda: self.client.connected,
-            self.configuration.changed,
-            FileWatch(self.configuration.files, self.log),
-            self.log,
-        )
+        #: Set by `stop`.
+        self.stopping = threading.Event()
+        #: Set once the daemon serves: after its first turn with a connection.
+        self.ready = threading.Event()
+        #: Monotonic time of the end of the last turn of the main loop, seconds.
+        self.last_loop = monotonic()
         self._paths = (config_path, secure_path)
         #: What was logged last of what is served.
         self._served = ""
@@ -176,16 +174,6 @@ class ConnectedDaemon(abc.ABC):
     # -- life --
 
     @property
-    def ready(self) -> threading.Event:
-        """Set once the daemon serves."""
-        return self.loop.ready
-
-    @property
-    def last_loop(self) -> float:
-        """Monotonic time of the last turn of the main loop, seconds."""
-        return self.loop.last_turn
-
-    @property
     def reload_errors(self) -> Sequence[str]:
         """Why the configuration files as they stand are not in effect, perhaps in part; empty = they are."""
         return self.configuration.trouble
@@ -212,10 +200,11 @@ class ConnectedDaemon(abc.ABC):
         self._running = True
         try:
             self._tracing.follow(self._config())
-            if not self.loop.stopping.is_set() and self._connect():
+            if not self.stopping.is_set() and self._connect():
                 self.begin()
                 self._tell_served()
-                self.loop.run()
+                while not self.pause():
+                    self.turn()
         finally:
             try:
                 self.end()
@@ -225,7 +214,7 @@ class ConnectedDaemon(abc.ABC):
 
     def stop(self) -> None:
         """End in order. Bounded."""
-        self.loop.stop()
+        self.stopping.set()
         if hasattr(self, "client") and not self.connected:
             self.client.disconnect()
         if self._running:
@@ -239,14 +228,14 @@ class ConnectedDaemon(abc.ABC):
         try:
             self.client.connect()
         except ZKConnectionError:
-            if self.loop.stopping.is_set():
+            if self.stopping.is_set():
                 return False
             raise
         return True
 
     def _prepare_zookeeper(self, *roots: str) -> None:
         """Refuse to work beside newer components, and make directories; waits for ZooKeeper or for `stop`."""
-        while not self.loop.stopping.is_set():
+        while not self.stopping.is_set():
             try:
                 check_model_api(self.client)
                 for root in roots:
@@ -254,11 +243,44 @@ class ConnectedDaemon(abc.ABC):
                 break
             except ZKConnectionError as error:
                 self.log.warning("Not ready yet: %s", error)
-                self.loop.stopping.wait(LOOP_SECONDS)
+                self.stopping.wait(LOOP_SECONDS)
 
-    def _turn(self) -> None:
-        self.client.look_after()
-        self.run_once()
+    def pause(self) -> bool:
+        """Wait for the next turn, or until the configuration changed. True = it is time to stop."""
+        until = monotonic() + LOOP_SECONDS
+        while self.ready.is_set() and not self.stopping.wait(max(0.0, min(LOOK_SECONDS, until - monotonic()))):
+            if self.configuration.changed():
+                self.stopping.wait(SETTLE_SECONDS)
+                break
+            if monotonic() >= until:
+                break
+        return self.stopping.is_set()
+
+    def turn(self) -> None:
+        """One turn of the main loop. Does not raise; after an error it waits a little."""
+        # The daemon serves on with what it has; the next turn tries again.
+        with Guard(self.log, "Error in the main loop, going on") as guard:
+            try:
+                self.client.look_after()
+                self.run_once()
+                if self.client.connected:
+                    self.ready.set()
+                elif not self.ready.is_set():
+                    self.stopping.wait(LOOP_SECONDS)
+            except ZKConnectionError as error:
+                self.log.warning("Main loop interrupted: %s", error)
+                self.stopping.wait(LOOP_SECONDS)
+        if guard.error is not None:
+            self.stopping.wait(LOOP_SECONDS)
+        self.last_loop = monotonic()
+
+    def _unregister(self, entry: Registration) -> None:
+        """Remove the daemon's entry of the registry; without a connection the entry ends with the session."""
+        try:
+            if self.client.connected:
+                entry.unregister()
+        except ZKException as error:
+            entry.log.warning("Unregistering: %s", error)
 
     def _look_again(self) -> None:
         self.look_again()
@@ -277,33 +299,7 @@ class ConnectedDaemon(abc.ABC):
         return self.configuration.current
 
 
-# The connection to ZooKeeper that a configuration describes.
-
 log = logging.getLogger(log_names.NODEPOOL)
-
-
-def make_client(config: Config) -> ZooKeeperClient:
-    """The connection that a configuration describes; not connected yet.
-
-    :raises ZKException: there are no servers.
-    :raises ConfigError: a TLS file cannot be used.
-    """
-    if not config.zookeeper_servers:
-        raise ZKException("no zookeeper-servers are configured")
-    refuse_bad_tls_files(config)
-    cert, key, ca = tls_files(config)
-    return ZooKeeperClient(
-        connection_string(config.zookeeper_servers),
-        timeout=config.zookeeper_timeout,
-        tls_cert=cert,
-        tls_key=key,
-        tls_ca=ca,
-    )
-
-
-def tls_files(config: Config) -> tuple[str | None, str | None, str | None]:
-    """PEM files of certificate, key and CA."""
-    return config.zookeeper_tls_cert, config.zookeeper_tls_key, config.zookeeper_tls_ca
 
 
 def follow(client: ZooKeeperClient, config: Config) -> None:
@@ -314,87 +310,8 @@ def follow(client: ZooKeeperClient, config: Config) -> None:
             client.reset_hosts(hosts)
         except ZKException as error:
             log.error("zookeeper-servers: %s; this takes effect after a restart", error)
-    if tls_files(config) != client.tls_files:
+    if config.tls_files != client.tls_files:
         log.warning("zookeeper-tls changed: this takes effect after a restart")
-
-
-# The main loop of a daemon (rules G-1, G-3).
-
-#: One turn of the main loop (G-1).
-LOOP_SECONDS: Final = 1.0
-
-
-class MainLoop:
-    """Makes turns, one a second, and one as soon as the configuration changed, until `stop`.
-
-    :param turn: one turn; whatever it raises, the next one comes.
-    :param connected: can ZooKeeper be reached? The daemon is ready after its first turn with a connection.
-    :param changed: did the configuration change? Must not block.
-    :param wait: ends a wait when `changed` is worth asking.
-    """
-
-    def __init__(
-        self,
-        turn: Callable[[], None],
-        connected: Callable[[], bool],
-        changed: Callable[[], bool],
-        wait: FileWatch,
-        log: logging.Logger,
-    ) -> None:
-        self.log = log
-        self._turn = turn
-        self._connected = connected
-        self._changed = changed
-        self._wait = wait
-        #: Set by `stop`.
-        self.stopping = threading.Event()
-        #: Set once the daemon serves.
-        self.ready = threading.Event()
-        #: Monotonic time of the end of the last turn, seconds.
-        self.last_turn = monotonic()
-
-    def run(self) -> None:
-        """Make turns until `stop`; blocks."""
-        self._wait.open()
-        try:
-            while not self.pause():
-                self.guarded_turn()
-        finally:
-            self._wait.close()
-
-    def stop(self) -> None:
-        """End after the turn that is being made. Any thread; does not block."""
-        self.stopping.set()
-        self._wait.wake()
-
-    def pause(self) -> bool:
-        """Wait for the next turn, or until the configuration changed. True = it is time to stop."""
-        if not self.ready.is_set():
-            return self.stopping.is_set()
-        until = monotonic() + LOOP_SECONDS
-        while not self.stopping.is_set():
-            # First: when the last turn did not follow a change, e.g. because it ended early, turns must not race.
-            self._wait.wait(max(0.0, until - monotonic()))
-            if monotonic() >= until or self._changed():
-                break
-        return self.stopping.is_set()
-
-    def guarded_turn(self) -> None:
-        """One turn. Does not raise; after an error it waits a little."""
-        # The daemon serves on with what it has; the next turn tries again.
-        with Guard(self.log, "Error in the main loop, going on") as guard:
-            try:
-                self._turn()
-                if self._connected():
-                    self.ready.set()
-                elif not self.ready.is_set():
-                    self.stopping.wait(LOOP_SECONDS)
-            except ZKConnectionError as error:
-                self.log.warning("Main loop interrupted: %s", error)
-                self.stopping.wait(LOOP_SECONDS)
-        if guard.error is not None:
-            self.stopping.wait(LOOP_SECONDS)
-        self.last_turn = monotonic()
 
 
 # What a daemon says of itself in the log when it begins, and when it serves something else (rule J-9).
@@ -456,127 +373,3 @@ def _listed(noun: str, names: Sequence[str], separator: str = ", ", what: str = 
     shown = separator.join(names[:MAX_NAMES])
     more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     return f"{len(names)} {noun}{'s' if len(names) > 1 else ''}{what}: {shown}{more}"
-
-
-# The entry of a daemon in the component registry (reference/zookeeper 7).
-
-
-class DaemonRegistration:
-    """For the main thread.
-
-    :param kind: class of the entry.
-    :param version: of this release.
-    """
-
-    log = logging.getLogger(log_names.COMPONENT_REGISTRY)
-
-    def __init__(self, client: ZooKeeperClient, kind: type[component.Component], version: str) -> None:
-        self._client = client
-        self._entry = Registration(client, kind(socket.gethostname(), version))
-
-    def keep(self) -> None:
-        """Say that the daemon runs. Blocks for ZooKeeper unless that is known already. Raises ZKException."""
-        self._entry.update(state=component.RUNNING)
-
-    def remove(self) -> None:
-        """Unregister; without a connection the entry ends with the session."""
-        try:
-            if self._client.connected:
-                self._entry.unregister()
-        except ZKException as error:
-            self.log.warning("Unregistering: %s", error)
-
-
-# Waits until the kernel reports a change of files (inotify), or until another thread asks for it.
-
-#: So often who waits looks by itself where the kernel cannot tell of changes.
-LOOK_SECONDS: Final = 0.2
-#: So often it is made sure that the files are still those that are watched, if there is no other reason.
-RENEW_SECONDS: Final = 10.0
-#: After a change others are waited for: an editor makes several, and a busy directory must not make a busy loop.
-SETTLE_SECONDS: Final = 0.05
-
-#: A file was written and closed, was replaced by a renamed one, or has other times or permissions. That a file was made
-#: is not asked for: it is empty then.
-_CHANGES: Final = flags.CLOSE_WRITE | flags.MOVED_TO | flags.ATTRIB
-
-
-class FileWatch:
-    """What it reports is a hint that is never late by more than the wait, and may be for nothing.
-
-    The directory of each file is watched, because editors and configuration management rename a new file to the old
-    name, and Kubernetes replaces a symbolic link there. The file itself is watched, too: where it is mounted alone into
-    a container, its directory hears of nothing. A file that another machine changes on a network file system is not
-    told of.
-
-    :param files: the paths of today; asked before each wait. Any of them may be missing.
-    """
-
-    def __init__(self, files: Callable[[], Iterable[str]], log: logging.Logger) -> None:
-        self.log = log
-        self._files = files
-        self._inotify: INotify | None = None
-        #: File descriptor that `wake` writes to; None = not open.
-        self._wake: int | None = None
-        self._lock = threading.Lock()
-        self._poll = select.poll()
-        #: What is watched, and until when it is believed to be.
-        self._watched: tuple[str, ...] = ()
-        self._watched_until = float("-inf")
-
-    def open(self) -> None:
-        """Begin. Not in the constructor, because a daemon closes all files when it goes to the background."""
-        with self._lock:
-            self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._poll.register(self._wake, select.POLLIN)
-        self._watched_until = float("-inf")
-        try:
-            self._inotify = INotify()
-        except OSError as error:
-            # E.g. fs.inotify.max_user_instances is reached.
-            self.log.info("The kernel does not report changed files (%s): they are checked every 0.2 s", error)
-            return
-        self._poll.register(self._inotify, select.POLLIN)
-
-    def close(self) -> None:
-        """End; `wake` does nothing then."""
-        with self._lock:
-            wake, self._wake = self._wake, None
-        self._poll = select.poll()
-        if wake is not None:
-            os.close(wake)
-        if self._inotify is not None:
-            self._inotify.close()
-            self._inotify = None
-
-    def wake(self) -> None:
-        """End the wait of now, or else the next one. Any thread; does not block."""
-        with self._lock:
-            if self._wake is not None:
-                os.eventfd_write(self._wake, 1)
-
-    def wait(self, seconds: float) -> None:
-        """Block until a file may have changed, until `wake`, or for so many seconds."""
-        if self._inotify is not None:
-            self._watch(self._inotify)
-        ready = self._poll.poll((seconds if self._inotify else min(seconds, LOOK_SECONDS)) * 1000)
-        for descriptor, _ in ready:
-            if descriptor == self._wake:
-                os.eventfd_read(descriptor)
-            elif self._inotify is not None:
-                sleep(min(seconds, SETTLE_SECONDS))
-                self._inotify.read(timeout=0)
-                # One of them may be another file, or another directory, by now.
-                self._watched_until = float("-inf")
-
-    def _watch(self, inotify: INotify) -> None:
-        files = tuple(self._files())
-        if files == self._watched and monotonic() < self._watched_until:
-            return
-        self._watched, self._watched_until = files, monotonic() + RENEW_SECONDS
-        for watched in dict.fromkeys(each for path in files for each in (os.path.dirname(path) or ".", path)):
-            # It is missing, or may not be read, or there are too many watches: the main loop looks once a turn in any
-            # case.
-            with contextlib.suppress(OSError, ValueError):
-                # Of one that is watched already this changes nothing.
-                inotify.add_watch(watched, _CHANGES)

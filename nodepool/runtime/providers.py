@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nodepool import log_names
 from nodepool.clock import monotonic, wall_time
@@ -29,6 +30,8 @@ from nodepool.plan.retries import Backoff
 if TYPE_CHECKING:
     from nodepool.driver.config import ProviderConfig
     from nodepool.zk.zookeeper import ZooKeeper
+
+T = TypeVar("T")
 
 #: From a start that failed to the next attempt.
 RETRY: Final = Backoff(5.0, 60.0)
@@ -57,7 +60,7 @@ class Providers:
         #: name -> (failed attempts, when to try again)
         self._failed: dict[str, tuple[int, float]] = {}
         #: Starts that take their time.
-        self._starting: dict[str, ProviderStart] = {}
+        self._starting: dict[str, Future[Provider]] = {}
         self._ending: list[threading.Thread] = []
 
     def get(self, name: str | None) -> Provider | None:
@@ -87,7 +90,7 @@ class Providers:
 
     def retry_failed(self) -> None:
         """Start those that could not be started and whose time has come (G-9); take those that took their time."""
-        for name in [name for name, start in self._starting.items() if start.wait(0)]:
+        for name in [name for name, start in self._starting.items() if start.done()]:
             self._started(name)
         now = monotonic()
         due = [name for name, (_, when) in self._failed.items() if when <= now]
@@ -95,9 +98,10 @@ class Providers:
             self._start(name, now + PATIENCE_SECONDS)
 
     def _forget_start(self, name: str) -> None:
+        """It is stopped as soon as it has started. Does not wait for that."""
         start = self._starting.pop(name, None)
         if start is not None:
-            start.forget()
+            start.add_done_callback(_stop_started)
 
     def _start(self, name: str, deadline: float) -> None:
         """Start a provider in place of the one that runs under its name (G-5).
@@ -116,12 +120,12 @@ class Providers:
         if old is not None:
             gateway.idle.within(PATIENCE_SECONDS, old)
         try:
-            start = self._starting[name] = ProviderStart(config, self._zk)
+            start = self._starting[name] = _in_thread(f"Start-{name}", lambda: start_now(config, self._zk))
         except RuntimeError as error:
             # The system has no more threads just now.
             self._not_started(name, error)
             return
-        if start.wait(max(LEAST_START_SECONDS, deadline - monotonic())):
+        if wait([start], max(LEAST_START_SECONDS, deadline - monotonic())).done:
             self._started(name)
             return
         self.log.error("Provider %s: start() has not returned yet. Going on without it until it does", name)
@@ -131,9 +135,9 @@ class Providers:
     def _started(self, name: str) -> None:
         """A start has ended, in one way or another."""
         start = self._starting.pop(name)
-        error = start.error()
+        error = start.exception()
         if error is not None:
-            self._not_started(name, error)
+            self._not_started(name, as_exception(error))
             return
         self._failed.pop(name, None)
         self.log.info("Started provider %s (driver %s)", name, self._configs[name].driver.name)
@@ -193,7 +197,7 @@ class Providers:
                 self.log.warning("%s: the provider has not stopped yet, not waiting for it", thread.name)
 
 
-# `ProviderStart`: one attempt to start a provider, in a thread of its own, because a driver may hang there.
+# One attempt to start a provider, in a thread of its own, because a driver may hang there.
 
 
 def facade_for(config: ProviderConfig, zk: ZooKeeper) -> ZooKeeper:
@@ -205,10 +209,15 @@ def facade_for(config: ProviderConfig, zk: ZooKeeper) -> ZooKeeper:
     return facade_for_extra_driver(zk)
 
 
-def start_now(config: ProviderConfig, zk: ZooKeeper) -> Provider:
-    """Make and start the provider of a section. Blocks as long as the driver does; raises what it raises."""
+def _made(config: ProviderConfig) -> Provider:
     made = gateway.get_provider(config.name, Drivers.get(config.driver.name), config)
     provider: Provider = check_instance(made, Provider, f"driver {config.driver.name!r}: getProvider()")
+    return provider
+
+
+def start_now(config: ProviderConfig, zk: ZooKeeper) -> Provider:
+    """Make and start the provider of a section. Blocks as long as the driver does; raises what it raises."""
+    provider = _made(config)
     # What it has started already must not stay after an error: there will be another attempt, and another.
     with OnError(lambda _: gateway.stop_provider(provider)):
         _complete(provider, config)
@@ -217,52 +226,17 @@ def start_now(config: ProviderConfig, zk: ZooKeeper) -> Provider:
     return provider
 
 
-class ProviderStart:
-    """Begins at once. ``_lock`` guards the outcome; it is not held while the driver works."""
+def _in_thread(name: str, call: Callable[[], T]) -> Future[T]:
+    """Call a function that may hang. Not in a pool of threads, which the process would wait for."""
+    outcome: Future[T] = Future()
+    threading.Thread(target=settle, args=([outcome], call), name=name, daemon=True).start()
+    return outcome
 
-    def __init__(self, config: ProviderConfig, zk: ZooKeeper) -> None:
-        self._config = config
-        self._zk = zk
-        self._lock = threading.Lock()
-        self._outcome: Future[Provider] = Future()
-        self._forgotten = False
-        self._ended = threading.Event()
-        threading.Thread(target=self._run, name=f"Start-{config.name}", daemon=True).start()
 
-    def wait(self, seconds: float) -> bool:
-        """Has it ended, or does it within so many seconds?"""
-        return self._ended.wait(seconds)
-
-    def error(self) -> Exception | None:
-        """What the driver raised; after the end."""
-        error = self._outcome.exception(0)
-        return None if error is None else as_exception(error)
-
-    def result(self) -> Provider:
-        """The started provider; after the end. Raises what the driver raised."""
-        if not self._ended.is_set():
-            raise RuntimeError(f"provider {self._config.name} is still being started")
-        return self._outcome.result()
-
-    def forget(self) -> None:
-        """Nobody wants it any more: it is stopped as soon as it has started. Does not wait for that."""
-        with self._lock:
-            self._forgotten = True
-            if not self._ended.is_set():
-                return
-        if self.error() is None:
-            # Who forgets is the main thread, and a driver may hang here, too.
-            gateway.stop_provider.begin(self.result())
-
-    def _run(self) -> None:
-        outcome: Future[Provider] = Future()
-        settle([outcome], lambda: start_now(self._config, self._zk))
-        with self._lock:
-            self._outcome = outcome
-            wanted = not self._forgotten
-            self._ended.set()
-        if not wanted and self.error() is None:
-            gateway.stop_provider(self.result())
+def _stop_started(start: Future[Provider]) -> None:
+    if start.exception() is None:
+        # It may be called in the main thread, and a driver may hang here, too.
+        gateway.stop_provider.begin(start.result())
 
 
 def _complete(provider: Provider, config: ProviderConfig) -> None:
@@ -288,18 +262,9 @@ def check_providers(
     :param limit: seconds; one that has not answered then has failed, and goes on in the background.
     :return: name of each -> what was found; never empty.
     """
-    begun: dict[str, Future[list[CheckResult]]] = {}
-    for config in configs:
-        outcome: Future[list[CheckResult]] = Future()
-        begun[config.name] = outcome
-        # Not a pool of threads, which the process would wait for: a driver may hang.
-        threading.Thread(target=_settle, args=(config, zk, outcome), name=f"Check-{config.name}", daemon=True).start()
+    begun = {config.name: _in_thread(f"Check-{config.name}", partial(check_provider, config, zk)) for config in configs}
     end = monotonic() + limit
     return {name: _outcome(name, outcome, max(0.0, end - monotonic()), limit) for name, outcome in begun.items()}
-
-
-def _settle(config: ProviderConfig, zk: ZooKeeper | None, outcome: Future[list[CheckResult]]) -> None:
-    settle([outcome], lambda: check_provider(config, zk))
 
 
 def _outcome(name: str, outcome: Future[list[CheckResult]], seconds: float, limit: float) -> list[CheckResult]:
@@ -316,9 +281,7 @@ def check_provider(config: ProviderConfig, zk: ZooKeeper | None) -> list[CheckRe
     subject = f"provider {config.name}"
     if isinstance(config, UnavailableProviderConfig):
         return [failure(subject, config.reason)]
-    name = config.driver.name
-    made = gateway.get_provider(config.name, Drivers.get(name), config)
-    provider: Provider = check_instance(made, Provider, f"driver {name!r}: getProvider()")
+    name, provider = config.driver.name, _made(config)
     if zk is not None:
         provider.zk = facade_for(config, zk)
     with OnError(lambda _: _end(provider)):

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +22,6 @@ from nodepool.clock import monotonic
 from nodepool.guard import Guard
 from nodepool.metrics.catalog import SPANS
 from nodepool.metrics.statsd import REGISTRY
-from nodepool.quick_dataclass import dataclass
 from nodepool.tracing.spans import Span
 from nodepool.version import release_string
 

@@ -26,8 +26,9 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from kazoo.exceptions import KazooException, NoNodeError
@@ -36,7 +37,7 @@ from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.exceptions import ZKConnectionError
 from nodepool.guard import Guard
-from nodepool.model.record import InvalidRecord
+from nodepool.model.record import InvalidRecord, Record
 from nodepool.zk import paths
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.reply import CHANGED, CREATED, DELETED, Reply
@@ -280,7 +281,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
             self._creating += 1
 
     def settle_create(self, record_id: str | None, created: R | None) -> None:
-        """The answer to an announced creation."""
+        """The answer to an announced creation; without a record it failed."""
         with self._lock:
             self._creating -= 1
             # Events of creations that come after ours arrive after this answer, so all of these are foreign.
@@ -288,7 +289,7 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
         if record_id is not None and created is not None:
             self._take(record_id, created)
         for other in held:
-            if other != record_id:
+            if other != record_id or created is None:
                 self._read(other)
 
     # -- connection thread --
@@ -363,13 +364,11 @@ class RecordCache(WatchedSubtree[[str]], Generic[R]):
             self._records.pop(record_id, None)
             self._notify(record_id)
             return
-        self._set_stat(record, stat)
-        self._take(record_id, record)
-
-    @staticmethod
-    def _set_stat(record: Any, stat: Any) -> None:
-        record.version = stat.version
         record.mzxid = stat.mzxid
+        if isinstance(record, Record):
+            # The version of a component is that of its program.
+            record.version = stat.version
+        self._take(record_id, record)
 
     def _take(self, record_id: str, record: R) -> None:
         old = self._records.get(record_id)
@@ -590,11 +589,101 @@ class LockedRecordCache(RecordCache[R]):
             self._contenders[record_id] = contenders
 
 
-# `SubtreeCache`: knows the znodes below a root, of which a subclass says what they mean.
+# `ZnodeTree`: the znodes below a root as far as they are known. It never asks ZooKeeper.
+
+#: Of a znode whose data were not read.
+_NO_STAT: Final = SimpleNamespace(czxid=0, mzxid=0, ctime=0, mtime=0)
+
+
+class Znode:
+    """One znode.
+
+    :param stat: Kazoo's, of the data that were read last.
+    :param record: what they mean; None = they are not known, or no record.
+    :param problem: why they are none.
+    """
+
+    __slots__ = ("children", "problem", "record", "stat")
+
+    def __init__(self) -> None:
+        self.children: dict[str, Znode] = {}
+        self.stat: Any = _NO_STAT
+        self.record: Any = None
+        self.problem = ""
+
+    def is_locked(self) -> bool:
+        """Does a process hold or wait for the lock in it?"""
+        lock = self.children.get(paths.LOCK)
+        return lock is not None and bool(lock.children)
+
+
+class ZnodeTree:
+    """Changed by one thread. Paths are whole ones, at or below the root.
+
+    :param parse: makes a record of path, data and stat. Raises InvalidRecord.
+    """
+
+    log = logging.getLogger(log_names.ZOOKEEPER)
+
+    def __init__(self, root: str, parse: Callable[[str, bytes, Any], Any]) -> None:
+        self.root = root
+        self._parse = parse
+        self.top = Znode()
+
+    def names(self, path: str) -> list[str]:
+        """Names on the way from the root to a znode; none for the root itself."""
+        return paths.below(self.root, path)
+
+    def _find(self, names: Iterable[str]) -> Znode | None:
+        found: Znode | None = self.top
+        for name in names:
+            found = None if found is None else found.children.get(name)
+        return found
+
+    def add(self, path: str) -> None:
+        """A znode is there, and so are its parents."""
+        found = self.top
+        for name in self.names(path):
+            found = found.children.setdefault(name, Znode())
+
+    def remove(self, path: str) -> None:
+        """A znode was deleted with all below; one that was not known is fine."""
+        names = self.names(path)
+        if not names:
+            self.top = Znode()
+            return
+        parent = self._find(names[:-1])
+        if parent is not None:
+            parent.children.pop(names[-1], None)
+
+    def set_children(self, path: str, names: Iterable[str]) -> None:
+        """The znode has these children and no others."""
+        znode = self._find(self.names(path))
+        if znode is not None:
+            znode.children = {name: znode.children.get(name) or Znode() for name in names}
+
+    def load(self, path: str, data: bytes, stat: Any) -> None:
+        """A znode has these data. A bad record is logged once."""
+        znode = self._find(self.names(path))
+        if znode is None:
+            return
+        znode.stat, znode.record = stat, None
+        try:
+            znode.record = self._parse(path, data, stat)
+            znode.problem = ""
+        except InvalidRecord as problem:
+            if znode.problem != str(problem):
+                znode.problem = str(problem)
+                # Znodes without data are there for a moment, when a lock is taken of what was just removed.
+                level = logging.DEBUG if isinstance(problem, paths.EmptyRecord) else logging.ERROR
+                self.log.log(level, "Ignoring %s: %s", path, problem)
+
+
+# `SubtreeCache`: keeps a `ZnodeTree`, of which a subclass says what it means.
 #
 # An event says that a znode is there, was deleted or has other data; only data are read then. An answer that was under
 # way when an event of the same znode or of a child came may be older than the event: it is asked for again. After a
-# lost connection all is read anew.
+# lost connection all is read anew; what was known stays until then.
 
 _DATA: Final = "data"
 _CHILDREN: Final = "children"
@@ -603,10 +692,11 @@ _Question = tuple[str, str]
 
 
 class SubtreeCache(WatchedSubtree[P]):
-    """Asks for what is to be known of a subtree. A subclass stores what is found, and notifies listeners."""
+    """Asks for what is to be known of a subtree. A subclass makes of it what readers get, and notifies listeners."""
 
-    def __init__(self, client: ZooKeeperClient, root: str, trouble: str) -> None:
-        super().__init__(client, root, trouble)
+    def __init__(self, client: ZooKeeperClient, tree: ZnodeTree, trouble: str) -> None:
+        super().__init__(client, tree.root, trouble)
+        self._tree = tree
         #: Is a further answer needed, because an event came meanwhile?
         self._asked: dict[_Question, bool] = {}
         #: Questions under way, by part.
@@ -628,32 +718,16 @@ class SubtreeCache(WatchedSubtree[P]):
         """May this znode have children that matter?"""
 
     @abstractmethod
-    def _on_gone(self, path: str) -> None:
-        """A znode is gone with all below; it may not have been known."""
-
-    @abstractmethod
-    def _on_children(self, path: str, names: list[str]) -> None:
-        """A znode has these children and no others."""
-
-    @abstractmethod
-    def _on_data(self, path: str, data: bytes, stat: Any) -> None:
-        """A znode has these data."""
-
-    @abstractmethod
     def _on_complete(self) -> None:
         """Everything was read: sets ``ready``."""
 
     @abstractmethod
-    def _on_settled(self) -> None:
-        """While the cache is ready: an event or answers were taken. More may be under way, see `_is_open`."""
-
-    def _on_there(self, path: str) -> None:
-        """A znode was made, or has other data, which are being read."""
-        return
-
     def _on_change(self, path: str) -> None:
         """While the cache is ready: there is, or was, something new about a znode."""
-        return
+
+    @abstractmethod
+    def _on_settled(self) -> None:
+        """While the cache is ready: an event or answers were taken. More may be under way, see `_is_open`."""
 
     def _part_of(self, path: str) -> str:
         """What a znode belongs to; `_is_open` tells parts apart."""
@@ -676,14 +750,16 @@ class SubtreeCache(WatchedSubtree[P]):
         for question in ((path, _DATA), (path, _CHILDREN), (path.rpartition("/")[0], _CHILDREN)):
             if question in self._asked:
                 self._asked[question] = True
+        reads = event != DELETED and self._has_data(path)
         if event == DELETED:
-            self._on_gone(path)
+            self._tree.remove(path)
         else:
-            self._on_there(path)
-            if self._has_data(path):
-                self._ask([(path, _DATA)])
+            self._tree.add(path)
+        if reads:
+            self._ask([(path, _DATA)])
         if self.ready.is_set():
-            self._on_change(path)
+            if not reads:
+                self._on_change(path)
             self._on_settled()
 
     def _ask(self, questions: Iterable[_Question]) -> None:
@@ -721,86 +797,65 @@ class SubtreeCache(WatchedSubtree[P]):
     def _take(self, question: _Question, answer: Any) -> list[_Question]:
         """Note an answer that no event has overtaken; returns what else must be known."""
         path, what = question
+        if self.ready.is_set():
+            self._on_change(path)
         if isinstance(answer, NoNodeError):
-            self._on_gone(path)
-            return []
-        if isinstance(answer, KazooException):
+            self._tree.remove(path)
+        elif isinstance(answer, KazooException):
             self.log.error("Cannot read %s: %r", path, answer)
-            return []
-        if what == _DATA:
-            self._on_data(path, *answer)
-            return []
-        self._on_children(path, answer)
-        below = [f"{path}/{name}" for name in answer]
-        return [
-            *((child, _DATA) for child in below if self._has_data(child)),
-            *((child, _CHILDREN) for child in below if self._has_children(child)),
-        ]
+        elif what == _DATA:
+            self._tree.load(path, *answer)
+        else:
+            self._tree.set_children(path, answer)
+            below = [f"{path}/{name}" for name in answer]
+            return [
+                *((child, _DATA) for child in below if self._has_data(child)),
+                *((child, _CHILDREN) for child in below if self._has_children(child)),
+            ]
+        return []
 
 
-# `RecordsByKind`: a cache of the znodes ``<root>/<kind>/<name>``, each a record for itself.
-
-E = TypeVar("E")
-
-
-class RecordsByKind(SubtreeCache[[]], Generic[E]):
-    """Keeps an entry of each znode of the kinds that are known; listeners are called when something changed.
-
-    Entries stay through a lost connection, until everything was read again.
+class RecordsByKind(SubtreeCache[[]]):
+    """A cache of the znodes ``<root>/<kind>/<name>``, each a record for itself; notifies when something changed.
 
     :param kinds: others are passed over: a later release may have more of them.
+    :param parse: see `ZnodeTree`.
     """
 
-    def __init__(self, client: ZooKeeperClient, root: str, kinds: Iterable[str], trouble: str) -> None:
-        super().__init__(client, root, trouble)
-        #: Kind -> name of the znode -> entry. Changed in the connection thread only; others copy before they look.
-        self._entries: dict[str, dict[str, E]] = {kind: {} for kind in kinds}
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        root: str,
+        kinds: Iterable[str],
+        parse: Callable[[str, bytes, Any], Any],
+        trouble: str,
+    ) -> None:
+        super().__init__(client, ZnodeTree(root, parse), trouble)
+        self._kinds = tuple(kinds)
         self._changed = False
 
-    # -- connection thread --
+    def _entries(self, kind: str) -> list[Any]:
+        """The records of a kind, without bad ones. Any thread."""
+        directory = self._tree.top.children.get(kind)
+        znodes = [] if directory is None else list(directory.children.values())
+        return [znode.record for znode in znodes if znode.record is not None]
 
-    @abstractmethod
-    def _entry(self, kind: str, name: str, data: bytes, stat: Any) -> E:
-        """What is kept of the data of a znode."""
+    # -- connection thread --
 
     def _renew(self) -> bool:
         """Entries have changed; returns whether listeners are to know."""
         return True
 
-    def _place(self, path: str) -> tuple[str, str]:
-        """Kind and name of a znode; without what it does not have. What is further below has another's name."""
-        kind, _, name = path[len(self._root) + 1 :].partition("/")
-        return kind, name
-
     def _has_data(self, path: str) -> bool:
-        kind, name = self._place(path)
-        return kind in self._entries and name != "" and "/" not in name
+        names = self._tree.names(path)
+        return len(names) == 2 and names[0] in self._kinds
 
     def _has_children(self, path: str) -> bool:
-        kind, name = self._place(path)
-        return name == "" and (kind == "" or kind in self._entries)
+        names = self._tree.names(path)
+        return not names or (len(names) == 1 and names[0] in self._kinds)
 
-    def _on_data(self, path: str, data: bytes, stat: Any) -> None:
-        kind, name = self._place(path)
-        self._entries[kind][name] = self._entry(kind, name, data, stat)
+    def _on_change(self, path: str) -> None:
         self._changed = True
-
-    def _on_gone(self, path: str) -> None:
-        kind, name = self._place(path)
-        if name:
-            if self._entries.get(kind, {}).pop(name, None) is not None:
-                self._changed = True
-        else:
-            self._on_children(path, ())
-
-    def _on_children(self, path: str, names: Collection[str]) -> None:
-        kind, _ = self._place(path)
-        if kind:
-            for name in self._entries.get(kind, {}).keys() - set(names):
-                self._on_gone(f"{path}/{name}")
-        else:
-            for absent in self._entries.keys() - set(names):
-                self._on_children(f"{path}/{absent}", ())
 
     def _on_settled(self) -> None:
         if self._changed:
@@ -809,7 +864,6 @@ class RecordsByKind(SubtreeCache[[]], Generic[E]):
                 self._notify()
 
     def _on_complete(self) -> None:
-        self._changed = False
         self._renew()
         self.ready.set()
         self._notify()

@@ -7,13 +7,11 @@ maintenance records and of status records.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from nodepool import log_names
 from nodepool.clock import monotonic
 from nodepool.model.component import PoolComponent
 from nodepool.model.image import NO_IMAGES, BuildView, ImageBuild, ImagesView, ImageUpload, ImageView, UploadView
@@ -23,7 +21,7 @@ from nodepool.model.record import InvalidRecord, Record
 from nodepool.model.request import NodeRequest
 from nodepool.model.status import BuilderStatus, LauncherStatus, PoolStatus
 from nodepool.zk import paths, status
-from nodepool.zk.cache import LockedRecordCache, RecordCache, RecordsByKind, SubtreeCache
+from nodepool.zk.cache import LockedRecordCache, RecordCache, RecordsByKind, SubtreeCache, Znode, ZnodeTree
 from nodepool.zk.client import ZooKeeperClient
 from nodepool.zk.maintenance_store import decode
 from nodepool.zk.status import BUILDER, LAUNCHER, POOL, in_order_of_launchers, in_order_of_pools
@@ -57,33 +55,9 @@ class NodepoolCache:
         """Wait until what ZooKeeper told us so far has been read, at most ``timeout`` seconds."""
         return all([self.nodes.wait_settled(timeout), self.requests.wait_settled(timeout)])
 
-    # -- our own writes: announced before they are sent, settled in the connection thread --
-
-    def expect(self, record: Record) -> None:
-        if record.id is not None:
-            if isinstance(record, Node):
-                self.nodes.expect(record.id)
-            else:
-                self.requests.expect(record.id)
-
-    def settle(self, record: Record, written: bool) -> None:
-        if record.id is not None:
-            if isinstance(record, Node):
-                self.nodes.settle(record.id, record.copy() if written else None)
-            elif isinstance(record, NodeRequest):
-                self.requests.settle(record.id, record.copy() if written else None)
-
-    def expect_create(self, record: Record) -> None:
-        if isinstance(record, Node):
-            self.nodes.expect_create()
-        else:
-            self.requests.expect_create()
-
-    def settle_create(self, record: Record, created: bool) -> None:
-        if isinstance(record, Node):
-            self.nodes.settle_create(record.id if created else None, record.copy() if created else None)
-        elif isinstance(record, NodeRequest):
-            self.requests.settle_create(record.id if created else None, record.copy() if created else None)
+    def of(self, record: Record) -> RecordCache[Any]:
+        """The cache that a record is in. Own writes are announced to it."""
+        return self.nodes if isinstance(record, Node) else self.requests
 
 
 # `ImageCache`: the records of images in ZooKeeper, kept up to date by one recursive watch.
@@ -98,8 +72,8 @@ class ImageCache(SubtreeCache[[str]]):
     """Follows all images. Made before or after the client is connected; does not block."""
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        super().__init__(client, IMAGES, "Error in a listener of images")
-        self._tree = ImageTree()
+        self._images = ImageTree()
+        super().__init__(client, self._images, "Error in a listener of images")
         self._view = NO_IMAGES
         self._changed: set[str] = set()
         #: Was everything read once, so that there is a view, be it old?
@@ -126,141 +100,48 @@ class ImageCache(SubtreeCache[[str]]):
         self._changed.clear()
         super()._forget_questions()
 
-    def _on_there(self, path: str) -> None:
-        self._tree.add(path)
-
-    def _on_gone(self, path: str) -> None:
-        self._tree.remove(path)
-
-    def _on_children(self, path: str, names: list[str]) -> None:
-        self._tree.set_children(path, names)
-
-    def _on_data(self, path: str, data: bytes, stat: Any) -> None:
-        self._tree.load(path, data, stat)
-
     def _on_change(self, path: str) -> None:
-        self._changed.update(parts(path)[:1] or self._tree.image_names() or list(self._view.images))
+        self._changed.update(parts(path)[:1] or self._images.image_names() or list(self._view.images))
 
     def _on_settled(self) -> None:
         """Renew the views of changed images of which nothing is being read."""
         for image in [image for image in self._changed if not self._is_open(image)]:
             self._changed.discard(image)
-            self._view = self._view.with_image(image, self._tree.view(image))
+            self._view = self._view.with_image(image, self._images.view(image))
             self._notify(image)
 
     def _on_complete(self) -> None:
-        views = {name: view for name in self._tree.image_names() if (view := self._tree.view(name)) is not None}
-        self._view = ImagesView(views)
+        self._view = ImagesView(self._images.views())
         self.complete = True
         self.ready.set()
         self._notify("")
 
 
-# The znodes of images as far as they are known, and the views that follow from them. It never asks ZooKeeper.
-
-
-class _Znode:
-    """One znode.
-
-    :param changed: when its data were written last, seconds since the epoch.
-    :param created: when it was made, seconds since the epoch.
-    :param created_zxid: ZooKeeper's number of the change that made it.
-    :param changed_zxid: of the one that wrote its data last.
-    :param problem: why its data are no record.
-    """
-
-    __slots__ = ("changed", "changed_zxid", "children", "created", "created_zxid", "problem", "record")
+class ImageTree(ZnodeTree):
+    """The znodes of images, and the views that follow from them."""
 
     def __init__(self) -> None:
-        self.children: dict[str, _Znode] = {}
-        self.changed = 0.0
-        self.created = 0.0
-        self.created_zxid = 0
-        self.changed_zxid = 0
-        self.record: Any = None
-        self.problem = ""
-
-    def below(self, *names: str) -> _Znode | None:
-        found: _Znode | None = self
-        for name in names:
-            found = None if found is None else found.children.get(name)
-        return found
-
-    def is_locked(self) -> bool:
-        """Does somebody hold or wait for the lock in it?"""
-        lock = self.children.get(paths.LOCK)
-        return lock is not None and bool(lock.children)
-
-
-class ImageTree:
-    """Owned by one thread. Paths are whole ones, at or below `IMAGES`."""
-
-    log = logging.getLogger(log_names.ZOOKEEPER)
-
-    def __init__(self) -> None:
-        self._root = _Znode()
+        super().__init__(IMAGES, _parse)
 
     def image_names(self) -> list[str]:
-        return list(self._root.children)
+        return list(self.top.children)
 
-    def add(self, path: str) -> None:
-        """A znode is there, and so are its parents."""
-        found = self._root
-        for name in parts(path):
-            found = found.children.setdefault(name, _Znode())
-
-    def remove(self, path: str) -> None:
-        """A znode is gone with all below; one that was not known is fine."""
-        names = parts(path)
-        if not names:
-            self._root = _Znode()
-            return
-        parent = self._root.below(*names[:-1])
-        if parent is not None:
-            parent.children.pop(names[-1], None)
-
-    def set_children(self, path: str, names: Iterable[str]) -> None:
-        """The znode has these children and no others."""
-        znode = self._root.below(*parts(path))
-        if znode is not None:
-            znode.children = {name: znode.children.get(name) or _Znode() for name in names}
-
-    def load(self, path: str, data: bytes, stat: Any) -> None:
-        """What was read of a build, an upload or a request for a build.
-
-        :param stat: Kazoo's.
-        """
-        names = parts(path)
-        znode = self._root.below(*names)
-        if znode is None:
-            return
-        znode.created_zxid, znode.created, znode.changed = stat.czxid, stat.ctime / 1000, stat.mtime / 1000
-        znode.changed_zxid = stat.mzxid
-        if kind(names) is Kind.REQUEST:
-            return
-        try:
-            znode.record = read_record(path, data, stat)
-            znode.problem = ""
-        except InvalidRecord as problem:
-            znode.record = None
-            if znode.problem != str(problem):
-                znode.problem = str(problem)
-                # Znodes without data are there for a moment, when a lock is taken of what was just removed.
-                level = logging.DEBUG if isinstance(problem, paths.EmptyRecord) else logging.ERROR
-                self.log.log(level, "Ignoring %s: %s", path, problem)
+    def views(self) -> dict[str, ImageView]:
+        """All images, as they are known."""
+        return {name: view for name in self.image_names() if (view := self.view(name)) is not None}
 
     def view(self, name: str) -> ImageView | None:
         """An image as it is known; None = there is none."""
-        image = self._root.children.get(name)
+        image = self.top.children.get(name)
         if image is None:
             return None
-        request = image.children.get("request-build")
-        builds = image.children.get("builds") or _Znode()
+        request = image.children.get(_REQUEST)
+        builds = image.children.get(_BUILDS) or Znode()
         return ImageView(
             name,
-            paused="pause" in image.children,
-            build_requested=None if request is None else request.created,
-            request_zxid=0 if request is None else request.changed_zxid,
+            paused=_PAUSE in image.children,
+            build_requested=None if request is None else request.stat.ctime / 1000,
+            request_zxid=0 if request is None else request.stat.mzxid,
             build_locked=builds.is_locked(),
             builds=MappingProxyType(
                 {build_id: _build_view(build_id, build) for build_id, build in _without_lock(builds)}
@@ -268,23 +149,23 @@ class ImageTree:
         )
 
 
-def _without_lock(znode: _Znode) -> list[tuple[str, _Znode]]:
+def _without_lock(znode: Znode) -> list[tuple[str, Znode]]:
     return sorted((name, child) for name, child in znode.children.items() if name != paths.LOCK)
 
 
-def _build_view(build_id: str, build: _Znode) -> BuildView:
-    providers = build.children.get("providers") or _Znode()
-    uploads = {name: provider.children.get("images") or _Znode() for name, provider in providers.children.items()}
+def _build_view(build_id: str, build: Znode) -> BuildView:
+    providers = build.children.get(_PROVIDERS) or Znode()
+    uploads = {name: provider.children.get(_UPLOADS) or Znode() for name, provider in providers.children.items()}
     return BuildView(
         build_id,
         build.record,
-        changed=build.changed,
-        created_zxid=build.created_zxid,
+        changed=build.stat.mtime / 1000,
+        created_zxid=build.stat.czxid,
         locked=build.is_locked(),
         uploads=MappingProxyType(
             {
                 name: tuple(
-                    UploadView(upload_id, upload.record, upload.changed, upload.is_locked())
+                    UploadView(upload_id, upload.record, upload.stat.mtime / 1000, upload.is_locked())
                     for upload_id, upload in _without_lock(znode)
                 )
                 for name, znode in uploads.items()
@@ -292,6 +173,11 @@ def _build_view(build_id: str, build: _Znode) -> BuildView:
         ),
         uploading=frozenset(name for name, znode in uploads.items() if znode.is_locked()),
     )
+
+
+def _parse(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload | None:
+    """Of a request for a build it is enough that it is there."""
+    return None if kind(parts(path)) is Kind.REQUEST else read_record(path, data, stat)
 
 
 def read_record(path: str, data: bytes, stat: Any) -> ImageBuild | ImageUpload:
@@ -424,7 +310,7 @@ _CHILDREN: Final[dict[Kind, dict[str | None, Kind]]] = {
 
 def parts(path: str) -> list[str]:
     """Names on the way from `IMAGES` to a znode; none for `IMAGES` itself."""
-    return path[len(IMAGES) + 1 :].split("/") if len(path) > len(IMAGES) else []
+    return paths.below(IMAGES, path)
 
 
 def kind(names: list[str]) -> Kind:
@@ -444,17 +330,16 @@ MaintenanceListener = Callable[[], None]
 NO_RECORDS: Final[MaintenanceRecords] = MappingProxyType({})
 
 
-class MaintenanceCache(RecordsByKind[Maintenance | InvalidRecord]):
+class MaintenanceCache(RecordsByKind):
     """Follows ``/nodepool/maintenance``, which need not exist. Made before or after the client is connected.
 
     Everything is changed in the connection thread; `snapshot` is replaced as a whole, and any thread may ask for it.
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        super().__init__(client, paths.MAINTENANCE, MODES, "Error in a listener of maintenance records")
+        trouble = "Error in a listener of maintenance records"
+        super().__init__(client, paths.MAINTENANCE, MODES, _read_maintenance, trouble)
         self._records = NO_RECORDS
-        #: Bad records that were logged, by path: the transaction that wrote it.
-        self._told: dict[str, int] = {}
         self.start()
 
     def snapshot(self) -> MaintenanceRecords:
@@ -463,28 +348,16 @@ class MaintenanceCache(RecordsByKind[Maintenance | InvalidRecord]):
 
     # -- connection thread --
 
-    def _entry(self, kind: str, name: str, data: bytes, stat: Any) -> Maintenance | InvalidRecord:
-        path = paths.maintenance(kind, name)
-        try:
-            record = decode(kind, name, data)
-        except InvalidRecord as problem:
-            if self._told.get(path) != stat.mzxid:
-                self._told[path] = stat.mzxid
-                self.log.error("Ignoring %s: %s", path, problem)
-            return problem
-        self._told.pop(path, None)
-        return record
-
     def _renew(self) -> bool:
-        records = {
-            (kind, record.name): record
-            for kind, entries in self._entries.items()
-            for record in entries.values()
-            if isinstance(record, Maintenance)
-        }
+        records = {(kind, record.name): record for kind in self._kinds for record in self._entries(kind)}
         changed = records != self._records
         self._records = MappingProxyType(records)
         return changed
+
+
+def _read_maintenance(path: str, data: bytes, _stat: Any) -> Maintenance:
+    subject, name = paths.below(paths.MAINTENANCE, path)
+    return decode(subject, name, data)
 
 
 # `StatusCache`: what daemons and pools report about themselves, kept up to date by one recursive watch.
@@ -495,7 +368,7 @@ class MaintenanceCache(RecordsByKind[Maintenance | InvalidRecord]):
 T = TypeVar("T")
 
 
-class StatusCache(RecordsByKind["StoredStatus"]):
+class StatusCache(RecordsByKind):
     """Follows ``/nodepool/status`` from `start` to `stop`. A connection has at most one of them.
 
     Any thread may ask; nothing here blocks. What was known stays known without a connection (``ready`` is clear then).
@@ -503,7 +376,8 @@ class StatusCache(RecordsByKind["StoredStatus"]):
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
-        super().__init__(client, paths.STATUS, (POOL, LAUNCHER, BUILDER), "Error in a listener of status records")
+        kinds = (POOL, LAUNCHER, BUILDER)
+        super().__init__(client, paths.STATUS, kinds, StoredStatus, "Error in a listener of status records")
 
     def pools(self) -> list[PoolStatus]:
         """What all pools of all launchers report, in the order of `nodepool.zk.status.read_pools`; without bad ones.
@@ -521,15 +395,10 @@ class StatusCache(RecordsByKind["StoredStatus"]):
         return BuilderStatus.of_records(self._decoded(BUILDER, dict))
 
     def _decoded(self, kind: str, parse: Callable[[Mapping[str, Any]], T]) -> Iterator[T]:
-        for stored in list(self._entries[kind].values()):
+        for stored in self._entries(kind):
             record = stored.decoded(parse)
             if record is not None:
                 yield record
-
-    # -- connection thread --
-
-    def _entry(self, kind: str, name: str, data: bytes, stat: Any) -> StoredStatus:
-        return StoredStatus(status.path_of(kind, name), data)
 
 
 class StoredStatus:
@@ -537,7 +406,7 @@ class StoredStatus:
 
     __slots__ = ("_data", "_path", "_record")
 
-    def __init__(self, path: str, data: bytes) -> None:
+    def __init__(self, path: str, data: bytes, _stat: Any) -> None:
         self._path = path
         self._data: bytes | None = data
         self._record: Any = None

@@ -11,9 +11,8 @@ import os
 import re
 import ssl
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
-
-from nodepool.quick_dataclass import dataclass
 
 #: What says nothing: ``(_ssl.c:1006)`` at the end of OpenSSL's texts, and a number or a second name at their beginning.
 _NOISE: Final = re.compile(r"\s*\(_ssl\.c:\d+\)$|^\[[^\]]*\] ")
@@ -37,22 +36,31 @@ class ConnectStep(enum.Enum):
 
 
 class Cause(enum.Enum):
-    """Why an attempt failed."""
+    """Why an attempt failed: what an operator is shown of it behind the server's name, and what to do.
 
-    UNKNOWN_NAME = "the name cannot be resolved"
-    REFUSED = "nothing listens on the port"
-    UNREACHABLE = "no way to the server"
-    SILENT = "no answer"
-    TLS_FILES = "our own TLS files cannot be used"
-    NO_TLS = "the server does not speak TLS on this port"
-    SERVER_CERTIFICATE = "we do not trust the server's certificate"
-    CLIENT_CERTIFICATE = "the server does not trust our certificate"
-    HANDSHAKE = "the TLS handshake failed"
-    NEEDS_TLS = "the server wants TLS"
-    NOT_SERVING = "the server accepts connections, but does not serve"
+    ``text`` is what was said, ``place`` the entry of ``zookeeper-servers``; the others are files of ``zookeeper-tls``.
+    """
+
+    UNKNOWN_NAME = "the name cannot be resolved ({text}); correct {place}.host, or the name service"
+    REFUSED = "connection refused, nothing listens on this port; correct {place}.host and port, or start ZooKeeper"
+    UNREACHABLE = "cannot be reached ({text}); correct {place}.host, or look at network and firewall"
+    SILENT = "no answer ({text}); correct {place}, or look at the server and at firewalls"
+    TLS_FILES = "zookeeper-tls: cert, key and ca cannot be used ({text}); compare {cert}, {key}, {ca}"
+    NO_TLS = "does not speak TLS on this port ({text}); {place}.port must be the secureClientPort of ZooKeeper"
+    SERVER_CERTIFICATE = (
+        "its certificate is not accepted ({text}); zookeeper-tls.ca ({ca}) "
+        "must hold the CA that issued the server's certificate, which must be valid now"
+    )
+    CLIENT_CERTIFICATE = (
+        "it does not accept our certificate ({text}); zookeeper-tls.cert ({cert}) must be valid now, "
+        "and issued by a CA of the server's trust store (ssl.trustStore.location)"
+    )
+    HANDSHAKE = "the TLS handshake failed ({text}); compare zookeeper-tls with the TLS settings of the server"
+    NEEDS_TLS = "closed the connection ({text}); if this is its secureClientPort, set zookeeper-tls: cert, key and ca"
+    NOT_SERVING = "accepts connections, but does not serve ({text}); look at its log: has it lost the other servers?"
 
 
-#: These do not end by waiting: somebody has to change a configuration or a certificate.
+#: Causes that last until an operator changes a configuration or a certificate.
 LASTING: Final = frozenset({Cause.TLS_FILES, Cause.SERVER_CERTIFICATE, Cause.CLIENT_CERTIFICATE})
 
 
@@ -70,6 +78,8 @@ class ConnectFailure:
     def text(self) -> str:
         """What was said, without the places in the source of OpenSSL."""
         error = self.error
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return _NOISE.sub("", str(reason)).strip() or type(error).__name__
 
@@ -79,26 +89,24 @@ def cause_of(failure: ConnectFailure, *, tls: bool) -> Cause:
 
     :param tls: did we speak TLS?
     """
-    error = failure.error
-    silent = isinstance(error, TimeoutError)
-    match failure.stage:
-        case ConnectStep.RESOLVE:
+    match failure.stage, failure.error:
+        case ConnectStep.RESOLVE, _:
             return Cause.UNKNOWN_NAME
-        case ConnectStep.CONNECT:
-            if isinstance(error, ConnectionRefusedError):
-                return Cause.REFUSED
-            return Cause.SILENT if silent else Cause.UNREACHABLE
-        case ConnectStep.TLS_FILES:
+        case ConnectStep.TLS_FILES, _:
             return Cause.TLS_FILES
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return Cause.SERVER_CERTIFICATE
-    if isinstance(error, ssl.SSLError):
-        return _tls_error(error)
-    if silent:
-        return Cause.SILENT
-    if failure.stage is ConnectStep.HANDSHAKE:
-        # ZooKeeper takes the first bytes of TLS for the length of a packet, and closes the connection.
-        return Cause.NO_TLS
+        case ConnectStep.CONNECT, ConnectionRefusedError():
+            return Cause.REFUSED
+        case _, ssl.SSLCertVerificationError():
+            return Cause.SERVER_CERTIFICATE
+        case _, ssl.SSLError() as error:
+            return _tls_error(error)
+        case _, TimeoutError():
+            return Cause.SILENT
+        case ConnectStep.CONNECT, _:
+            return Cause.UNREACHABLE
+        case ConnectStep.HANDSHAKE, _:
+            # ZooKeeper takes the first bytes of TLS for the length of a packet, and closes the connection.
+            return Cause.NO_TLS
     return Cause.NOT_SERVING if tls else Cause.NEEDS_TLS
 
 
@@ -117,74 +125,20 @@ def furthest(failures: Sequence[ConnectFailure]) -> ConnectFailure:
     return max(failures, key=lambda failure: failure.stage.value)
 
 
-def server_text(server: ServerPlace, index: int) -> str:
-    """``zk1.example.com:2281 (zookeeper-servers[0])``"""
-    host = f"[{server.host}]" if ":" in server.host else server.host
-    return f"{host}:{server.port} (zookeeper-servers[{index}])"
-
-
 def sentence(server: ServerPlace, index: int, failure: ConnectFailure, files: TlsFiles | None) -> str:
-    """One line for an operator: server, configuration key, what happened, and what to do.
+    """One line for an operator, e.g. ``ZooKeeper zk1.example.com:2281 (zookeeper-servers[0]): no answer ...``.
 
     :param index: position of the server in ``zookeeper-servers``.
     :param files: of our side of TLS; None: we do not speak TLS.
     """
-    place = server_text(server, index)
-    text = failure.text
-    key = f"zookeeper-servers[{index}]"
-    match cause_of(failure, tls=files is not None):
-        case Cause.UNKNOWN_NAME:
-            return f"ZooKeeper {place}: the name cannot be resolved ({text}); correct {key}.host, or the name service"
-        case Cause.REFUSED:
-            return (
-                f"ZooKeeper {place}: connection refused, nothing listens on this port; "
-                f"correct {key}.host and port, or start ZooKeeper"
-            )
-        case Cause.UNREACHABLE:
-            return f"ZooKeeper {place}: cannot be reached ({text}); correct {key}.host, or look at network and firewall"
-        case Cause.SILENT:
-            return f"ZooKeeper {place}: no answer ({text}); correct {key}, or look at the server and at firewalls"
-        case Cause.NO_TLS:
-            return (
-                f"ZooKeeper {place}: does not speak TLS on this port ({text}); "
-                f"{key}.port must be the secureClientPort of ZooKeeper"
-            )
-        case Cause.NEEDS_TLS:
-            return (
-                f"ZooKeeper {place}: closed the connection ({text}); "
-                "if this is its secureClientPort, set zookeeper-tls: cert, key and ca"
-            )
-        case Cause.NOT_SERVING:
-            return (
-                f"ZooKeeper {place}: accepts connections, but does not serve ({text}); "
-                "look at its log: has it lost the other servers?"
-            )
-        case _ if files is not None:
-            return f"ZooKeeper {place}: {_tls_text(failure, files)}"
-    return f"ZooKeeper {place}: {text}"
-
-
-def _tls_text(failure: ConnectFailure, files: TlsFiles) -> str:
-    text = failure.text
-    match cause_of(failure, tls=True):
-        case Cause.SERVER_CERTIFICATE:
-            return (
-                f"its certificate is not accepted ({_verification(failure.error)}); zookeeper-tls.ca ({files.ca}) "
-                "must hold the CA that issued the server's certificate, which must be valid now"
-            )
-        case Cause.CLIENT_CERTIFICATE:
-            return (
-                f"it does not accept our certificate ({text}); zookeeper-tls.cert ({files.cert}) must be valid now, "
-                "and issued by a CA of the server's trust store (ssl.trustStore.location)"
-            )
-        case Cause.TLS_FILES:
-            wrong = "; ".join(f"zookeeper-tls.{problem.name}: {problem.text}" for problem in check_tls_files(files))
-            return wrong or f"zookeeper-tls: cert, key and ca cannot be used ({text}); compare {', '.join(files)}"
-    return f"the TLS handshake failed ({text}); compare zookeeper-tls with the TLS settings of the server"
-
-
-def _verification(error: BaseException) -> str:
-    return error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else str(error)
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    place = f"zookeeper-servers[{index}]"
+    cause = cause_of(failure, tls=files is not None)
+    found = check_tls_files(files) if files is not None and cause is Cause.TLS_FILES else ()
+    wrong = "; ".join(f"zookeeper-tls.{problem.name}: {problem.text}" for problem in found)
+    cert, key, ca = files or ("", "", "")
+    happened = wrong or cause.value.format(text=failure.text, place=place, cert=cert, key=key, ca=ca)
+    return f"ZooKeeper {host}:{server.port} ({place}): {happened}"
 
 
 def sentences(

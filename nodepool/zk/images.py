@@ -462,8 +462,7 @@ def read_images(client: ZooKeeperClient) -> ImagesView:
             tree.remove(path)
         else:
             tree.load(path, *found)
-    views = {name: view for name in sorted(tree.image_names()) if (view := tree.view(name)) is not None}
-    return ImagesView({name: _ordered_image(view, listed) for name, view in views.items()})
+    return ImagesView({name: _ordered_image(view, listed) for name, view in sorted(tree.views().items())})
 
 
 def builder_status(client: ZooKeeperClient) -> BuilderStatus:

@@ -33,6 +33,11 @@ def is_name(text: str) -> bool:
     return text.isprintable() and "/" not in text and text not in ("", ".", "..")
 
 
+def below(root: str, path: str) -> list[str]:
+    """Names on the way from a znode to one below it; none for itself."""
+    return path[len(root) + 1 :].split("/") if len(path) > len(root) else []
+
+
 def contender_sequence(name: str) -> str | None:
     """What Kazoo orders the children of a lock directory by, the holder first; None = it leaves this one out."""
     found = _CONTENDER.search(name)

@@ -215,9 +215,9 @@ class Transaction:
         """
         if self._cache is not None:
             for record in self._written.values():
-                self._cache.expect(record)
+                self._cache.of(record).expect(record.key)
             for record in self._created.values():
-                self._cache.expect_create(record)
+                self._cache.of(record).expect_create()
 
         def settle(results: Any, error: BaseException | None) -> None:
             self._settle(results, error)
@@ -240,13 +240,13 @@ class Transaction:
                 record.version = results[index].version
                 record.mzxid = results[index].mzxid
             if self._cache is not None:
-                self._cache.settle(record, done)
+                self._cache.of(record).settle(record.key, record.copy() if done else None)
         for index, record in self._created.items():
             if done:
                 record.id = results[index].rpartition("/")[2]
                 record.version = 0
             if self._cache is not None:
-                self._cache.settle_create(record, done)
+                self._cache.of(record).settle_create(record.id, record.copy() if done else None)
 
     def commit(self) -> Any:
         """Commit and wait. Raises `TransactionFailed` or `ZKConnectionError`."""

@@ -26,8 +26,8 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from nodepool import log_names
 from nodepool.clock import monotonic
@@ -254,8 +254,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         #: Calls that callbacks made while the connection broke.
         self._late_calls: deque[Reply] = deque()
         self._thread_id = 0
-        #: The server, of those that we were connected to because they only read, that has found the others again.
-        self._writable: tuple[str, int] | None = None
         #: Server -> its address -> why the last attempt failed; empty once a session is there. Replaced as a whole.
         self.failures: dict[ServerPlace, dict[str, ConnectFailure]] = {}
 
@@ -317,9 +315,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         return found
 
     def _connect(self, host: str, address: str, port: int) -> tuple[int, int]:
-        if (host, port) == self._writable:
-            # Kazoo gives the address of the server that it would have tried next.
-            address, self._writable = host, None
         try:
             timeouts = self._begin_session(host, address, port)
         except (ConnectionDropped, self.handler.timeout_exception) as error:
@@ -356,29 +351,6 @@ class WatchConnection(ConnectionHandler):  # type: ignore[misc]
         if isinstance(request, Connect) and answer[0].passwd is None:
             raise ConnectionDropped("the server gave a session without a password")
         return answer
-
-    def _server_pinger(self) -> Iterator[tuple[str, int] | None]:
-        """While our server only reads: with each ping the next server is asked whether it also writes. Blocks."""
-        client = self.client
-        while True:
-            for name, port in client.hosts:
-                place = name.strip(), port
-                try:
-                    connection = self.handler.create_connection(
-                        place,
-                        hostname=place[0],
-                        timeout=client._session_timeout / 3000,
-                        use_ssl=client.use_ssl,
-                        ca=client.ca,
-                        certfile=client.certfile,
-                        keyfile=client.keyfile,
-                    )
-                    with contextlib.closing(connection):
-                        connection.send(b"isro")
-                        self._writable = place if connection.recv(16) == b"rw" else None
-                except (OSError, ValueError):
-                    self._writable = None
-                yield self._writable
 
     def _send_request(self, *arguments: Any) -> None:
         queue = self.client._queue
@@ -474,29 +446,8 @@ PASSED_ON: Final = frozenset(request.type for request in (Create, Delete, SetDat
 
 _ERROR: Final = -1
 _END: Final = multiheader_struct.pack(-1, True, -1)
-#: What stands in front of an operation, by its type.
-_HEADS: Final = {
-    operation.type: multiheader_struct.pack(operation.type, False, -1)
-    for operation in (CheckVersion, Create, Delete, GetChildren, GetData, SetData)
-}
 #: The head of a result, and the number behind it: length of the data, count of the names, or error.
 _RESULT: Final = struct.Struct("!iBii")
-_READ_HEAD: Final = _HEADS[GetData.type]
-_NO_WATCH: Final = b"\0"
-
-
-def _joined(operations: list[Any]) -> bytes:
-    """Operations as a MultiRequest has them."""
-    parts: list[bytes] = []
-    for operation in operations:
-        if operation.type == GetData.type:
-            # Thousands of them go out at once.
-            path = operation.path.encode()
-            parts += (_READ_HEAD, int_struct.pack(len(path)), path, _NO_WATCH)
-        else:
-            parts += (_HEADS[operation.type], operation.serialize())
-    parts.append(_END)
-    return b"".join(parts)
 
 
 class AddWatch(NamedTuple):
@@ -530,7 +481,8 @@ class MultiRead(NamedTuple):
         return 22
 
     def serialize(self) -> bytes:
-        return _joined(self.operations)
+        parts = [multiheader_struct.pack(one.type, False, -1) + one.serialize() for one in self.operations]
+        return b"".join([*parts, _END])
 
     @staticmethod
     def deserialize(buffer: bytes, offset: int) -> list[Any]:
@@ -611,16 +563,11 @@ class Operations:
 
 # `KazooLog`: the logger of a connection of Kazoo (rule J-4).
 
-if TYPE_CHECKING:
-    _Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    _Adapter = logging.LoggerAdapter
-
 #: How warnings about one attempt to connect begin.
 ATTEMPTS: Final = ("Connection dropped", "Connection time-out", "Cannot resolve")
 
 
-class KazooLog(_Adapter):
+class KazooLog(logging.LoggerAdapter[logging.Logger]):
     """Without a connection Kazoo warns of each attempt to get one, about once a second and without the server.
 
     `nodepool.zk.client.ZooKeeperClient` logs the cause, once a minute; the attempts are for DEBUG.
@@ -640,33 +587,20 @@ class KazooLog(_Adapter):
 
 # Does the installed Kazoo have what is used of its inside?
 
-#: Methods that ours call or replace, each with the number of its arguments.
-_METHODS: Final = (
-    (KazooClient, {"_call": 2, "_session_callback": 1, "unchroot": 1}),
-    (
-        ConnectionHandler,
-        {
-            "zk_loop": 0,
-            "_connect": 3,
-            "_connect_loop": 1,
-            "_expand_client_hosts": 0,
-            "_invoke": 3,
-            "_read_response": 3,
-            "_read_socket": 1,
-            "_read_watch_event": 2,
-            "_send_ping": 1,
-            "_send_request": 2,
-            "_server_pinger": 0,
-            "_submit": 3,
-            "_write": 2,
-        },
-    ),
-)
+#: Methods that ours call or replace, by the number of their arguments.
+_METHODS: Final[Mapping[type, Mapping[int, tuple[str, ...]]]] = {
+    KazooClient: {1: ("_session_callback", "unchroot"), 2: ("_call",)},
+    ConnectionHandler: {
+        0: ("zk_loop", "_expand_client_hosts"),
+        1: ("_connect_loop", "_read_socket", "_send_ping"),
+        2: ("_read_watch_event", "_send_request", "_write"),
+        3: ("_connect", "_invoke", "_read_response", "_submit"),
+    },
+}
 #: What a client has before it is started, what its connection has, and a lock of it before it is taken.
 _CLIENT_FIELDS: Final = (
-    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue"),
-    *("_session_timeout", "_stopped", "ca", "certfile", "chroot", "connected", "hosts", "keyfile"),
-    *("randomize_hosts", "state", "use_ssl"),
+    *("_child_watchers", "_conn_retry", "_connection", "_data_watchers", "_pending", "_queue", "_stopped"),
+    *("chroot", "connected", "hosts", "randomize_hosts", "state"),
 )
 _CONNECTION_FIELDS: Final = ("_connection_routine", "_read_sock", "handler", "logger")
 _LOCK_FIELDS: Final = ("create_path", "node")
@@ -676,8 +610,9 @@ def missing() -> list[str]:
     """What is used of Kazoo's inside and is not there."""
     lacking = [
         f"{owner.__name__}.{method}"
-        for owner, methods in _METHODS
-        for method, count in methods.items()
+        for owner, methods in _METHODS.items()
+        for count, names in methods.items()
+        for method in names
         if not _accepts(owner, method, count)
     ]
     client = KazooClient()

@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON and dataclasses that are fast are those of the standard library, to the type; guards against errors; times."""
+"""JSON that is fast is that of the standard library, to the type; guards against errors; times."""
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 import json
 import logging
-import pickle
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import field
-from functools import cached_property
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -24,7 +20,6 @@ from nodepool.driver.framework.http.plain_http import HttpAnswer
 from nodepool.exceptions import ZKConnectionError, ZKException
 from nodepool.fast_json import dumps, loads, loads_any
 from nodepool.guard import Guard, OnError, settle
-from nodepool.quick_dataclass import dataclass
 from tests.support.odd_json import records, values
 
 GOOD = {"id": "1", "ram": 2.5, "cores": 10**17, "names": ["grüße ✓", None, True]}
@@ -73,83 +68,14 @@ def test_answers_of_clouds(text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Quick:
-    """Ours."""
-
-    kind: ClassVar[str] = "quick"
-
+class Record:
     name: str
-    size: int = 1
-    parts: Sequence[str] = field(default_factory=list)
-    note: str = field(default="", compare=False, repr=False)
-
-    @cached_property
-    def twice(self) -> int:
-        return 2 * self.size
-
-
-@dataclass(frozen=True)
-class More(Quick):
-    """With a field that is only given by its name, and a text of its own."""
-
-    last: bool = field(default=False, kw_only=True)
-
-    def __repr__(self) -> str:
-        return f"<{self.name}>"
-
-
-@dataclasses.dataclass(frozen=True)
-class Plain:
-    """Theirs."""
-
-    kind: ClassVar[str] = "plain"
-
-    name: str
-    size: int = 1
-    parts: Sequence[str] = field(default_factory=list)
-    note: str = field(default="", compare=False, repr=False)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda cls: cls("a"),
-        lambda cls: cls("a", 2, ("x",), "n"),
-        lambda cls: cls(name="a", parts=["x"]),
-        lambda cls: cls("a", size=3),
-        lambda cls: dataclasses.replace(cls("a", 2), name="b"),
-        lambda cls: pickle.loads(pickle.dumps(cls("a", 4))),  # noqa: S301
-        lambda cls: copy.deepcopy(cls("a", 5, ["x"])),
-    ],
-)
-def test_quick_dataclass(make: Callable[[Any], Any]) -> None:
-    ours, theirs = make(Quick), make(Plain)
-    assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
-    assert list(vars(ours)) == list(vars(theirs))
-    assert repr(ours) == repr(theirs).replace("Plain", "Quick")
-    assert dumps(ours) == dumps(theirs)
-
-
-def test_comparison() -> None:
-    """By the fields that count, and only with objects of the same class. None can be changed."""
-    one, same = Quick("a", parts=("x",)), Quick("a", parts=("x",), note="another")
-    others: list[object] = [Quick("b", parts=("x",)), More("a", parts=("x",)), Plain("a", parts=("x",))]
-    assert (one == same, one.twice, hash(one)) == (True, 2, hash(same))
-    assert one not in others
-    assert len({one, same, Quick("b", parts=())}) == 2
-    assert More("a", 2, last=True) == dataclasses.replace(More("a", 2), last=True) != More("a", 2)
-    assert repr(More("a")) == "<a>"
-    assert Quick("a").parts is not Quick("b").parts, "each has its own default"
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        one.name = "b"  # type: ignore[misc]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        del one.name
+    parts: Sequence[str] = ()
 
 
 def test_written_json() -> None:
-    value = {"b": Quick("ü", 1, ("x",)), "a": [1.5, None, True, float("nan")]}
-    fields = '"name":"ü","size":1,"parts":["x"],"note":""'
-    assert dumps(value).decode() == '{"a":[1.5,null,true,null],"b":{' + fields + "}}"
+    value = {"b": Record("ü", ("x",)), "a": [1.5, None, True, float("nan")]}
+    assert dumps(value).decode() == '{"a":[1.5,null,true,null],"b":{"name":"ü","parts":["x"]}}'
     for bad in (object(), "\udc80", {"a": {1}}):
         with pytest.raises(ValueError):
             dumps(bad)

@@ -6,8 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,12 +15,13 @@ import pytest
 
 from nodepool.clock import monotonic
 from nodepool.config.objects import Config, DiskImage, Label, ZooKeeperServer
+from nodepool.config.zookeeper import make_client
 from nodepool.driver.config import ImageConversion, ProviderConfig
 from nodepool.driver.fake.config import FakeProviderConfig
 from nodepool.driver.framework.sections import UnavailableProviderConfig
 from nodepool.exceptions import ConfigError, ZKConnectionError, ZKException
 from nodepool.metrics.catalog import RELOADS
-from nodepool.runtime.daemon import ConnectedDaemon, FileWatch, MainLoop, make_client
+from nodepool.runtime.daemon import LOOP_SECONDS, ConnectedDaemon
 from nodepool.runtime.daemon import follow as follow_servers
 from nodepool.runtime.reload import Configuration, keep_usable
 from nodepool.runtime.worker import Worker
@@ -32,63 +32,94 @@ from tests.support.manual_clock import ManualClock
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
 LOG = logging.getLogger("test.daemon")
+HEAD = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
 ERRORS = [None, ZKConnectionError("away"), RuntimeError("no way"), SystemExit(3)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "nodepool.yaml"
 
 
 # -- the main loop
 
 
-class Waits(FileWatch):
-    """Waits that end at once, as if a file had changed."""
+class Still(ConnectedDaemon):
+    """Makes turns that the test gives; without one it ends after a turn."""
 
-    def __init__(self) -> None:
-        self.calls: list[str] = []
+    log, kind, stop_seconds = LOG, "daemon", 30.0
 
-    def open(self) -> None:
-        self.calls.append("open")
+    def build(self, client: Any) -> None:
+        self.client, self.calls = client, ["build"]
+        self.each_turn: Callable[[], object] = self.stopping.set
 
-    def close(self) -> None:
-        self.calls.append("close")
+    def begin(self) -> None:
+        self.calls.append("begin")
 
-    def wait(self, seconds: float) -> None:
-        """Not at all."""
+    def run_once(self) -> None:
+        self.each_turn()
 
-    def wake(self) -> None:
-        self.calls.append("wake")
+    def apply(self, config: Config) -> None:
+        self.calls.append("apply")
+
+    def end(self) -> None:
+        self.calls.append("end")
+
+
+@pytest.fixture
+def still(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Still:
+    """Is started; its connection is there."""
+    caplog.set_level(logging.INFO, LOG.name)
+    client = SimpleNamespace(connected=True, hosts="localhost:2281", tls_files=("c", "k", "a"))
+    client.connect = client.look_after = lambda: None
+    # It makes its client itself.
+    monkeypatch.setattr(sys.modules[ConnectedDaemon.__module__], "make_client", lambda config: client)
+    file.write_text(HEAD)
+    daemon = Still(str(file))
+    daemon.start()
+    return daemon
 
 
 @pytest.mark.parametrize("error", ERRORS[:3])
-def test_main_loop(error: Exception | None, caplog: pytest.LogCaptureFixture) -> None:
+def test_main_loop(still: Still, file: Path, error: Exception | None, caplog: pytest.LogCaptureFixture) -> None:
     """G-1, G-3: whatever a turn raises, the next one comes; it is ready after a good turn with a connection."""
     turns: list[bool] = []
-    waits = Waits()
 
     def turn() -> None:
-        turns.append(loop.ready.is_set())
+        turns.append(still.ready.is_set())
         if len(turns) == 3:
-            loop.stop()
+            still.stopping.set()
         if len(turns) == 2 and error is not None:
             raise error
 
-    loop = MainLoop(turn, lambda: len(turns) > 0, lambda: True, waits, LOG)
-    loop.run()
-    assert (turns, waits.calls) == ([False, True, True], ["open", "wake", "close"])
+    still.each_turn = turn
+    still.run()
+    assert (turns, still.stopping.is_set(), still.calls) == ([False, True, True], True, ["build", "begin", "end"])
     assert ("going on" in caplog.text) == isinstance(error, RuntimeError)
     assert ("Main loop interrupted: away" in caplog.text) == isinstance(error, ZKConnectionError)
 
 
-def test_pause_ends_when_the_configuration_changes() -> None:
-    """G-1: asked for after each wait; and a stop ends it, too. Without a connection the loop is not ready."""
-    changes = iter([False, False, True])
-    loop = MainLoop(lambda: None, lambda: False, lambda: next(changes, True), Waits(), LOG)
-    loop.ready.set()
-    assert (loop.pause(), list(changes)) == (False, [])
-    loop.stop()
-    assert loop.pause()
-    unready = MainLoop(lambda: None, lambda: False, lambda: True, Waits(), LOG)
-    unready.stop()
-    unready.guarded_turn()
-    assert not unready.ready.is_set()
+def test_pause_ends_when_the_configuration_changes(still: Still, file: Path) -> None:
+    """G-1: soon, however the file is changed; and a stop ends it, too. Without a connection it is not ready."""
+    still.ready.set()
+    changes: list[Callable[[], object]] = [
+        lambda: file.write_text(f"{HEAD}labels: [{{name: a}}]"),
+        lambda: os.utime(file, (1, 1)),
+        lambda: file.with_suffix(".new").rename(file),
+    ]
+    for change in changes:
+        still.configuration.source.load()
+        file.with_suffix(".new").write_text(f"{HEAD}labels: [{{name: b}}]")
+        begun = monotonic()
+        change()
+        assert not still.pause()
+        assert monotonic() - begun < LOOP_SECONDS
+    still.stopping.set()
+    assert still.pause()
+    cast(Any, still.client).connected = False
+    still.ready.clear()
+    still.turn()
+    assert not still.ready.is_set()
 
 
 # -- workers
@@ -162,84 +193,6 @@ def test_nothing_is_done_without_a_connection() -> None:
     worker.link.connected = True
     worker.join(DEADLINE_SECONDS)
     assert worker.passes == 1
-
-
-# -- files that change (G-1)
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "etc" / "nodepool.yaml"
-    path.parent.mkdir()
-    path.write_text("labels: []")
-    return path
-
-
-@pytest.fixture
-def watch(file: Path) -> Iterator[FileWatch]:
-    watch = FileWatch(lambda: [str(file), str(file.parent / "missing.yaml"), "bad\0name"], LOG)
-    watch.open()
-    watch.wait(0.0)
-    yield watch
-    watch.close()
-
-
-def replaced(file: Path) -> None:
-    other = file.with_suffix(".new")
-    other.write_text("labels: [{name: a}]")
-    other.rename(file)
-
-
-def ended(watch: FileWatch) -> bool:
-    before = monotonic()
-    watch.wait(120.0)
-    return monotonic() - before < 120.0
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        replaced,
-        lambda file: file.write_text("labels: [{name: a}]"),
-        lambda file: os.utime(file, (1, 1)),
-        lambda file: file.chmod(0o600),
-        lambda file: (file.parent / "missing.yaml").write_text("x"),
-    ],
-)
-def test_change_ends_the_wait(watch: FileWatch, file: Path, change: Callable[[Path], object]) -> None:
-    """G-1: however the file is changed, also once more after it was replaced; and a wake."""
-    for _ in range(2):
-        change(file)
-        assert ended(watch)
-    waker = threading.Thread(target=watch.wake)
-    waker.start()
-    assert ended(watch)
-    waker.join()
-
-
-def test_change_by_another_path(tmp_path: Path) -> None:
-    """G-1: Kubernetes replaces the link of a directory, not the file. A file may be mounted alone: then its directory
-    hears nothing.
-    """
-    for version in ("1", "2"):
-        (tmp_path / version).mkdir()
-        (tmp_path / version / "nodepool.yaml").write_text(version)
-    (tmp_path / "..data").symlink_to("1")
-    (tmp_path / "nodepool.yaml").symlink_to("..data/nodepool.yaml")
-    (tmp_path / "alone.yaml").hardlink_to(tmp_path / "2" / "nodepool.yaml")
-    (tmp_path / "..tmp").symlink_to("2")
-    changes: dict[str, Callable[[], object]] = {
-        "nodepool.yaml": lambda: (tmp_path / "..tmp").rename(tmp_path / "..data"),
-        "alone.yaml": lambda: (tmp_path / "2" / "nodepool.yaml").write_text("x"),
-    }
-    for name, change in changes.items():
-        files = [str(tmp_path / name)]
-        watch = FileWatch(files.copy, LOG)
-        watch.open()
-        watch.wait(0.0)
-        change()
-        assert ended(watch)
-        watch.close()
 
 
 # -- the configuration of a running daemon (G-8, J-1)
@@ -390,7 +343,7 @@ def test_servers(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
         "zookeeper-servers: another chroot; this takes effect after a restart",
         "zookeeper-tls changed: this takes effect after a restart",
     ]
-    with pytest.raises(ZKException, match="no zookeeper-servers"):
+    with pytest.raises(ZKException, match="No ZooKeeper servers"):
         make_client(Config())
     settings.zookeeper_tls_cert = settings.zookeeper_tls_key = settings.zookeeper_tls_ca = str(tmp_path / "missing.pem")
     with pytest.raises(ConfigError, match=r"zookeeper-tls.key: there is no file .*missing.pem"):
@@ -400,43 +353,14 @@ def test_servers(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
 # -- its life; with ZooKeeper: the tests of launcher and builder as processes
 
 
-class Still(ConnectedDaemon):
-    """Ends after a turn."""
-
-    log, kind, stop_seconds = LOG, "daemon", 30.0
-
-    def build(self, client: Any) -> None:
-        self.client, self.calls = client, ["build"]
-
-    def begin(self) -> None:
-        self.calls.append("begin")
-
-    def run_once(self) -> None:
-        self.loop.stop()
-
-    def apply(self, config: Config) -> None:
-        self.calls.append("apply")
-
-    def end(self) -> None:
-        self.calls.append("end")
-
-
-def test_life(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_life(still: Still, file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """J-9: version, file, servers and what is served, again when it changes; what it has begun is ended."""
-    caplog.set_level(logging.INFO, LOG.name)
-    client = SimpleNamespace(connected=True, hosts="localhost:2281", tls_files=("c", "k", "a"))
-    client.connect = client.look_after = lambda: None
-    # It makes its client itself.
-    monkeypatch.setattr(sys.modules[make_client.__module__], "make_client", lambda config: client)
-    head = "zookeeper-servers: [{host: localhost}]\nzookeeper-tls: {cert: c, key: k, ca: a}\n"
-    file.write_text(head)
-    daemon = Still(str(file))
-    daemon.start()
-    daemon.run()
-    file.write_text(f"{head}labels: [{{name: small}}]\n")
-    daemon.configuration.follow()
-    assert daemon.calls == ["build", "begin", "end", "apply"]
-    lines = [line for line in caplog.messages if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
+    still.run()
+    file.write_text(f"{HEAD}labels: [{{name: small}}]\n")
+    still.configuration.follow()
+    assert still.calls == ["build", "begin", "end", "apply"]
+    said = [record.getMessage() for record in (*caplog.get_records("setup"), *caplog.records)]
+    lines = [line for line in said if "starting" in line or line.startswith(("Configuration: ", "Serving"))]
     place = f"Configuration: {file}; ZooKeeper: localhost:2281"
     assert lines[:2] == [f"Nodepool daemon {release_string()} starting", place]
     assert lines[-1] == "Serving no provider. no label. 1 label without a pool: small"

@@ -19,7 +19,7 @@ from nodepool.driver.registry import Drivers
 from nodepool.driver.static.config import StaticProviderConfig
 from nodepool.exceptions import ConfigError
 from nodepool.plan.retries import Backoff
-from nodepool.runtime.providers import Providers, ProviderStart
+from nodepool.runtime.providers import Providers, start_now
 from nodepool.zk.zookeeper import ZooKeeper
 from tests.support.wait import DEADLINE_SECONDS, wait_for
 
@@ -215,8 +215,6 @@ def test_what_a_driver_forgot(driver: Driver, monkeypatch: pytest.MonkeyPatch, n
     for extra in (False, True):
         monkeypatch.setattr(Drivers, "is_extra", lambda driver, extra=extra: extra)
         (config,) = configs(cloud={"own-name": name}).values()
-        start = ProviderStart(config, zk)
-        assert start.wait(DEADLINE_SECONDS)
-        provider: Any = start.result()
+        provider: Any = start_now(config, zk)
         assert (provider.name, provider.provider) == (name or "cloud", config)
         assert isinstance(provider.zk, ReleasedZooKeeper) if extra else provider.zk is zk

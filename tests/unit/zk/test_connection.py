@@ -22,7 +22,6 @@ from nodepool.zk.connect_failure import (
     is_hopeless,
     sentence,
     sentences,
-    server_text,
 )
 from tests.support.certificates import make_certificates
 
@@ -76,7 +75,8 @@ def test_sentences() -> None:
     needs_tls = ConnectFailure(STEP.SESSION, BROKEN)
     assert cause_of(needs_tls, tls=False) is Cause.NEEDS_TLS
     assert "set zookeeper-tls: cert, key and ca" in sentence(SERVER, 0, needs_tls, None)
-    assert server_text(ServerPlace("2001:db8::1", 2281), 0) == "[2001:db8::1]:2281 (zookeeper-servers[0])"
+    six = sentence(ServerPlace("2001:db8::1", 2281), 0, REFUSED, None)
+    assert six.startswith("ZooKeeper [2001:db8::1]:2281 (zookeeper-servers[0]): connection refused")
     assert furthest([REFUSED, UNKNOWN_CA, REFUSED]) is UNKNOWN_CA
     found = sentences([SERVER, OTHER], {OTHER: [REFUSED], ServerPlace("old", 1): [REFUSED]}, FILES)
     assert [text.partition(": ")[0] for text in found] == ["ZooKeeper zk2.example.com:2281 (zookeeper-servers[1])"]
