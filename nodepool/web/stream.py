@@ -11,7 +11,6 @@ import logging
 import secrets
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
-from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -19,15 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
-from sse_starlette.event import ServerSentEvent
-from sse_starlette.sse import EventSourceResponse
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from nodepool.clock import monotonic, wall_time
 from nodepool.guard import Guard, OnError
 from nodepool.model.status import MAX_EVENTS
-from nodepool.web.answers import problem_response, to_json
+from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.logins import user_of
 
 if TYPE_CHECKING:
@@ -42,31 +39,26 @@ if TYPE_CHECKING:
 HUB: Final = "event_hub"
 #: A comment is sent so often, so that nothing between server and viewer takes the connection for dead.
 PING_SECONDS: Final = 15
+_PING: Final = b": ping\r\n\r\n"
 #: A viewer that was refused may try again after so long.
 RETRY_SECONDS: Final = 10
 
 
-class EventStream(EventSourceResponse):
+class EventStream(StreamingResponse):
     """The answer to one viewer.
 
-    :param first: what it is told first.
+    :param first: what it gets first.
     :param seconds: the stream ends after so long, with the login of the viewer; None = there is none.
     """
 
+    media_type = "text/event-stream"
+
     def __init__(self, hub: EventHub, viewer: Viewer, first: Sequence[Message], seconds: float | None = None) -> None:
-        super().__init__(
-            _encoded(hub, viewer, first),
-            ping=PING_SECONDS,
-            ping_message_factory=lambda: ServerSentEvent(comment="ping"),
-        )
+        # Nothing between server and viewer keeps what is sent.
+        super().__init__(_encoded(hub, viewer, first), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         self._hub = hub
         self._viewer = viewer
         self._seconds = seconds
-
-    @staticmethod
-    async def _listen_for_exit_signal() -> None:
-        """Never ends: the hub ends the streams, and no task has to look for signals, which the daemon has."""
-        await anyio.sleep_forever()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -78,46 +70,32 @@ class EventStream(EventSourceResponse):
             self._hub.leave(self._viewer)
 
 
-def routes() -> list[BaseRoute]:
+def route() -> Route:
     """The stream. The application has the hub in the state of its lifespan."""
 
     async def stream(request: Request) -> Response:
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         hub: EventHub | None = getattr(request.state, HUB, None)
-        if hub is None:
-            return _refused()
+        client = request.client.host if request.client else ""
         try:
-            viewer, first = await hub.join(
-                request.headers.get("last-event-id"), request.client.host if request.client else ""
-            )
+            if hub is None:
+                raise TooManyViewers
+            viewer, first = await hub.join(request.headers.get("last-event-id"), client)
         except TooManyViewers:
-            return _refused()
-        return EventStream(hub, viewer, first, _login_seconds(request))
+            text = "There are too many viewers of events, or the server stops."
+            raise WebProblem(503, text, headers={"Retry-After": str(RETRY_SECONDS)}) from None
+        user = user_of(request)
+        return EventStream(hub, viewer, first, None if user is None else max(1.0, user.expires - wall_time()))
 
-    return [Route("/api/v1/events/stream", stream, methods=["GET"])]
-
-
-def _login_seconds(request: Request) -> float | None:
-    """How long the login of a viewer is still good; None = nobody has logged in."""
-    user = user_of(request)
-    return None if user is None else max(1.0, user.expires - wall_time())
-
-
-def _refused() -> Response:
-    text = "There are too many viewers of events, or the server stops."
-    return problem_response(503, text, {"Retry-After": str(RETRY_SECONDS)})
+    return Route("/api/v1/events/stream", stream, methods=["GET"])
 
 
 async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> AsyncIterator[bytes]:
     for message in first:
-        yield _bytes(hub, message)
-    async for message in hub.messages(viewer):
-        yield _bytes(hub, message)
-
-
-def _bytes(hub: EventHub, message: Message) -> bytes:
-    return b"id: %s-%d\r\n%s" % (hub.boot.encode(), message.seq, message.text)
+        yield message.encoded(hub.boot)
+    async for one in hub.messages(viewer):
+        yield _PING if one is None else one.encoded(hub.boot)
 
 
 # `EventHub`: makes the messages of the stream of events, once for all viewers.
@@ -194,11 +172,6 @@ class EventHub:
         #: Number of the snapshot of the last look.
         self._snapshot_number = 0
 
-    @property
-    def viewers(self) -> int:
-        """How many there are."""
-        return len(self._viewers)
-
     async def join(self, last_id: str | None, client: str = "") -> tuple[Viewer, Sequence[Message]]:
         """A new viewer, and what it is told first. Whoever calls it calls `leave` at the end.
 
@@ -243,8 +216,8 @@ class EventHub:
         if not self._viewers:
             self._someone.clear()
 
-    async def messages(self, viewer: Viewer) -> AsyncIterator[Message]:
-        """What follows for a viewer, until it is dropped or the hub stops."""
+    async def messages(self, viewer: Viewer) -> AsyncIterator[Message | None]:
+        """What follows for a viewer, until it is dropped or the hub stops; None = there was nothing for some time."""
         while True:
             missing = self._log.missing(viewer.seq)
             if viewer.ended or missing is None:
@@ -253,9 +226,12 @@ class EventHub:
                 message = self._log.get(viewer.seq + 1)
                 yield message
                 viewer.seq = message.seq
-            else:
-                viewer.woken.clear()
+                continue
+            viewer.woken.clear()
+            with anyio.move_on_after(PING_SECONDS) as waited:
                 await viewer.woken.wait()
+            if waited.cancelled_caught:
+                yield None
 
     def stop(self) -> None:
         """End all streams. Call in the event loop."""
@@ -320,19 +296,6 @@ def _snapshot(snapshots: SnapshotMaker, with_changes: bool) -> tuple[WebSnapshot
     return snapshot, snapshots.take_changes() if with_changes else {}
 
 
-@asynccontextmanager
-async def running(hub: EventHub) -> AsyncIterator[None]:
-    """A task that runs the hub meanwhile."""
-    task: asyncio.Task[Any] = asyncio.create_task(hub.run(), name="EventHub")
-    try:
-        yield
-    finally:
-        hub.stop()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-
 # Messages of the stream of events: what changed between two snapshots, and the last ones of them by number.
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.
@@ -363,9 +326,13 @@ class Message:
     data: Mapping[str, Any]
 
     @cached_property
-    def text(self) -> bytes:
-        """Name and content as a Server-Sent Event without its id; made once for all viewers."""
-        return ServerSentEvent(to_json(self.data).decode(), event=self.name).encode()
+    def _text(self) -> bytes:
+        """Name and content, without the id; made once for all viewers. A JSON text has one line."""
+        return b"event: %s\r\ndata: %s\r\n\r\n" % (self.name.encode(), to_json(self.data))
+
+    def encoded(self, boot: str) -> bytes:
+        """A Server-Sent Event. ``boot``: of the hub."""
+        return b"id: %s-%d\r\n%s" % (boot.encode(), self.seq, self._text)
 
 
 class MessageLog:

@@ -19,17 +19,10 @@ from nodepool.model.status import HostStatus
 from nodepool.plan.attention import registered_launchers
 from nodepool.plan.explain import explain_request
 from nodepool.plan.observed import Observed
+from nodepool.web.answers import KEPT_SECONDS, MOST_ANSWERS, MOST_BYTES, KeptAnswers
 from nodepool.web.app import SECURITY_HEADERS
 from nodepool.web.pages.details import log_commands
-from nodepool.web.pages.frame import (
-    LIFETIME_SECONDS,
-    MAX_TEXT,
-    MOST_ANSWERS,
-    MOST_BYTES,
-    NAVIGATION,
-    KeptAnswers,
-    shown_text,
-)
+from nodepool.web.pages.frame import MAX_TEXT, NAVIGATION, shown_text
 from nodepool.web.pages.overview import MOST_ROWS
 from nodepool.web.pages.providers import MOST_SLOTS
 from nodepool.web.snapshot import RecordKind, WebSnapshot
@@ -281,19 +274,24 @@ def test_commands_are_safe_to_paste() -> None:
 
 
 def test_kept_answers_are_bounded() -> None:
-    """By snapshot, age, number and length of all."""
+    """By age, number and length of all."""
     clock = ManualClock()
     kept = KeptAnswers(clock)
-    kept.put("a", 1, b"x")
-    assert (kept.get("a", 1), kept.get("a", 2), kept.get("b", 1)) == (b"x", None, None)
-    clock.pass_seconds(LIFETIME_SECONDS)
-    assert kept.get("a", 1) is None
+    kept.put("a", b"x")
+    assert (bodies(kept, "a"), bodies(kept, "b")) == ([b"x"], [])
+    clock.pass_seconds(KEPT_SECONDS)
+    assert bodies(kept, "a") == []
     for size, most in ((1, MOST_ANSWERS), (MOST_BYTES // 2, 2)):
         kept = KeptAnswers(clock)
         for number in range(most):
-            kept.put(str(number), 1, bytes(size))
-        assert kept.get("0", 1) is not None
-        kept.put("one more", 1, b"y")
-        assert (kept.get("0", 1), kept.get("one more", 1)) == (None, b"y")
-    kept.put("large", 1, bytes(MOST_BYTES + 1))
-    assert kept.get("large", 1) is None
+            kept.put(number, bytes(size))
+        assert bodies(kept, 0) == [bytes(size)]
+        kept.put("one more", b"y")
+        assert (bodies(kept, 0), bodies(kept, "one more")) == ([], [b"y"])
+    kept.put("large", bytes(MOST_BYTES + 1))
+    assert bodies(kept, "large") == []
+
+
+def bodies(kept: KeptAnswers, key: object) -> list[bytes]:
+    answer = kept.get(key)
+    return [] if answer is None else [answer.body]

@@ -116,7 +116,7 @@ class Place:
     async def received(self, viewer: Viewer, count: int) -> list[tuple[str, Any]]:
         """Name, and ids or content, of the next messages of a viewer."""
         messages = self.hub.messages(viewer)
-        found = [await anext(messages) for _ in range(count)]
+        found = [cast("Message", await anext(messages)) for _ in range(count)]
         # It goes on behind the last one, as when that was sent.
         viewer.seq = found[-1].seq
         return [(message.name, message.data.get("ids", message.data)) for message in found]
