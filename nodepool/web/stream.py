@@ -10,9 +10,9 @@ import asyncio
 import logging
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -26,6 +26,7 @@ from nodepool.guard import Guard, OnError
 from nodepool.model.status import MAX_EVENTS
 from nodepool.web.answers import WebProblem, to_json
 from nodepool.web.logins import user_of
+from nodepool.web.snapshot import ANY
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -94,7 +95,7 @@ def route() -> Route:
 async def _encoded(hub: EventHub, viewer: Viewer, first: Sequence[Message]) -> AsyncIterator[bytes]:
     for message in first:
         yield message.encoded(hub.boot)
-    async for one in hub.messages(viewer):
+    async for one in viewer.messages():
         yield _PING if one is None else one.encoded(hub.boot)
 
 
@@ -104,19 +105,15 @@ log = logging.getLogger("nodepool.web")
 
 #: Viewers at a time.
 MOST_VIEWERS: Final = 200
-#: A viewer that comes back is told so many messages that it missed; of more only that there were.
-MOST_MISSED: Final = 500
 #: A viewer that is so many messages behind is dropped. It may come back.
 MOST_BEHIND: Final = 1000
-#: Messages that are kept. One look makes a few hundred at most.
-KEPT_MESSAGES: Final = 2000
 #: How often the snapshot is looked at while there are viewers and nothing changes.
 LOOK_SECONDS: Final = 0.25
 #: So long before a look ZooKeeper is asked for what is known to have changed and was not read yet.
 READ_SECONDS: Final = 0.1
 #: Least time between two messages about records of one kind. A page that follows them shows a change within a second.
 CHANGES_SECONDS: Final = 0.7
-#: What viewers are told of is not older. All of them ask for parts of pages then, which are made of the same snapshot.
+#: What viewers are notified of is not older. All of them ask for parts of pages then, made of the same snapshot.
 FRESH_SECONDS: Final = 0.2
 #: After an error the next look is so much later.
 LOOK_AGAIN_SECONDS: Final = 10.0
@@ -129,21 +126,29 @@ class TooManyViewers(Exception):
 class Viewer:
     """One stream. For the event loop.
 
-    :param seq: of the last message that it has. ``client``: its address.
+    :param client: its address.
     """
 
-    def __init__(self, seq: int, client: str = "") -> None:
-        self.seq = seq
+    def __init__(self, client: str = "") -> None:
         self.client = client
+        #: Messages that it has not got yet.
+        self.waiting: deque[Message] = deque()
         #: Set when there are messages, or `ended` is.
         self.woken = asyncio.Event()
         #: It gets no more messages.
         self.ended = False
 
-    def end(self) -> None:
-        """Give it no more messages."""
-        self.ended = True
-        self.woken.set()
+    async def messages(self) -> AsyncIterator[Message | None]:
+        """What follows, until it is dropped or the hub stops; None = there was nothing for some time."""
+        while not self.ended:
+            if self.waiting:
+                yield self.waiting.popleft()
+                continue
+            self.woken.clear()
+            with anyio.move_on_after(PING_SECONDS) as waited:
+                await self.woken.wait()
+            if waited.cancelled_caught:
+                yield None
 
 
 class EventHub:
@@ -157,9 +162,10 @@ class EventHub:
         self._snapshots = snapshots
         self._version = version
         self._clock = clock
-        #: Tells numbers of this hub from those of another process, or of one before.
+        #: Distinguishes numbers of this hub from those of another process, or of one before.
         self.boot = secrets.token_hex(4)
-        self._log = MessageLog(KEPT_MESSAGES)
+        #: Number of the last message; 0 = there was none.
+        self._seq = 0
         #: In the order in which they came.
         self._viewers: dict[Viewer, None] = {}
         self._someone = asyncio.Event()
@@ -173,31 +179,27 @@ class EventHub:
         self._snapshot_number = 0
 
     async def join(self, last_id: str | None, client: str = "") -> tuple[Viewer, Sequence[Message]]:
-        """A new viewer, and what it is told first. Whoever calls it calls `leave` at the end.
+        """A new viewer, and what it gets first. The caller calls `leave` at the end.
 
-        :param last_id: of the last message that the viewer got, as it tells; None = it comes for the first time.
+        :param last_id: of the last message that the viewer got, as it reports; None = it comes for the first time.
         :param client: its address.
         :raises TooManyViewers: it is refused.
         """
         if self._stopping or (len(self._viewers) >= MOST_VIEWERS and not self._make_room(client)):
             raise TooManyViewers
-        viewer = Viewer(self._log.seq, client)
+        viewer = Viewer(client)
         self._viewers[viewer] = None
         if not self._someone.is_set():
-            # Nobody looked for some time. What happened meanwhile is for those who come back.
+            # There was no look for some time: has a viewer that comes back missed something?
             with OnError(lambda _error: self.leave(viewer)), Guard(log, "Error while looking for events"):
                 await self.look()
             self._someone.set()
-        resumed = None if last_id is None else self._number(last_id)
-        missed = None if resumed is None else self._log.missing(resumed)
-        resumes = missed is not None and missed <= MOST_MISSED
-        # A viewer that is lost before it has all that it missed must come back with the old number.
-        viewer.seq = resumed if resumed is not None and resumes else self._log.seq
-        # A page that shows another snapshot was made before, and was not told what has changed since.
-        told = {"seq": viewer.seq, "version": self._version, "snapshot": self._snapshot_number}
-        first = [Message(viewer.seq, HELLO, told)]
-        if last_id is not None and not resumes:
-            first.append(Message(viewer.seq, RESET, {"seq": viewer.seq}))
+        viewer.waiting.clear()
+        # A page that shows another snapshot was made before, and does not know what has changed since.
+        content = {"seq": self._seq, "version": self._version, "snapshot": self._snapshot_number}
+        first = [Message(self._seq, HELLO, content)]
+        if last_id is not None and last_id != f"{self.boot}-{self._seq}":
+            first.append(Message(self._seq, RESET, {"seq": self._seq}))
         return viewer, first
 
     def _make_room(self, client: str) -> bool:
@@ -210,28 +212,12 @@ class EventHub:
         return True
 
     def leave(self, viewer: Viewer) -> None:
-        """The viewer is gone; it may have been dropped already."""
-        viewer.end()
+        """The viewer has left, or is dropped; both may happen."""
+        viewer.ended = True
+        viewer.woken.set()
         self._viewers.pop(viewer, None)
         if not self._viewers:
             self._someone.clear()
-
-    async def messages(self, viewer: Viewer) -> AsyncIterator[Message | None]:
-        """What follows for a viewer, until it is dropped or the hub stops; None = there was nothing for some time."""
-        while True:
-            missing = self._log.missing(viewer.seq)
-            if viewer.ended or missing is None:
-                return
-            if missing:
-                message = self._log.get(viewer.seq + 1)
-                yield message
-                viewer.seq = message.seq
-                continue
-            viewer.woken.clear()
-            with anyio.move_on_after(PING_SECONDS) as waited:
-                await viewer.woken.wait()
-            if waited.cancelled_caught:
-                yield None
 
     def stop(self) -> None:
         """End all streams. Call in the event loop."""
@@ -243,8 +229,8 @@ class EventHub:
         """Look at the snapshots for as long as there are viewers; ends when it is cancelled."""
         while True:
             await self._someone.wait()
-            # A snapshot that is made before something may be told of it would be old then.
-            await asyncio.sleep(max(0.0, self._tell_at() - READ_SECONDS - self._clock()))
+            # A snapshot that is made before viewers may be notified would be old then.
+            await asyncio.sleep(max(0.0, self._changes_at + CHANGES_SECONDS - READ_SECONDS - self._clock()))
             with Guard(log, "Error while looking for events; trying again in %g s", LOOK_AGAIN_SECONDS) as looked:
                 await anyio.to_thread.run_sync(self._snapshots.refresh, limiter=self._thread)
                 await asyncio.sleep(READ_SECONDS)
@@ -252,65 +238,55 @@ class EventHub:
             await asyncio.sleep(LOOK_AGAIN_SECONDS if looked.error else LOOK_SECONDS - READ_SECONDS)
 
     async def look(self) -> None:
-        """Make messages of what changed since the last look, wake the viewers, and drop those far behind."""
+        """Make messages of what changed since the last look, for all viewers, and drop those far behind."""
         async with self._looking:
-            work = partial(_snapshot, self._snapshots, self._clock() >= self._tell_at())
-            snapshot, changes = await anyio.to_thread.run_sync(work, limiter=self._thread)
+            may_notify = self._clock() >= self._changes_at + CHANGES_SECONDS
+            snapshot, changes = await anyio.to_thread.run_sync(self._shown, may_notify, limiter=self._thread)
             self._snapshot_number = snapshot.number
-            before = self._log.seq
-            for name, data in of_changes(changes):
+            for kind, ids in sorted(changes.items()):
                 self._changes_at = self._clock()
-                self._log.add(name, data)
+                known = ids != ANY
+                self._add(kind, {"count": len(ids) if known else None, "ids": sorted(ids)[:MOST_IDS] if known else []})
             self._add_events(snapshot)
-        if self._log.seq == before:
-            return
         for viewer in list(self._viewers):
-            viewer.woken.set()
-            if self._log.seq - viewer.seq > MOST_BEHIND:
-                log.info("A viewer of events is dropped: it is %d messages behind", self._log.seq - viewer.seq)
+            if len(viewer.waiting) > MOST_BEHIND:
+                log.info("A viewer of events is dropped: it is %d messages behind", len(viewer.waiting))
                 self.leave(viewer)
 
-    def _tell_at(self) -> float:
-        """When viewers may be told of changes again."""
-        return self._changes_at + CHANGES_SECONDS
+    def _shown(self, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
+        """The latest snapshot and what it has that those before had not."""
+        snapshot = self._snapshots.latest(FRESH_SECONDS)
+        return snapshot, self._snapshots.take_changes() if with_changes else {}
 
     def _add_events(self, snapshot: WebSnapshot) -> None:
         if self._new_events is None:
             self._new_events = NewEvents(snapshot.observed.now)
         events = self._new_events.take(snapshot.launchers)
         if events is None:
-            self._log.add(RESET, {})
+            self._add(RESET, {})
         for event in events or ():
-            self._log.add(EVENT, event.to_dict())
+            self._add(EVENT, event.to_dict())
 
-    def _number(self, last_id: str) -> int | None:
-        """The number in an id of ours; None = it is none."""
-        boot, _, number = last_id.partition("-")
-        valid = boot == self.boot and number.isascii() and number.isdigit() and len(number) < 20
-        return int(number) if valid else None
-
-
-def _snapshot(snapshots: SnapshotMaker, with_changes: bool) -> tuple[WebSnapshot, Mapping[RecordKind, frozenset[str]]]:
-    """The latest snapshot and what it has that those before had not."""
-    snapshot = snapshots.latest(FRESH_SECONDS)
-    return snapshot, snapshots.take_changes() if with_changes else {}
+    def _add(self, name: str, data: Mapping[str, Any]) -> None:
+        self._seq += 1
+        message = Message(self._seq, name, {"seq": self._seq, **data})
+        for viewer in self._viewers:
+            viewer.waiting.append(message)
+            viewer.woken.set()
 
 
-# Messages of the stream of events: what changed between two snapshots, and the last ones of them by number.
+# Messages of the stream of events.
 
 #: Ids in one message. The viewers ask for what they show, whatever changed.
 MOST_IDS: Final = 50
-#: Events that are told one by one; more of them at a time cause a `RESET`.
+#: Events that are sent one by one; more of them at a time cause a `RESET`.
 MOST_EVENTS: Final = 200
-#: Launchers that went whose last events are remembered, so that nothing is told again when they come back.
-MOST_GONE: Final = 200
+#: Launchers that ended whose last events are remembered, so that nothing is sent again when they come back.
+MOST_ENDED: Final = 200
 
 HELLO: Final = "hello"
 EVENT: Final = "event"
 RESET: Final = "reset"
-
-#: Name and content of a message.
-Told = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -335,42 +311,6 @@ class Message:
         return b"id: %s-%d\r\n%s" % (boot.encode(), self.seq, self._text)
 
 
-class MessageLog:
-    """The last messages. For one thread.
-
-    :param size: how many are kept; older ones are forgotten.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._messages: deque[Message] = deque(maxlen=size)
-        #: Number of the last message; 0 = there was none.
-        self.seq = 0
-
-    def add(self, name: str, data: Mapping[str, Any]) -> None:
-        self.seq += 1
-        self._messages.append(Message(self.seq, name, {"seq": self.seq, **data}))
-
-    def missing(self, seq: int) -> int | None:
-        """How many messages came after that number; None = some of them are forgotten, or it is to come."""
-        count = self.seq - seq
-        return count if 0 <= count <= len(self._messages) else None
-
-    def get(self, seq: int) -> Message:
-        """The message with that number, which is kept."""
-        return self._messages[seq - self.seq - 1]
-
-
-def of_changes(changes: Mapping[RecordKind, Set[str]]) -> Iterator[Told]:
-    """One message for each kind of records of which something changed.
-
-    :param changes: the ids that are known; '' = any may have changed.
-    """
-    for kind, ids in sorted(changes.items()):
-        any_of_them = "" in ids
-        shown = [] if any_of_them else sorted(ids)[:MOST_IDS]
-        yield kind.value, {"count": None if any_of_them else len(ids), "ids": shown}
-
-
 class NewEvents:
     """Finds the events that launchers report and had not reported before; each one once. For one thread.
 
@@ -379,26 +319,26 @@ class NewEvents:
 
     def __init__(self, since: float) -> None:
         self._since = since
-        #: Host and process of each launcher -> the events that it told last.
-        self._told: dict[tuple[str, int], frozenset[Event]] = {}
+        #: Host and process of each launcher -> the events that it reported last.
+        self._known: dict[tuple[str, int], frozenset[Event]] = {}
 
     def take(self, launchers: Sequence[LauncherStatus]) -> Sequence[Event] | None:
-        """The new events of all launchers, the oldest first; None = some were lost, or there are too many to tell."""
+        """The new events of all launchers, the oldest first; None = some were lost, or there are too many to send."""
         found: list[Event] = []
         complete = True
         for launcher in launchers:
             key = launcher.host, launcher.pid
-            before = self._told.pop(key, None)
+            before = self._known.pop(key, None)
             now = frozenset(launcher.events)
-            self._told[key] = now
+            self._known[key] = now
             if before is None:
                 found += [event for event in launcher.events if event.at >= self._since]
             elif now != before:
                 found += [event for event in launcher.events if event not in before]
                 complete = complete and not _overrun(before, now, launcher)
         # Those seen last are at the end.
-        for key in list(self._told)[: max(0, len(self._told) - len(launchers) - MOST_GONE)]:
-            del self._told[key]
+        for key in list(self._known)[: max(0, len(self._known) - len(launchers) - MOST_ENDED)]:
+            del self._known[key]
         if not complete or len(found) > MOST_EVENTS:
             return None
         return sorted(found, key=lambda event: event.at)

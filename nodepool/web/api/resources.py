@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +31,6 @@ from nodepool.web.api.resource import (
     explained,
     list_resource,
     objects_of,
-    of_dataclass,
     of_table,
     properties,
     table_resource,
@@ -56,7 +54,6 @@ from nodepool.web.query import (
     all_tenants,
     state,
 )
-from nodepool.web.snapshot import WaitSummary
 
 if TYPE_CHECKING:
     from nodepool.model.node import Node
@@ -70,7 +67,6 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
     :param zuul_url: where Zuul's pages are, for links.
     """
     links = {**thing(properties("buildset:text status:text"), all_required=False), "description": "pages of Zuul"}
-    waits = {**of_dataclass(WaitSummary), "description": _WAITS}
     return [
         ApiResource("/summary", "What `nodepool status` tells", _summary, _SUMMARY),
         list_resource(
@@ -125,7 +121,7 @@ def all_resources(zuul_url: str | None = None) -> list[ApiResource]:
             "/labels/{name:path}",
             "One label, as `nodepool explain` tells it",
             _label,
-            explained(ExplainedLabel, waits=waits),
+            explained(ExplainedLabel),
         ),
         table_resource("/launchers", "Launchers", all_launchers, ("host", "pid"), _LAUNCHER, {state(()): "state"}),
         table_resource(
@@ -194,16 +190,14 @@ def _nodes(snapshot: WebSnapshot, query: Query) -> Records:
     return Records(found, NODE_ORDERS, lambda node: str(node.key), "id", partial(_node_table, snapshot))
 
 
-def _node_table(snapshot: WebSnapshot, nodes: Sequence[Node], lockers: Mapping[str, str] | None = None) -> Table:
+def _node_table(snapshot: WebSnapshot, nodes: Sequence[Node]) -> Table:
     seen = snapshot.observed
     locked = {node.key for node in nodes if node.key in seen.locked}
-    return node_table(nodes, NodeFacts(locked, seen.requests, lockers or {}), seen.now, detail=True)
+    return node_table(nodes, NodeFacts(locked, seen.requests), seen.now, detail=True)
 
 
 def _node(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
-    node = _found_node(snapshot, query)
-    name = snapshot.locker(node.key) if node.key in snapshot.observed.locked else None
-    return objects_of(_node_table(snapshot, [node], {} if name is None else {node.key: name}))[0]
+    return objects_of(_node_table(snapshot, [_found_node(snapshot, query)]))[0]
 
 
 def _found_node(snapshot: WebSnapshot, query: Query) -> Node:
@@ -229,7 +223,7 @@ def _label(snapshot: WebSnapshot, query: Query) -> Mapping[str, Any]:
     if name not in seen.labels and not any(name in request.node_types for request in seen.requests.values()):
         near = did_you_mean(name[:200], seen.labels)
         raise WebProblem(404, f"No pool has a label {name!r}, and no request wants it{near}.")
-    return {**explain_label(name, seen).to_dict(), "waits": asdict(snapshot.waits.of_label(name, seen.now))}
+    return explain_label(name, seen).to_dict()
 
 
 # ``/images``: each image with its builds and uploads, as the commands for images show them.
@@ -290,7 +284,7 @@ _NODE: Final = {
         age="in its state, as `DD:HH:MM:SS`",
         allocated_to="id of the request",
         status="as `state`; `allocated`: it is ready, and a request has it",
-        locked_by="who has the lock; only for one node, in a list it is null",
+        locked_by="null: only the command `nodepool list` asks who has the lock",
     ),
     "locked": {"enum": ["locked", "unlocked"]},
     "connection_port": {"type": ["integer", "string"], "description": "`redacted` if it is no number"},
@@ -318,11 +312,6 @@ _LABEL: Final = {
     ),
     "state": {"enum": [SERVED, NOT_SERVED]},
 }
-_WAITS: Final = (
-    "seconds that requests waited that were fulfilled in the last hour. The whole wait of a request with several "
-    "labels counts for each of them; `shared` is the number of these requests. `covered_seconds` is less than 3,600 "
-    "if there were more than 1,000 requests: these are the last ones"
-)
 _PROVIDER: Final = properties(
     "pool:text driver:text? state:text since:moment? limiting:text? waiting:count? launching:count? failed_15m:count? "
     "error:text? next:moment? launchers:texts code:text?",

@@ -97,7 +97,7 @@ _STREAM: Final = {
             {
                 "name": "Last-Event-ID",
                 "in": "header",
-                "description": "id of the last event that was received: what came since then comes first",
+                "description": "id of the last event that was received: `reset` comes first if others came since then",
                 "schema": {"type": "string"},
             }
         ],

@@ -182,7 +182,7 @@ class LoginPages:
         answer.set_cookie(name, value, seconds, path=path, secure=secure, httponly=True, samesite="lax")
 
     def _refused(self, request: Request, error: Exception, target: str, status: HTTPStatus) -> Response:
-        self._access.tokens.log_refusal("login", error)
+        log.info("Refused a login: %s", error)
         return self._frame.page(request, self._form(f"{error}.", target), status)
 
 

@@ -10,7 +10,6 @@ from nodepool.listing.nodes import Filter, NodeFacts, node_status, node_table, p
 from nodepool.listing.pools import label_overview
 from nodepool.listing.requests import NODE_ORDERS, REQUEST_ORDERS, request_table
 from nodepool.listing.table import BAD, GOOD, QUIET, WAITING, Column, since, table_of
-from nodepool.model.event import short
 from nodepool.model.request import origin_of
 from nodepool.plan.explain import causes, explain_label, explain_node, explain_request
 from nodepool.web.answers import WebProblem, zuul_links
@@ -19,7 +18,7 @@ from nodepool.web.pages.frame import CellText, Links, Page, TableView, address, 
 from nodepool.web.pages.lists import ListSubject, RecordList, list_of_records, list_of_table
 from nodepool.web.pages.providers import waiting_view
 from nodepool.web.query import LABEL, NODE_STATE, POOL, PROVIDER, REQUEST_STATE, TENANT
-from nodepool.web.snapshot import WINDOW_SECONDS, RecordKind, WaitSummary
+from nodepool.web.snapshot import RecordKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +86,6 @@ def node_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("Zone", node.az),
             fact("Launcher", told.launcher),
             fact("Locked", "yes" if told.locked else "no"),
-            fact("Locked by", snapshot.locker(node_id) if told.locked else None),
             fact("Held by", told.held_by),
             fact("Held until", moment_of(told.held_until)),
             fact("Reason", told.hold_reason),
@@ -201,20 +199,10 @@ def label_page(request: Request, snapshot: WebSnapshot) -> Page:
             fact("State", told.state, css="state"),
             fact("Open requests", told.requests, address("requests", label=name)),
             fact("Oldest since", moment_of(told.oldest)),
-            fact("Waits of the last hour", _waits(snapshot.waits.of_label(name, seen.now))),
         ],
         "tables": [_label_pools(told.pools, seen.now, links), waiting_view(told.waiting, seen.now, links)],
     }
     return Page("detail.html", f"Label {name}", values, _LABEL_KINDS, of_subject("label", name, seen))
-
-
-def _waits(waits: WaitSummary) -> str | None:
-    if waits.p50 is None or waits.p95 is None:
-        return None
-    shared = f"; {waits.shared} of them wanted other labels, too" if waits.shared else ""
-    requests = "1 request" if waits.count == 1 else f"{waits.count} requests"
-    last = f", those of the last {short(waits.covered_seconds)}" if waits.covered_seconds < WINDOW_SECONDS else ""
-    return f"50 % at most {short(waits.p50)}, 95 % at most {short(waits.p95)} ({requests}{last}{shared})"
 
 
 def _label_pools(pools: Sequence[LabelInPool], now: float, links: Links) -> TableView:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from nodepool.listing.overview import overview
-from nodepool.model import states
 from nodepool.model.event import Event
 from nodepool.model.status import HostStatus
 from nodepool.plan.attention import registered_launchers
@@ -200,20 +199,6 @@ def test_answers_of_commands() -> None:
     for remedy in answer.remedies:
         assert f"<li>{remedy}</li>" in text
     assert "All is well." in page("/", WebSnapshot(0, Observed(NOW, registered=[observed.component("cloud-1", "gpu")])))
-
-
-def test_waits_of_the_last_hour() -> None:
-    """WP-99: page and API have the same; nothing when no request waited."""
-    site = WebSite(full())
-    assert "Waits of the last hour" not in site.client.get("/labels/gpu").text
-    for number, labels in ((11, ["gpu"]), (12, ["gpu", "arm"])):
-        request = observed.request(number, *labels, state=states.FULFILLED)
-        request.created_time, request.state_time = NOW - 100, NOW - 40
-        site.snapshots.snapshot.waits.note(request)
-    text = site.client.get("/labels/gpu").text
-    assert "50 % at most 1 min, 95 % at most 1 min (2 requests; 1 of them wanted other labels, too)" in text
-    waits = site.client.get("/api/v1/labels/gpu").json()["waits"]
-    assert waits == {"count": 2, "shared": 1, "p50": 60.0, "p95": 60.0, "covered_seconds": 3600.0}
 
 
 @rows(__file__, "test_lists")
